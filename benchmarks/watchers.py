@@ -14,6 +14,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from benchmarks.store import Store
 from tradewind.api.node_task_manager.v1 import batch_pb2, notification_pb2, work_pb2
@@ -25,6 +26,9 @@ from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
 from tradewind.server.logs import quieten_logging
 from tradewind.server.redis.client import Client, connect
+
+if TYPE_CHECKING:
+    from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceAsyncStub
 
 TASKS = 10
 _USER = "ann"
@@ -64,7 +68,7 @@ async def measure(watchers: int, rounds: int) -> tuple[dict[str, list[float]], i
             await server.stop()
 
 
-async def _round(stub: NodeTaskManagerServiceStub, count: int) -> dict[str, float]:
+async def _round(stub: NodeTaskManagerServiceAsyncStub, count: int) -> dict[str, float]:
     tasks = [await _submit(stub) for _ in range(TASKS)]
     claim = pb2.ClaimNodeTasksRequest(worker_id="w", node_types=["noop"], limit=TASKS)
     given = (await stub.ClaimNodeTasks(claim)).assignments
@@ -85,17 +89,17 @@ async def _round(stub: NodeTaskManagerServiceStub, count: int) -> dict[str, floa
     return {"tasks": told_of_tasks, "notifications": told_of_news}
 
 
-async def _submit(stub: NodeTaskManagerServiceStub) -> str:
+async def _submit(stub: NodeTaskManagerServiceAsyncStub) -> str:
     answer = await stub.SubmitTask(batch_pb2.SubmitTaskRequest(user_id=_USER, node_type="noop"))
     return answer.task.node_task_id
 
 
-async def _watch_task(stub: NodeTaskManagerServiceStub, task_id: str, ready: Callable[[], object]) -> None:
+async def _watch_task(stub: NodeTaskManagerServiceAsyncStub, task_id: str, ready: Callable[[], object]) -> None:
     async for _ in stub.WatchTask(batch_pb2.WatchTaskRequest(task_id=task_id, user_id=_USER)):
         ready()
 
 
-async def _watch_user(stub: NodeTaskManagerServiceStub, ready: Callable[[], object]) -> None:
+async def _watch_user(stub: NodeTaskManagerServiceAsyncStub, ready: Callable[[], object]) -> None:
     """Follow until each of the tasks was told."""
     call = stub.WatchNotifications(notification_pb2.WatchNotificationsRequest(user_id=_USER))
     seen = 0

@@ -33,7 +33,7 @@ def generate(output: Path) -> None:
     with_service = [proto for proto in protos if _SERVICE.search(proto.read_text(encoding="utf-8"))]
     _protoc(protos, f"--python_out={output}", f"--mypy_out=quiet:{output}")
     # A proto without a service would only get an empty *_pb2_grpc module.
-    _protoc(with_service, f"--grpc_python_out={output}", f"--mypy_grpc_out=quiet,only_async:{output}")
+    _protoc(with_service, f"--grpc_python_out={output}", f"--mypy_grpc_out=quiet:{output}")
 
 
 def differences(expected: Path, actual: Path) -> list[str]:

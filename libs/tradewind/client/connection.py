@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -20,6 +21,13 @@ from tradewind.codec import Codec
 from tradewind.codec.channel import CodedChannel
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.tls import Security
+
+if TYPE_CHECKING:
+    from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceAsyncStub
+    from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceAsyncStub
+    from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub
+    from tradewind.api.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceAsyncStub
+    from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceAsyncStub
 
 OpenChannel = Callable[[str, Security], grpc.aio.Channel]
 
@@ -49,11 +57,11 @@ class Connection:
         self._codec = codec
         self._open_channel = open_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._scheduler: SchedulerServiceStub | None = None
-        self._registry: RegistryServiceStub | None = None
-        self._node_task_manager: NodeTaskManagerServiceStub | None = None
-        self._trigger: TriggerServiceStub | None = None
-        self._access: AccessServiceStub | None = None
+        self._scheduler: SchedulerServiceAsyncStub | None = None
+        self._registry: RegistryServiceAsyncStub | None = None
+        self._node_task_manager: NodeTaskManagerServiceAsyncStub | None = None
+        self._trigger: TriggerServiceAsyncStub | None = None
+        self._access: AccessServiceAsyncStub | None = None
         self.runs = RunStream(lambda: self.scheduler.StreamRuns, addresses.scheduler)
 
     @property
@@ -65,35 +73,35 @@ class Connection:
         return self._token is not None or where.access == where.scheduler or where.access != DEFAULT_ADDRESS
 
     @property
-    def scheduler(self) -> SchedulerServiceStub:
+    def scheduler(self) -> "SchedulerServiceAsyncStub":
         """The scheduler's methods."""
         if self._scheduler is None:
             self._scheduler = SchedulerServiceStub(self._channel(self.addresses.scheduler))
         return self._scheduler
 
     @property
-    def registry(self) -> RegistryServiceStub:
+    def registry(self) -> "RegistryServiceAsyncStub":
         """The registry's methods."""
         if self._registry is None:
             self._registry = RegistryServiceStub(self._channel(self.addresses.registry))
         return self._registry
 
     @property
-    def node_task_manager(self) -> NodeTaskManagerServiceStub:
+    def node_task_manager(self) -> "NodeTaskManagerServiceAsyncStub":
         """The node task manager's methods."""
         if self._node_task_manager is None:
             self._node_task_manager = NodeTaskManagerServiceStub(self._channel(self.addresses.node_task_manager))
         return self._node_task_manager
 
     @property
-    def trigger(self) -> TriggerServiceStub:
+    def trigger(self) -> "TriggerServiceAsyncStub":
         """The trigger service's methods."""
         if self._trigger is None:
             self._trigger = TriggerServiceStub(self._channel(self.addresses.trigger))
         return self._trigger
 
     @property
-    def access(self) -> AccessServiceStub:
+    def access(self) -> "AccessServiceAsyncStub":
         """The access service's methods."""
         if self._access is None:
             self._access = AccessServiceStub(self._channel(self.addresses.access))

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -11,7 +11,6 @@ from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
-from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.worker.v1 import worker_service_pb2
 from tradewind.api.worker.v1.worker_service_pb2_grpc import (
     WorkerServiceServicer,
@@ -27,6 +26,9 @@ from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.times import seconds_of
+
+if TYPE_CHECKING:
+    from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceAsyncStub
 
 logger = logging.getLogger("tradewind.worker")
 
@@ -52,7 +54,7 @@ class CalledLink(WorkerServiceServicer):
 
     def __init__(
         self,
-        stub: NodeTaskManagerServiceStub,
+        stub: "NodeTaskManagerServiceAsyncStub",
         identity: Identity,
         executor: Executor,
         outbox: Outbox,

@@ -3,15 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import grpc
 
 from tradewind.api.registry.v1 import node_type_pb2, registry_service_pb2
-from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.worker.channel import Backoff, explain
 from tradewind.worker.errors import WorkerRefused
 from tradewind.worker.identity import Identity
 from tradewind.worker.times import seconds_of
+
+if TYPE_CHECKING:
+    from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub
 
 logger = logging.getLogger("tradewind.worker")
 
@@ -29,7 +32,7 @@ class Registration:
 
     def __init__(
         self,
-        stub: RegistryServiceStub,
+        stub: "RegistryServiceAsyncStub",
         identity: Identity,
         node_types: Sequence[node_type_pb2.NodeType],
         *,

@@ -5,18 +5,20 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.worker.channel import Backoff, explain, reason_of
 from tradewind.worker.errors import SessionReplaced, WorkerRefused
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.times import seconds_of
+
+if TYPE_CHECKING:
+    from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceAsyncStub
 
 logger = logging.getLogger("tradewind.worker")
 
@@ -46,7 +48,7 @@ class WorkStream:
 
     def __init__(
         self,
-        stub: NodeTaskManagerServiceStub,
+        stub: "NodeTaskManagerServiceAsyncStub",
         identity: Identity,
         executor: Executor,
         outbox: Outbox,

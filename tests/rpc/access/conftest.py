@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -20,6 +20,9 @@ from tradewind.server.access.opening import gate_of
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
 
+if TYPE_CHECKING:
+    from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceAsyncStub
+
 SECRET = "a secret of all the servers"
 
 
@@ -30,14 +33,14 @@ class Calls:
     address: str
     channels: list[grpc.aio.Channel]
 
-    def of(self, token: str | None) -> AccessServiceStub:
+    def of(self, token: str | None) -> "AccessServiceAsyncStub":
         """Return what calls with a token."""
         channel = with_token(open_channel(self.address), token)
         self.channels.append(channel)
         return AccessServiceStub(channel)
 
     @property
-    def root(self) -> AccessServiceStub:
+    def root(self) -> "AccessServiceAsyncStub":
         """Calls as a server does."""
         return self.of(SECRET)
 

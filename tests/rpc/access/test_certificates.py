@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -27,6 +27,9 @@ from tradewind.server.bootstrap import Server, Service
 from tradewind.server.channels import open_channel
 from tradewind.server.settings import CommonSettings
 from tradewind.tls import TlsFiles
+
+if TYPE_CHECKING:
+    from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceAsyncStub
 
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 WHO = pb2.WhoAmIRequest()
@@ -59,7 +62,7 @@ async def test_a_certificate_says_who_calls(embedded: RedisServer, authority: Au
     async with access_serving(embedded, authority.issue("access"), roles) as server:
         channels: list[grpc.aio.Channel] = []
 
-        def stub(shown: TlsFiles, token: str | None = None) -> AccessServiceStub:
+        def stub(shown: TlsFiles, token: str | None = None) -> "AccessServiceAsyncStub":
             channel = with_token(open_channel(server.address, security=shown), token)
             channels.append(channel)
             return AccessServiceStub(channel)

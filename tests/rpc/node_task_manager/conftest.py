@@ -39,7 +39,7 @@ def plan(*edges: tuple[str, str, str, str], nodes: str = "", digest: str = "p1",
 class RawWorker:
     """A worker that speaks the stream's messages and does nothing by itself."""
 
-    def __init__(self, stub: pb2_grpc.NodeTaskManagerServiceStub, worker_id: str, capacity: int = 10) -> None:
+    def __init__(self, stub: "pb2_grpc.NodeTaskManagerServiceAsyncStub", worker_id: str, capacity: int = 10) -> None:
         self.stub = stub
         self.worker_id = worker_id
         self.capacity = capacity

@@ -1,5 +1,7 @@
 """KEDA's external scaler over a real channel: what it is told of a pool of workers."""
 
+from typing import TYPE_CHECKING
+
 import grpc
 
 from tests.rpc.node_task_manager.conftest import Ntm, plan
@@ -11,6 +13,9 @@ from tradewind.api.keda.v1 import external_scaler_pb2 as pb2
 from tradewind.api.keda.v1.external_scaler_pb2_grpc import ExternalScalerStub
 from tradewind.api.node_task_manager.v1 import queue_pb2
 
+if TYPE_CHECKING:
+    from tradewind.api.keda.v1.external_scaler_pb2_grpc import ExternalScalerAsyncStub
+
 METRIC = "tradewind-node-tasks"
 
 
@@ -18,7 +23,7 @@ def scaled(**metadata: str) -> pb2.ScaledObjectRef:
     return pb2.ScaledObjectRef(name="worker", namespace="tradewind", scaler_metadata=metadata)
 
 
-async def counted(stub: ExternalScalerStub, **metadata: str) -> int:
+async def counted(stub: "ExternalScalerAsyncStub", **metadata: str) -> int:
     """Ask for the metric as KEDA does."""
     answer = await stub.GetMetrics(pb2.GetMetricsRequest(scaled_object_ref=scaled(**metadata), metric_name=METRIC))
     (value,) = answer.metric_values

@@ -1,7 +1,7 @@
 """A registry behind a real channel, over the embedded store."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import pytest
@@ -17,7 +17,7 @@ from tradewind.registry.settings import RegistrySettings
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
 
-Stub = pb2_grpc.RegistryServiceStub
+Stub: TypeAlias = "pb2_grpc.RegistryServiceAsyncStub"
 Start = Callable[..., Awaitable[Stub]]
 
 AVERAGE = NodeType(
@@ -60,7 +60,7 @@ async def start(embedded: RedisServer) -> AsyncIterator[Start]:
         await server.start()
         channel = open_channel(server.address)
         running.append((server, channel))
-        return Stub(channel)
+        return pb2_grpc.RegistryServiceStub(channel)
 
     yield begin
     for server, channel in running:

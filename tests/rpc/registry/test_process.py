@@ -10,9 +10,10 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.ports import free_port
-from tests.rpc.registry.conftest import Stub, a_worker, register
+from tests.rpc.registry.conftest import a_worker, register
 from tests.servers import RedisServer
 from tests.waiting import until
+from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.server.channels import open_channel
 
 
@@ -39,7 +40,7 @@ async def test_runs_alone_and_ends_on_sigterm_with_exit_0(embedded: RedisServer)
                 return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
             await until(ready, "the registry is ready")
-            assert (await register(Stub(channel), a_worker())).worker.worker_id == "w"
+            assert (await register(RegistryServiceStub(channel), a_worker())).worker.worker_id == "w"
         process.send_signal(signal.SIGTERM)
         _, log = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode == 0, log.decode()

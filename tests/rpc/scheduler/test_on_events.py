@@ -31,7 +31,7 @@ ON_PRICE = flow_pb2.ScheduleSpec(
 class Stage:
     """A scheduler, and the trigger service that it calls."""
 
-    def __init__(self, scheduler: Client, triggers: trigger_grpc.TriggerServiceStub) -> None:
+    def __init__(self, scheduler: Client, triggers: "trigger_grpc.TriggerServiceAsyncStub") -> None:
         self.scheduler = scheduler
         self.triggers = triggers
 

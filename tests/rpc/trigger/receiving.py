@@ -57,7 +57,7 @@ def every(interval_ms: int, anchor_ms: int) -> trigger_pb2.Schedule:
 class Receiver:
     """One ReceiveDue stream; what comes is collected."""
 
-    def __init__(self, stub: pb2_grpc.TriggerServiceStub) -> None:
+    def __init__(self, stub: "pb2_grpc.TriggerServiceAsyncStub") -> None:
         self._call: Any = stub.ReceiveDue()
         self._reading = asyncio.create_task(self._read())
         self.messages: list[pb2.ReceiveDueResponse] = []

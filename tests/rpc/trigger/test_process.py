@@ -29,7 +29,7 @@ class Processes:
         self._started: list[Process] = []
         self._channels: list[grpc.aio.Channel] = []
 
-    async def start(self, lease_s: float = LEASE_S) -> tuple[Process, pb2_grpc.TriggerServiceStub]:
+    async def start(self, lease_s: float = LEASE_S) -> tuple[Process, "pb2_grpc.TriggerServiceAsyncStub"]:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tradewind.trigger"),
             env={
@@ -67,7 +67,7 @@ async def processes(embedded: RedisServer) -> AsyncIterator[Processes]:
     await processes.end()
 
 
-async def save(stub: pb2_grpc.TriggerServiceStub, id: str, schedule: trigger_pb2.Schedule) -> None:
+async def save(stub: "pb2_grpc.TriggerServiceAsyncStub", id: str, schedule: trigger_pb2.Schedule) -> None:
     trigger = trigger_pb2.Trigger(trigger_id=id, partition_key=id, schedule=schedule, epoch=1)
     await stub.SaveTrigger(pb2.SaveTriggerRequest(trigger=trigger))
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
@@ -18,6 +18,9 @@ from tradewind.api.worker.v1 import worker_service_pb2 as pb2
 from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
 from tradewind.worker import Context, Worker, WorkerError, node
 from tradewind.worker.channel import reason_of
+
+if TYPE_CHECKING:
+    from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceAsyncStub
 
 Status = grpc.StatusCode
 
@@ -35,7 +38,7 @@ async def hold(ctx: Context) -> None:
 
 
 @asynccontextmanager
-async def called(engine: Engine, **options: Any) -> AsyncIterator[tuple[Worker, WorkerServiceStub]]:
+async def called(engine: Engine, **options: Any) -> AsyncIterator[tuple[Worker, "WorkerServiceAsyncStub"]]:
     """Run a worker that listens, and yield it with what calls it at the address that it has registered."""
     options = {"worker_id": "w1", "listen": "127.0.0.1:0", "grace": 0, **options}
     worker = Worker([double, hold], address=engine.address, **options)
@@ -43,7 +46,7 @@ async def called(engine: Engine, **options: Any) -> AsyncIterator[tuple[Worker, 
         yield worker, WorkerServiceStub(channel)
 
 
-async def execute(stub: WorkerServiceStub, node_type: str, *tokens: str, **fields: Any) -> list[str]:
+async def execute(stub: "WorkerServiceAsyncStub", node_type: str, *tokens: str, **fields: Any) -> list[str]:
     """Hand over node tasks; return which were accepted."""
     request = pb2.ExecuteRequest(assignments=[assignment(node_type, token, **fields) for token in tokens])
     return list((await stub.Execute(request)).accepted_tokens)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -11,11 +11,13 @@ from tests.rpc.node_task_manager.conftest import Ntm, plan
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
-from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2_grpc, worker_pb2
 from tradewind.api.worker.v1 import worker_service_pb2 as pb2
 from tradewind.api.worker.v1 import worker_service_pb2_grpc as pb2_grpc
 from tradewind.server.statuses import STATUS_KEY
+
+if TYPE_CHECKING:
+    from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceAsyncStub
 
 Status = grpc.StatusCode
 PENDING, RUNNING = node_task_pb2.NODE_TASK_STATUS_PENDING, node_task_pb2.NODE_TASK_STATUS_RUNNING
@@ -108,7 +110,7 @@ class Called(pb2_grpc.WorkerServiceServicer):
         await until(lambda: len(self.taken) >= count, f"{self.worker_id} has taken {count} node tasks")
         return self.taken
 
-    async def complete(self, at: NodeTaskManagerServiceStub, *tokens: str, **outputs: str) -> None:
+    async def complete(self, at: "NodeTaskManagerServiceAsyncStub", *tokens: str, **outputs: str) -> None:
         """Report outputs of node tasks."""
         self._ended.update(tokens)
         values = [{"handle": handle, "value_json": value} for handle, value in outputs.items()]

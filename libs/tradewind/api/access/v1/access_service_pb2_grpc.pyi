@@ -8,7 +8,21 @@ from grpc import aio as _aio
 from tradewind.api.access.v1 import access_service_pb2 as _access_service_pb2
 from tradewind.api.access.v1 import doctor_pb2 as _doctor_pb2
 import abc as _abc_1
+import grpc as _grpc
+import sys
+import typing as _typing
 
+if sys.version_info >= (3, 11):
+    from typing import Self as _Self
+else:
+    from typing_extensions import Self as _Self
+
+_T = _typing.TypeVar("_T")
+
+class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
+class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
+    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
@@ -16,61 +30,127 @@ GRPC_VERSION: str
 class AccessServiceStub:
     """The access service. The others ask it; it calls nobody. A token is `authorization: Bearer <token>` in a call's metadata."""
 
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    CreateSession: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CreateSessionRequest, _access_service_pb2.CreateSessionResponse]
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> AccessServiceAsyncStub: ...
+    CreateSession: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CreateSessionRequest, _access_service_pb2.CreateSessionResponse]
     """Begins a session of the caller, or of another user for an admin; the token is in this answer and nowhere else.
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER, RESOURCE_EXHAUSTED
     QUEUE_FULL when the user has too many.
     """
-    CreateToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CreateTokenRequest, _access_service_pb2.CreateTokenResponse]
+    CreateToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CreateTokenRequest, _access_service_pb2.CreateTokenResponse]
     """Makes a token for a program. An admin names any user, and with `role` one that is new. Errors: those of CreateSession,
     FAILED_PRECONDITION WRONG_STATUS when the user has another role.
     """
-    RefreshSession: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RefreshSessionRequest, _access_service_pb2.RefreshSessionResponse]
+    RefreshSession: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RefreshSessionRequest, _access_service_pb2.RefreshSessionResponse]
     """Puts a new token in the place of the one that this call carries, which is good no more. Errors: NOT_FOUND
     SESSION_NOT_FOUND.
     """
-    ListSessions: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListSessionsRequest, _access_service_pb2.ListSessionsResponse]
+    ListSessions: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListSessionsRequest, _access_service_pb2.ListSessionsResponse]
     """Sessions and tokens of a user, the newest first. Errors: INVALID_ARGUMENT INVALID_INPUT, PERMISSION_DENIED NOT_OWNER."""
-    RevokeSession: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RevokeSessionRequest, _access_service_pb2.RevokeSessionResponse]
+    RevokeSession: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RevokeSessionRequest, _access_service_pb2.RevokeSessionResponse]
     """Ends one, at once on every server that hears of it and within seconds on the others. Errors: INVALID_ARGUMENT
     INVALID_INPUT, NOT_FOUND SESSION_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
     """
-    RevokeSessions: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RevokeSessionsRequest, _access_service_pb2.RevokeSessionsResponse]
+    RevokeSessions: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RevokeSessionsRequest, _access_service_pb2.RevokeSessionsResponse]
     """Ends all of a user, as RevokeSession. Errors: INVALID_ARGUMENT INVALID_INPUT, PERMISSION_DENIED NOT_OWNER."""
-    WhoAmI: _aio.UnaryUnaryMultiCallable[_access_service_pb2.WhoAmIRequest, _access_service_pb2.WhoAmIResponse]
+    WhoAmI: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.WhoAmIRequest, _access_service_pb2.WhoAmIResponse]
     """Who the caller is. Errors: UNAUTHENTICATED."""
-    SetUser: _aio.UnaryUnaryMultiCallable[_access_service_pb2.SetUserRequest, _access_service_pb2.SetUserResponse]
+    SetUser: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.SetUserRequest, _access_service_pb2.SetUserResponse]
     """Puts a user on record, or changes one; a role holds from then on for sessions that are open as well. Errors:
     INVALID_ARGUMENT INVALID_INPUT for a role or time zone that there is not.
     """
-    GetUser: _aio.UnaryUnaryMultiCallable[_access_service_pb2.GetUserRequest, _access_service_pb2.GetUserResponse]
+    GetUser: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.GetUserRequest, _access_service_pb2.GetUserResponse]
     """One user. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER."""
-    ListUsers: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListUsersRequest, _access_service_pb2.ListUsersResponse]
+    ListUsers: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListUsersRequest, _access_service_pb2.ListUsersResponse]
     """All users, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    ListQuotas: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListQuotasRequest, _access_service_pb2.ListQuotasResponse]
+    ListQuotas: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListQuotasRequest, _access_service_pb2.ListQuotasResponse]
     """How much of each daily quota a user has used today; nothing for roles that are not counted. Errors: INVALID_ARGUMENT
     INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
     """
-    Authorize: _aio.UnaryUnaryMultiCallable[_access_service_pb2.AuthorizeRequest, _access_service_pb2.AuthorizeResponse]
+    Authorize: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.AuthorizeRequest, _access_service_pb2.AuthorizeResponse]
     """For servers: whose a token is. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE."""
-    AdmitCall: _aio.UnaryUnaryMultiCallable[_access_service_pb2.AdmitCallRequest, _access_service_pb2.AdmitCallResponse]
+    AdmitCall: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.AdmitCallRequest, _access_service_pb2.AdmitCallResponse]
     """For servers: counts calls of a user to an endpoint, if no more than the limit are then within its period; the window
     slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
     """
-    ReserveCalls: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ReserveCallsRequest, _access_service_pb2.ReserveCallsResponse]
+    ReserveCalls: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ReserveCallsRequest, _access_service_pb2.ReserveCallsResponse]
     """For servers: counts calls of a user to an endpoint for the user's day of now, and with `limit` as AdmitCall does, all of them
     or, when the quota does not hold them or the limit does not admit them, none, for neither. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
     """
-    RefundCalls: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RefundCallsRequest, _access_service_pb2.RefundCallsResponse]
+    RefundCalls: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RefundCallsRequest, _access_service_pb2.RefundCallsResponse]
     """For servers: takes back what ReserveCalls has counted, because the calls were refused afterwards. Not to be repeated.
     Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
     """
-    WatchChanges: _aio.UnaryStreamMultiCallable[_access_service_pb2.WatchChangesRequest, _access_service_pb2.WatchChangesResponse]
+    WatchChanges: _grpc.UnaryStreamMultiCallable[_access_service_pb2.WatchChangesRequest, _access_service_pb2.WatchChangesResponse]
     """For servers: says of which users something has changed, so that what is remembered of them is asked for again. The
     first answer, which names nobody, says that from now on nothing is missed. Errors: UNAVAILABLE DRAINING.
     """
-    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    RunDoctor: _grpc.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
+
+@_typing.type_check_only
+class AccessServiceAsyncStub(AccessServiceStub):
+    """The access service. The others ask it; it calls nobody. A token is `authorization: Bearer <token>` in a call's metadata."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    CreateSession: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CreateSessionRequest, _access_service_pb2.CreateSessionResponse]  # type: ignore[assignment]
+    """Begins a session of the caller, or of another user for an admin; the token is in this answer and nowhere else.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER, RESOURCE_EXHAUSTED
+    QUEUE_FULL when the user has too many.
+    """
+    CreateToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CreateTokenRequest, _access_service_pb2.CreateTokenResponse]  # type: ignore[assignment]
+    """Makes a token for a program. An admin names any user, and with `role` one that is new. Errors: those of CreateSession,
+    FAILED_PRECONDITION WRONG_STATUS when the user has another role.
+    """
+    RefreshSession: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RefreshSessionRequest, _access_service_pb2.RefreshSessionResponse]  # type: ignore[assignment]
+    """Puts a new token in the place of the one that this call carries, which is good no more. Errors: NOT_FOUND
+    SESSION_NOT_FOUND.
+    """
+    ListSessions: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListSessionsRequest, _access_service_pb2.ListSessionsResponse]  # type: ignore[assignment]
+    """Sessions and tokens of a user, the newest first. Errors: INVALID_ARGUMENT INVALID_INPUT, PERMISSION_DENIED NOT_OWNER."""
+    RevokeSession: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RevokeSessionRequest, _access_service_pb2.RevokeSessionResponse]  # type: ignore[assignment]
+    """Ends one, at once on every server that hears of it and within seconds on the others. Errors: INVALID_ARGUMENT
+    INVALID_INPUT, NOT_FOUND SESSION_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
+    """
+    RevokeSessions: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RevokeSessionsRequest, _access_service_pb2.RevokeSessionsResponse]  # type: ignore[assignment]
+    """Ends all of a user, as RevokeSession. Errors: INVALID_ARGUMENT INVALID_INPUT, PERMISSION_DENIED NOT_OWNER."""
+    WhoAmI: _aio.UnaryUnaryMultiCallable[_access_service_pb2.WhoAmIRequest, _access_service_pb2.WhoAmIResponse]  # type: ignore[assignment]
+    """Who the caller is. Errors: UNAUTHENTICATED."""
+    SetUser: _aio.UnaryUnaryMultiCallable[_access_service_pb2.SetUserRequest, _access_service_pb2.SetUserResponse]  # type: ignore[assignment]
+    """Puts a user on record, or changes one; a role holds from then on for sessions that are open as well. Errors:
+    INVALID_ARGUMENT INVALID_INPUT for a role or time zone that there is not.
+    """
+    GetUser: _aio.UnaryUnaryMultiCallable[_access_service_pb2.GetUserRequest, _access_service_pb2.GetUserResponse]  # type: ignore[assignment]
+    """One user. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER."""
+    ListUsers: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListUsersRequest, _access_service_pb2.ListUsersResponse]  # type: ignore[assignment]
+    """All users, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    ListQuotas: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListQuotasRequest, _access_service_pb2.ListQuotasResponse]  # type: ignore[assignment]
+    """How much of each daily quota a user has used today; nothing for roles that are not counted. Errors: INVALID_ARGUMENT
+    INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
+    """
+    Authorize: _aio.UnaryUnaryMultiCallable[_access_service_pb2.AuthorizeRequest, _access_service_pb2.AuthorizeResponse]  # type: ignore[assignment]
+    """For servers: whose a token is. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE."""
+    AdmitCall: _aio.UnaryUnaryMultiCallable[_access_service_pb2.AdmitCallRequest, _access_service_pb2.AdmitCallResponse]  # type: ignore[assignment]
+    """For servers: counts calls of a user to an endpoint, if no more than the limit are then within its period; the window
+    slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+    """
+    ReserveCalls: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ReserveCallsRequest, _access_service_pb2.ReserveCallsResponse]  # type: ignore[assignment]
+    """For servers: counts calls of a user to an endpoint for the user's day of now, and with `limit` as AdmitCall does, all of them
+    or, when the quota does not hold them or the limit does not admit them, none, for neither. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+    """
+    RefundCalls: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RefundCallsRequest, _access_service_pb2.RefundCallsResponse]  # type: ignore[assignment]
+    """For servers: takes back what ReserveCalls has counted, because the calls were refused afterwards. Not to be repeated.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+    """
+    WatchChanges: _aio.UnaryStreamMultiCallable[_access_service_pb2.WatchChangesRequest, _access_service_pb2.WatchChangesResponse]  # type: ignore[assignment]
+    """For servers: says of which users something has changed, so that what is remembered of them is asked for again. The
+    first answer, which names nobody, says that from now on nothing is missed. Errors: UNAVAILABLE DRAINING.
+    """
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]  # type: ignore[assignment]
     """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
     answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
     """
@@ -82,8 +162,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def CreateSession(
         self,
         request: _access_service_pb2.CreateSessionRequest,
-        context: _aio.ServicerContext[_access_service_pb2.CreateSessionRequest, _abc.Awaitable[_access_service_pb2.CreateSessionResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.CreateSessionResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.CreateSessionResponse, _abc.Awaitable[_access_service_pb2.CreateSessionResponse]]:
         """Begins a session of the caller, or of another user for an admin; the token is in this answer and nowhere else.
         Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER, RESOURCE_EXHAUSTED
         QUEUE_FULL when the user has too many.
@@ -93,8 +173,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def CreateToken(
         self,
         request: _access_service_pb2.CreateTokenRequest,
-        context: _aio.ServicerContext[_access_service_pb2.CreateTokenRequest, _abc.Awaitable[_access_service_pb2.CreateTokenResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.CreateTokenResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.CreateTokenResponse, _abc.Awaitable[_access_service_pb2.CreateTokenResponse]]:
         """Makes a token for a program. An admin names any user, and with `role` one that is new. Errors: those of CreateSession,
         FAILED_PRECONDITION WRONG_STATUS when the user has another role.
         """
@@ -103,8 +183,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def RefreshSession(
         self,
         request: _access_service_pb2.RefreshSessionRequest,
-        context: _aio.ServicerContext[_access_service_pb2.RefreshSessionRequest, _abc.Awaitable[_access_service_pb2.RefreshSessionResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.RefreshSessionResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.RefreshSessionResponse, _abc.Awaitable[_access_service_pb2.RefreshSessionResponse]]:
         """Puts a new token in the place of the one that this call carries, which is good no more. Errors: NOT_FOUND
         SESSION_NOT_FOUND.
         """
@@ -113,16 +193,16 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListSessions(
         self,
         request: _access_service_pb2.ListSessionsRequest,
-        context: _aio.ServicerContext[_access_service_pb2.ListSessionsRequest, _abc.Awaitable[_access_service_pb2.ListSessionsResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.ListSessionsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.ListSessionsResponse, _abc.Awaitable[_access_service_pb2.ListSessionsResponse]]:
         """Sessions and tokens of a user, the newest first. Errors: INVALID_ARGUMENT INVALID_INPUT, PERMISSION_DENIED NOT_OWNER."""
 
     @_abc_1.abstractmethod
     def RevokeSession(
         self,
         request: _access_service_pb2.RevokeSessionRequest,
-        context: _aio.ServicerContext[_access_service_pb2.RevokeSessionRequest, _abc.Awaitable[_access_service_pb2.RevokeSessionResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.RevokeSessionResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.RevokeSessionResponse, _abc.Awaitable[_access_service_pb2.RevokeSessionResponse]]:
         """Ends one, at once on every server that hears of it and within seconds on the others. Errors: INVALID_ARGUMENT
         INVALID_INPUT, NOT_FOUND SESSION_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
         """
@@ -131,24 +211,24 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def RevokeSessions(
         self,
         request: _access_service_pb2.RevokeSessionsRequest,
-        context: _aio.ServicerContext[_access_service_pb2.RevokeSessionsRequest, _abc.Awaitable[_access_service_pb2.RevokeSessionsResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.RevokeSessionsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.RevokeSessionsResponse, _abc.Awaitable[_access_service_pb2.RevokeSessionsResponse]]:
         """Ends all of a user, as RevokeSession. Errors: INVALID_ARGUMENT INVALID_INPUT, PERMISSION_DENIED NOT_OWNER."""
 
     @_abc_1.abstractmethod
     def WhoAmI(
         self,
         request: _access_service_pb2.WhoAmIRequest,
-        context: _aio.ServicerContext[_access_service_pb2.WhoAmIRequest, _abc.Awaitable[_access_service_pb2.WhoAmIResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.WhoAmIResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.WhoAmIResponse, _abc.Awaitable[_access_service_pb2.WhoAmIResponse]]:
         """Who the caller is. Errors: UNAUTHENTICATED."""
 
     @_abc_1.abstractmethod
     def SetUser(
         self,
         request: _access_service_pb2.SetUserRequest,
-        context: _aio.ServicerContext[_access_service_pb2.SetUserRequest, _abc.Awaitable[_access_service_pb2.SetUserResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.SetUserResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.SetUserResponse, _abc.Awaitable[_access_service_pb2.SetUserResponse]]:
         """Puts a user on record, or changes one; a role holds from then on for sessions that are open as well. Errors:
         INVALID_ARGUMENT INVALID_INPUT for a role or time zone that there is not.
         """
@@ -157,24 +237,24 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetUser(
         self,
         request: _access_service_pb2.GetUserRequest,
-        context: _aio.ServicerContext[_access_service_pb2.GetUserRequest, _abc.Awaitable[_access_service_pb2.GetUserResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.GetUserResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.GetUserResponse, _abc.Awaitable[_access_service_pb2.GetUserResponse]]:
         """One user. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER."""
 
     @_abc_1.abstractmethod
     def ListUsers(
         self,
         request: _access_service_pb2.ListUsersRequest,
-        context: _aio.ServicerContext[_access_service_pb2.ListUsersRequest, _abc.Awaitable[_access_service_pb2.ListUsersResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.ListUsersResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.ListUsersResponse, _abc.Awaitable[_access_service_pb2.ListUsersResponse]]:
         """All users, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def ListQuotas(
         self,
         request: _access_service_pb2.ListQuotasRequest,
-        context: _aio.ServicerContext[_access_service_pb2.ListQuotasRequest, _abc.Awaitable[_access_service_pb2.ListQuotasResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.ListQuotasResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.ListQuotasResponse, _abc.Awaitable[_access_service_pb2.ListQuotasResponse]]:
         """How much of each daily quota a user has used today; nothing for roles that are not counted. Errors: INVALID_ARGUMENT
         INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
         """
@@ -183,16 +263,16 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def Authorize(
         self,
         request: _access_service_pb2.AuthorizeRequest,
-        context: _aio.ServicerContext[_access_service_pb2.AuthorizeRequest, _abc.Awaitable[_access_service_pb2.AuthorizeResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.AuthorizeResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.AuthorizeResponse, _abc.Awaitable[_access_service_pb2.AuthorizeResponse]]:
         """For servers: whose a token is. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE."""
 
     @_abc_1.abstractmethod
     def AdmitCall(
         self,
         request: _access_service_pb2.AdmitCallRequest,
-        context: _aio.ServicerContext[_access_service_pb2.AdmitCallRequest, _abc.Awaitable[_access_service_pb2.AdmitCallResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.AdmitCallResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.AdmitCallResponse, _abc.Awaitable[_access_service_pb2.AdmitCallResponse]]:
         """For servers: counts calls of a user to an endpoint, if no more than the limit are then within its period; the window
         slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
@@ -201,8 +281,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def ReserveCalls(
         self,
         request: _access_service_pb2.ReserveCallsRequest,
-        context: _aio.ServicerContext[_access_service_pb2.ReserveCallsRequest, _abc.Awaitable[_access_service_pb2.ReserveCallsResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.ReserveCallsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.ReserveCallsResponse, _abc.Awaitable[_access_service_pb2.ReserveCallsResponse]]:
         """For servers: counts calls of a user to an endpoint for the user's day of now, and with `limit` as AdmitCall does, all of them
         or, when the quota does not hold them or the limit does not admit them, none, for neither. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
@@ -211,8 +291,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def RefundCalls(
         self,
         request: _access_service_pb2.RefundCallsRequest,
-        context: _aio.ServicerContext[_access_service_pb2.RefundCallsRequest, _abc.Awaitable[_access_service_pb2.RefundCallsResponse]],
-    ) -> _abc.Awaitable[_access_service_pb2.RefundCallsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.RefundCallsResponse, _abc.Awaitable[_access_service_pb2.RefundCallsResponse]]:
         """For servers: takes back what ReserveCalls has counted, because the calls were refused afterwards. Not to be repeated.
         Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
@@ -221,8 +301,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def WatchChanges(
         self,
         request: _access_service_pb2.WatchChangesRequest,
-        context: _aio.ServicerContext[_access_service_pb2.WatchChangesRequest, _abc.AsyncIterator[_access_service_pb2.WatchChangesResponse]],
-    ) -> _abc.AsyncIterator[_access_service_pb2.WatchChangesResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_access_service_pb2.WatchChangesResponse], _abc.AsyncIterator[_access_service_pb2.WatchChangesResponse]]:
         """For servers: says of which users something has changed, so that what is remembered of them is asked for again. The
         first answer, which names nobody, says that from now on nothing is missed. Errors: UNAVAILABLE DRAINING.
         """
@@ -231,10 +311,10 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     def RunDoctor(
         self,
         request: _doctor_pb2.RunDoctorRequest,
-        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
-    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_doctor_pb2.RunDoctorResponse], _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]]:
         """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
         answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
         """
 
-def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _aio.Server) -> None: ...
+def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -7,7 +7,21 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from tradewind.api.keda.v1 import external_scaler_pb2 as _external_scaler_pb2
 import abc as _abc_1
+import grpc as _grpc
+import sys
+import typing as _typing
 
+if sys.version_info >= (3, 11):
+    from typing import Self as _Self
+else:
+    from typing_extensions import Self as _Self
+
+_T = _typing.TypeVar("_T")
+
+class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
+class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
+    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
@@ -19,16 +33,39 @@ class ExternalScalerStub:
     count only what waits; a pool then shrinks below what it is busy with).
     """
 
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    IsActive: _aio.UnaryUnaryMultiCallable[_external_scaler_pb2.ScaledObjectRef, _external_scaler_pb2.IsActiveResponse]
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> ExternalScalerAsyncStub: ...
+    IsActive: _grpc.UnaryUnaryMultiCallable[_external_scaler_pb2.ScaledObjectRef, _external_scaler_pb2.IsActiveResponse]
     """Whether the pool needs a worker at all. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE."""
-    StreamIsActive: _aio.UnaryStreamMultiCallable[_external_scaler_pb2.ScaledObjectRef, _external_scaler_pb2.IsActiveResponse]
+    StreamIsActive: _grpc.UnaryStreamMultiCallable[_external_scaler_pb2.ScaledObjectRef, _external_scaler_pb2.IsActiveResponse]
     """The same at once and after each change, looked at every 2 s; until the server drains. Errors: as IsActive,
     UNAVAILABLE DRAINING.
     """
-    GetMetricSpec: _aio.UnaryUnaryMultiCallable[_external_scaler_pb2.ScaledObjectRef, _external_scaler_pb2.GetMetricSpecResponse]
+    GetMetricSpec: _grpc.UnaryUnaryMultiCallable[_external_scaler_pb2.ScaledObjectRef, _external_scaler_pb2.GetMetricSpecResponse]
     """The one metric and its target for each worker. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    GetMetrics: _aio.UnaryUnaryMultiCallable[_external_scaler_pb2.GetMetricsRequest, _external_scaler_pb2.GetMetricsResponse]
+    GetMetrics: _grpc.UnaryUnaryMultiCallable[_external_scaler_pb2.GetMetricsRequest, _external_scaler_pb2.GetMetricsResponse]
+    """How many node tasks count now. Errors: as IsActive."""
+
+@_typing.type_check_only
+class ExternalScalerAsyncStub(ExternalScalerStub):
+    """Tells how many node tasks wait and run, so that a pool of workers grows and shrinks with them. The metadata of the
+    trigger in the ScaledObject choose what counts: `nodeTypes` (names with commas between them; all when left out),
+    `userId` (one user; all when left out), `tasksPerWorker` (the target, 10 when left out), `countRunning` ("false" to
+    count only what waits; a pool then shrinks below what it is busy with).
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    IsActive: _aio.UnaryUnaryMultiCallable[_external_scaler_pb2.ScaledObjectRef, _external_scaler_pb2.IsActiveResponse]  # type: ignore[assignment]
+    """Whether the pool needs a worker at all. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE."""
+    StreamIsActive: _aio.UnaryStreamMultiCallable[_external_scaler_pb2.ScaledObjectRef, _external_scaler_pb2.IsActiveResponse]  # type: ignore[assignment]
+    """The same at once and after each change, looked at every 2 s; until the server drains. Errors: as IsActive,
+    UNAVAILABLE DRAINING.
+    """
+    GetMetricSpec: _aio.UnaryUnaryMultiCallable[_external_scaler_pb2.ScaledObjectRef, _external_scaler_pb2.GetMetricSpecResponse]  # type: ignore[assignment]
+    """The one metric and its target for each worker. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    GetMetrics: _aio.UnaryUnaryMultiCallable[_external_scaler_pb2.GetMetricsRequest, _external_scaler_pb2.GetMetricsResponse]  # type: ignore[assignment]
     """How many node tasks count now. Errors: as IsActive."""
 
 class ExternalScalerServicer(metaclass=_abc_1.ABCMeta):
@@ -42,16 +79,16 @@ class ExternalScalerServicer(metaclass=_abc_1.ABCMeta):
     def IsActive(
         self,
         request: _external_scaler_pb2.ScaledObjectRef,
-        context: _aio.ServicerContext[_external_scaler_pb2.ScaledObjectRef, _abc.Awaitable[_external_scaler_pb2.IsActiveResponse]],
-    ) -> _abc.Awaitable[_external_scaler_pb2.IsActiveResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_external_scaler_pb2.IsActiveResponse, _abc.Awaitable[_external_scaler_pb2.IsActiveResponse]]:
         """Whether the pool needs a worker at all. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE."""
 
     @_abc_1.abstractmethod
     def StreamIsActive(
         self,
         request: _external_scaler_pb2.ScaledObjectRef,
-        context: _aio.ServicerContext[_external_scaler_pb2.ScaledObjectRef, _abc.AsyncIterator[_external_scaler_pb2.IsActiveResponse]],
-    ) -> _abc.AsyncIterator[_external_scaler_pb2.IsActiveResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_external_scaler_pb2.IsActiveResponse], _abc.AsyncIterator[_external_scaler_pb2.IsActiveResponse]]:
         """The same at once and after each change, looked at every 2 s; until the server drains. Errors: as IsActive,
         UNAVAILABLE DRAINING.
         """
@@ -60,16 +97,16 @@ class ExternalScalerServicer(metaclass=_abc_1.ABCMeta):
     def GetMetricSpec(
         self,
         request: _external_scaler_pb2.ScaledObjectRef,
-        context: _aio.ServicerContext[_external_scaler_pb2.ScaledObjectRef, _abc.Awaitable[_external_scaler_pb2.GetMetricSpecResponse]],
-    ) -> _abc.Awaitable[_external_scaler_pb2.GetMetricSpecResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_external_scaler_pb2.GetMetricSpecResponse, _abc.Awaitable[_external_scaler_pb2.GetMetricSpecResponse]]:
         """The one metric and its target for each worker. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def GetMetrics(
         self,
         request: _external_scaler_pb2.GetMetricsRequest,
-        context: _aio.ServicerContext[_external_scaler_pb2.GetMetricsRequest, _abc.Awaitable[_external_scaler_pb2.GetMetricsResponse]],
-    ) -> _abc.Awaitable[_external_scaler_pb2.GetMetricsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_external_scaler_pb2.GetMetricsResponse, _abc.Awaitable[_external_scaler_pb2.GetMetricsResponse]]:
         """How many node tasks count now. Errors: as IsActive."""
 
-def add_ExternalScalerServicer_to_server(servicer: ExternalScalerServicer, server: _aio.Server) -> None: ...
+def add_ExternalScalerServicer_to_server(servicer: ExternalScalerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

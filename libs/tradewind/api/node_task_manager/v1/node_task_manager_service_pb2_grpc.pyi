@@ -18,7 +18,21 @@ from tradewind.api.node_task_manager.v1 import sub_flow_pb2 as _sub_flow_pb2
 from tradewind.api.node_task_manager.v1 import waiting_pb2 as _waiting_pb2
 from tradewind.api.node_task_manager.v1 import work_pb2 as _work_pb2
 import abc as _abc_1
+import grpc as _grpc
+import sys
+import typing as _typing
 
+if sys.version_info >= (3, 11):
+    from typing import Self as _Self
+else:
+    from typing_extensions import Self as _Self
+
+_T = _typing.TypeVar("_T")
+
+class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
+class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
+    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
@@ -28,97 +42,100 @@ class NodeTaskManagerServiceStub:
     the scheduler opened.
     """
 
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    SubmitComponents: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.SubmitComponentsRequest, _node_task_manager_service_pb2.SubmitComponentsResponse]
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> NodeTaskManagerServiceAsyncStub: ...
+    SubmitComponents: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.SubmitComponentsRequest, _node_task_manager_service_pb2.SubmitComponentsResponse]
     """Takes runs to carry out: creates their node tasks and queues those whose inputs are ready. Each run is answered by
     itself; submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
     """
-    StreamSubmissions: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.StreamSubmissionsRequest, _node_task_manager_service_pb2.StreamSubmissionsResponse]
+    StreamSubmissions: _grpc.StreamStreamMultiCallable[_node_task_manager_service_pb2.StreamSubmissionsRequest, _node_task_manager_service_pb2.StreamSubmissionsResponse]
     """Takes runs as SubmitComponents does, over one stream, for a caller that submits again and again: it carries out one request
     after the other and answers them in their order. When the caller has sent its last request, the stream ends with the last
     answer. Errors: UNAVAILABLE DRAINING; those of single requests come as their answers.
     """
-    StopComponent: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.StopComponentRequest, _node_task_manager_service_pb2.StopComponentResponse]
+    StopComponent: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.StopComponentRequest, _node_task_manager_service_pb2.StopComponentResponse]
     """Stops a component, or a whole run: what has not begun is skipped, what runs is asked to stop. Also before the run is
     submitted: then it begins stopped. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
-    ReleaseComponents: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReleaseComponentsRequest, _node_task_manager_service_pb2.ReleaseComponentsResponse]
+    ReleaseComponents: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReleaseComponentsRequest, _node_task_manager_service_pb2.ReleaseComponentsResponse]
     """Lets components of a run that were withheld begin, or skips them. One that is not withheld any more is left alone, so
     repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
-    GetComponents: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetComponentsRequest, _node_task_manager_service_pb2.GetComponentsResponse]
+    GetComponents: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetComponentsRequest, _node_task_manager_service_pb2.GetComponentsResponse]
     """Where components of runs stand, in bulk. Unknown ones are absent."""
-    PurgeFlow: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.PurgeFlowRequest, _node_task_manager_service_pb2.PurgeFlowResponse]
+    PurgeFlow: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.PurgeFlowRequest, _node_task_manager_service_pb2.PurgeFlowResponse]
     """Removes everything of a flow, in bounded steps; call again until `done`. Running nodes are stopped and their results
     refused.
     """
-    GetNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeTaskRequest, _node_task_manager_service_pb2.GetNodeTaskResponse]
+    GetNodeTask: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeTaskRequest, _node_task_manager_service_pb2.GetNodeTaskResponse]
     """One node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND."""
-    GetNodeOutputs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeOutputsRequest, _node_task_manager_service_pb2.GetNodeOutputsResponse]
+    GetNodeOutputs: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeOutputsRequest, _node_task_manager_service_pb2.GetNodeOutputsResponse]
     """What node tasks emitted, in bulk, in the order of the request; at most 2 MiB, so the answer may stop before the end: ask
     again for the rest. A node task without a record emitted nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
-    ListNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeTasksRequest, _node_task_manager_service_pb2.ListNodeTasksResponse]
+    ListNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeTasksRequest, _node_task_manager_service_pb2.ListNodeTasksResponse]
     """Node tasks of a run, in the order of the flow, paged, with the signals between them; or the items of a mapped node of it.
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
     """
-    ListWorkerTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListWorkerTasksRequest, _node_task_manager_service_pb2.ListWorkerTasksResponse]
+    ListWorkerTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListWorkerTasksRequest, _node_task_manager_service_pb2.ListWorkerTasksResponse]
     """Node tasks leased to a worker."""
-    TerminateNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]
+    TerminateNodeTask: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]
     """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
     node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
     """
-    SignalNode: _aio.UnaryUnaryMultiCallable[_waiting_pb2.SignalNodeRequest, _waiting_pb2.SignalNodeResponse]
+    SignalNode: _grpc.UnaryUnaryMultiCallable[_waiting_pb2.SignalNodeRequest, _waiting_pb2.SignalNodeResponse]
     """Ends the wait of a suspended node task: one signal ends it, exactly once, however many are sent at the same moment. What comes
     before the node waits is kept for the run, up to 32 of a node task and 256 of a run, and ends a later wait for a signal of
     that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for one that
     has ended or is stopping, FAILED_PRECONDITION SIGNAL_NOT_AWAITED for one that waits for something else, INVALID_ARGUMENT
     INVALID_INPUT, with every fault of an answer to a form, RESOURCE_EXHAUSTED QUEUE_FULL when too many are kept.
     """
-    ListSubFlowWaits: _aio.UnaryUnaryMultiCallable[_sub_flow_pb2.ListSubFlowWaitsRequest, _sub_flow_pb2.ListSubFlowWaitsResponse]
+    ListSubFlowWaits: _grpc.UnaryUnaryMultiCallable[_sub_flow_pb2.ListSubFlowWaitsRequest, _sub_flow_pb2.ListSubFlowWaitsResponse]
     """Node tasks of a run that wait for cycles of other flows, paged; for the scheduler. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    ReportSubFlows: _aio.UnaryUnaryMultiCallable[_sub_flow_pb2.ReportSubFlowsRequest, _sub_flow_pb2.ReportSubFlowsResponse]
+    ReportSubFlows: _grpc.UnaryUnaryMultiCallable[_sub_flow_pb2.ReportSubFlowsRequest, _sub_flow_pb2.ReportSubFlowsResponse]
     """Says which cycles began for node tasks that wait for them, and how they ended: the end completes or fails the node task.
     Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
-    ListNodeLogs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]
+    ListNodeLogs: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]
     """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs."""
-    ReceiveEvents: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]
+    ReceiveEvents: _grpc.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with a
     higher epoch ends that of a lower one. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
     """
-    Work: _aio.StreamStreamMultiCallable[_work_pb2.WorkRequest, _work_pb2.WorkResponse]
+    Work: _grpc.StreamStreamMultiCallable[_work_pb2.WorkRequest, _work_pb2.WorkResponse]
     """A worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks, what the worker
     held is given back after 2 s unless it has opened another. Errors: INVALID_ARGUMENT INVALID_INPUT for a message that
     makes no sense (only this stream ends), FAILED_PRECONDITION SESSION_REPLACED, UNAVAILABLE DRAINING.
     """
-    ClaimNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ClaimNodeTasksRequest, _node_task_manager_service_pb2.ClaimNodeTasksResponse]
+    ClaimNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ClaimNodeTasksRequest, _node_task_manager_service_pb2.ClaimNodeTasksResponse]
     """For workers without streams: takes up to `limit` ready node tasks. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    RenewLeases: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.RenewLeasesRequest, _node_task_manager_service_pb2.RenewLeasesResponse]
+    RenewLeases: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.RenewLeasesRequest, _node_task_manager_service_pb2.RenewLeasesResponse]
     """For workers without streams: renews leases and hears of stops. Lost leases are listed, not an error."""
-    CompleteNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.CompleteNodeTasksRequest, _node_task_manager_service_pb2.CompleteNodeTasksResponse]
+    CompleteNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.CompleteNodeTasksRequest, _node_task_manager_service_pb2.CompleteNodeTasksResponse]
     """For workers without streams: reports outputs. Refused ones are listed, not an error; reporting with the token that
     completed it is fine. With a single completion a refusal is FAILED_PRECONDITION LEASE_LOST.
     """
-    FailNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.FailNodeTasksRequest, _node_task_manager_service_pb2.FailNodeTasksResponse]
+    FailNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.FailNodeTasksRequest, _node_task_manager_service_pb2.FailNodeTasksResponse]
     """For workers without streams: reports failures, as CompleteNodeTasks."""
-    ReportNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReportNodeTasksRequest, _node_task_manager_service_pb2.ReportNodeTasksResponse]
+    ReportNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReportNodeTasksRequest, _node_task_manager_service_pb2.ReportNodeTasksResponse]
     """For workers without streams: all that one has to say, and what it needs to hear, in one call; outcomes take effect before
     the renewal. Saying it again is fine. What names no lease at all is listed as lost. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
-    SubmitTask: _aio.UnaryUnaryMultiCallable[_batch_pb2.SubmitTaskRequest, _batch_pb2.SubmitTaskResponse]
+    SubmitTask: _grpc.UnaryUnaryMultiCallable[_batch_pb2.SubmitTaskRequest, _batch_pb2.SubmitTaskResponse]
     """Runs one node by itself, outside any flow. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND with
     require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL; none of them leaves anything behind.
     """
-    GetTask: _aio.UnaryUnaryMultiCallable[_batch_pb2.GetTaskRequest, _batch_pb2.GetTaskResponse]
+    GetTask: _grpc.UnaryUnaryMultiCallable[_batch_pb2.GetTaskRequest, _batch_pb2.GetTaskResponse]
     """One ad-hoc task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
-    ListTasks: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListTasksRequest, _batch_pb2.ListTasksResponse]
+    ListTasks: _grpc.UnaryUnaryMultiCallable[_batch_pb2.ListTasksRequest, _batch_pb2.ListTasksResponse]
     """The ad-hoc tasks of a user that are on record, the newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    CancelTask: _aio.UnaryUnaryMultiCallable[_batch_pb2.CancelTaskRequest, _batch_pb2.CancelTaskResponse]
+    CancelTask: _grpc.UnaryUnaryMultiCallable[_batch_pb2.CancelTaskRequest, _batch_pb2.CancelTaskResponse]
     """Cancels an ad-hoc task: skipped when it has not begun, asked to stop when it runs, unchanged when it has ended. Errors:
     NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
-    WatchTask: _aio.UnaryStreamMultiCallable[_batch_pb2.WatchTaskRequest, _batch_pb2.WatchTaskResponse]
+    WatchTask: _grpc.UnaryStreamMultiCallable[_batch_pb2.WatchTaskRequest, _batch_pb2.WatchTaskResponse]
     """Tells an ad-hoc task, or a node task of a flow, as it is, then each event as it happens, and ends with its terminal status.
     After a broken stream, watch again with the last event_id, and nothing is missed or told twice; where that is not possible the
     first response says so (`gap`). The newest 250 events of a task are kept, for as long as the task; of a node task of a flow from
@@ -126,75 +143,252 @@ class NodeTaskManagerServiceStub:
     RESOURCE_EXHAUSTED QUEUE_FULL when 100 node tasks of a component of a cycle are watched that have not ended, UNAVAILABLE
     DRAINING.
     """
-    SubmitBatch: _aio.StreamUnaryMultiCallable[_batch_pb2.SubmitBatchRequest, _batch_pb2.SubmitBatchResponse]
+    SubmitBatch: _grpc.StreamUnaryMultiCallable[_batch_pb2.SubmitBatchRequest, _batch_pb2.SubmitBatchResponse]
     """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with as many
     items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
     NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
     """
-    GetBatch: _aio.UnaryUnaryMultiCallable[_batch_pb2.GetBatchRequest, _batch_pb2.GetBatchResponse]
+    GetBatch: _grpc.UnaryUnaryMultiCallable[_batch_pb2.GetBatchRequest, _batch_pb2.GetBatchResponse]
     """One batch. Errors: NOT_FOUND BATCH_NOT_FOUND."""
-    ListBatches: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListBatchesRequest, _batch_pb2.ListBatchesResponse]
+    ListBatches: _grpc.UnaryUnaryMultiCallable[_batch_pb2.ListBatchesRequest, _batch_pb2.ListBatchesResponse]
     """The batches of a user that are on record, the newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    ListBatchResults: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListBatchResultsRequest, _batch_pb2.ListBatchResultsResponse]
+    ListBatchResults: _grpc.UnaryUnaryMultiCallable[_batch_pb2.ListBatchResultsRequest, _batch_pb2.ListBatchResultsResponse]
     """The items of a batch with what they emitted, in its order, paged. Errors: NOT_FOUND BATCH_NOT_FOUND."""
-    CancelBatch: _aio.UnaryUnaryMultiCallable[_batch_pb2.CancelBatchRequest, _batch_pb2.CancelBatchResponse]
+    CancelBatch: _grpc.UnaryUnaryMultiCallable[_batch_pb2.CancelBatchRequest, _batch_pb2.CancelBatchResponse]
     """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op. Errors:
     NOT_FOUND BATCH_NOT_FOUND.
     """
-    WatchBatch: _aio.UnaryStreamMultiCallable[_batch_pb2.WatchBatchRequest, _batch_pb2.WatchBatchResponse]
+    WatchBatch: _grpc.UnaryStreamMultiCallable[_batch_pb2.WatchBatchRequest, _batch_pb2.WatchBatchResponse]
     """Tells a batch as it is, then each change, and ends with its final status. After a broken stream, watch again. Errors:
     NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE DRAINING.
     """
-    ListTaskLogs: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListTaskLogsRequest, _batch_pb2.ListTaskLogsResponse]
+    ListTaskLogs: _grpc.UnaryUnaryMultiCallable[_batch_pb2.ListTaskLogsRequest, _batch_pb2.ListTaskLogsResponse]
     """Lines that an ad-hoc task, or the items of a batch, logged, oldest first, paged; kept 24 h after the last. Errors: NOT_FOUND
     NODE_TASK_NOT_FOUND or BATCH_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
-    GetQueueStats: _aio.UnaryUnaryMultiCallable[_queue_pb2.GetQueueStatsRequest, _queue_pb2.GetQueueStatsResponse]
+    GetQueueStats: _grpc.UnaryUnaryMultiCallable[_queue_pb2.GetQueueStatsRequest, _queue_pb2.GetQueueStatsResponse]
     """What waits and what runs, by node type and user, and how many node tasks have ended. Errors: INVALID_ARGUMENT
     INVALID_INPUT.
     """
-    GetConfig: _aio.UnaryUnaryMultiCallable[_config_pb2.GetConfigRequest, _config_pb2.GetConfigResponse]
+    GetConfig: _grpc.UnaryUnaryMultiCallable[_config_pb2.GetConfigRequest, _config_pb2.GetConfigResponse]
     """The system's configuration."""
-    UpdateConfig: _aio.UnaryUnaryMultiCallable[_config_pb2.UpdateConfigRequest, _config_pb2.UpdateConfigResponse]
+    UpdateConfig: _grpc.UnaryUnaryMultiCallable[_config_pb2.UpdateConfigRequest, _config_pb2.UpdateConfigResponse]
     """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
     VERSION_CONFLICT when it has changed since the etag was read.
     """
-    GetCacheStats: _aio.UnaryUnaryMultiCallable[_cache_pb2.GetCacheStatsRequest, _cache_pb2.GetCacheStatsResponse]
+    GetCacheStats: _grpc.UnaryUnaryMultiCallable[_cache_pb2.GetCacheStatsRequest, _cache_pb2.GetCacheStatsResponse]
     """How much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not know, UNAVAILABLE
     STORE_UNAVAILABLE when they cannot be reached.
     """
-    ClearCache: _aio.UnaryUnaryMultiCallable[_cache_pb2.ClearCacheRequest, _cache_pb2.ClearCacheResponse]
+    ClearCache: _grpc.UnaryUnaryMultiCallable[_cache_pb2.ClearCacheRequest, _cache_pb2.ClearCacheResponse]
     """Empties a cache, for everybody; node tasks that run now do not fill it. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache
     that the configuration does not know, UNAVAILABLE STORE_UNAVAILABLE when it cannot be reached.
     """
-    ListDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.ListDeadLettersRequest, _dead_letter_pb2.ListDeadLettersResponse]
+    ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.ListDeadLettersRequest, _dead_letter_pb2.ListDeadLettersResponse]
     """Node tasks that were given up: they lost their worker too often, or failed for good though they may be tried more than once.
     Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
-    RedriveDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RedriveDeadLettersRequest, _dead_letter_pb2.RedriveDeadLettersResponse]
+    RedriveDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.RedriveDeadLettersRequest, _dead_letter_pb2.RedriveDeadLettersResponse]
     """Submits the work of failed ad-hoc tasks and items of batches anew, as ad-hoc tasks; when one of those named will not do,
     nothing is submitted. The same one again gets the same task. Errors: FAILED_PRECONDITION WRONG_STATUS for one that did not
     fail, or that is a node of a flow, NOT_FOUND NODE_TASK_NOT_FOUND, RESOURCE_EXHAUSTED QUEUE_FULL with a retry delay,
     INVALID_ARGUMENT INVALID_INPUT.
     """
-    ListNotifications: _aio.UnaryUnaryMultiCallable[_notification_pb2.ListNotificationsRequest, _notification_pb2.ListNotificationsResponse]
+    ListNotifications: _grpc.UnaryUnaryMultiCallable[_notification_pb2.ListNotificationsRequest, _notification_pb2.ListNotificationsResponse]
     """Notifications of a user, the newest first, paged; the newest 1000 are kept, for 7 days. Errors: INVALID_ARGUMENT
     INVALID_INPUT.
     """
-    WatchNotifications: _aio.UnaryStreamMultiCallable[_notification_pb2.WatchNotificationsRequest, _notification_pb2.WatchNotificationsResponse]
+    WatchNotifications: _grpc.UnaryStreamMultiCallable[_notification_pb2.WatchNotificationsRequest, _notification_pb2.WatchNotificationsResponse]
     """Tells notifications of a user as they come, until the caller leaves. After a broken stream, watch again with the last
     resume_from, and nothing is missed or told twice; where that is not possible the response says so (`gap`). Errors:
     INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
     """
-    MarkNotificationsRead: _aio.UnaryUnaryMultiCallable[_notification_pb2.MarkNotificationsReadRequest, _notification_pb2.MarkNotificationsReadResponse]
+    MarkNotificationsRead: _grpc.UnaryUnaryMultiCallable[_notification_pb2.MarkNotificationsReadRequest, _notification_pb2.MarkNotificationsReadResponse]
     """Marks notifications of a user as read, up to one of them. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    PublishNotifications: _aio.UnaryUnaryMultiCallable[_notification_pb2.PublishNotificationsRequest, _notification_pb2.PublishNotificationsResponse]
+    PublishNotifications: _grpc.UnaryUnaryMultiCallable[_notification_pb2.PublishNotificationsRequest, _notification_pb2.PublishNotificationsResponse]
     """Sends notifications. Errors: INVALID_ARGUMENT INVALID_INPUT; then none is sent."""
-    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    RunDoctor: _grpc.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
     """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
     answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
     """
-    ExplainNodeTask: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeTaskRequest, _explanation_pb2.ExplainNodeTaskResponse]
+    ExplainNodeTask: _grpc.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeTaskRequest, _explanation_pb2.ExplainNodeTaskResponse]
+    """Why a node task waits, runs, or ended as it did, as far as the node task manager knows. Errors: NOT_FOUND
+    NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
+
+@_typing.type_check_only
+class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
+    """The node task manager. It calls the registry to know a worker; what it has to say to the scheduler leaves on a stream that
+    the scheduler opened.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    SubmitComponents: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.SubmitComponentsRequest, _node_task_manager_service_pb2.SubmitComponentsResponse]  # type: ignore[assignment]
+    """Takes runs to carry out: creates their node tasks and queues those whose inputs are ready. Each run is answered by
+    itself; submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+    """
+    StreamSubmissions: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.StreamSubmissionsRequest, _node_task_manager_service_pb2.StreamSubmissionsResponse]  # type: ignore[assignment]
+    """Takes runs as SubmitComponents does, over one stream, for a caller that submits again and again: it carries out one request
+    after the other and answers them in their order. When the caller has sent its last request, the stream ends with the last
+    answer. Errors: UNAVAILABLE DRAINING; those of single requests come as their answers.
+    """
+    StopComponent: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.StopComponentRequest, _node_task_manager_service_pb2.StopComponentResponse]  # type: ignore[assignment]
+    """Stops a component, or a whole run: what has not begun is skipped, what runs is asked to stop. Also before the run is
+    submitted: then it begins stopped. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
+    ReleaseComponents: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReleaseComponentsRequest, _node_task_manager_service_pb2.ReleaseComponentsResponse]  # type: ignore[assignment]
+    """Lets components of a run that were withheld begin, or skips them. One that is not withheld any more is left alone, so
+    repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
+    GetComponents: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetComponentsRequest, _node_task_manager_service_pb2.GetComponentsResponse]  # type: ignore[assignment]
+    """Where components of runs stand, in bulk. Unknown ones are absent."""
+    PurgeFlow: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.PurgeFlowRequest, _node_task_manager_service_pb2.PurgeFlowResponse]  # type: ignore[assignment]
+    """Removes everything of a flow, in bounded steps; call again until `done`. Running nodes are stopped and their results
+    refused.
+    """
+    GetNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeTaskRequest, _node_task_manager_service_pb2.GetNodeTaskResponse]  # type: ignore[assignment]
+    """One node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND."""
+    GetNodeOutputs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeOutputsRequest, _node_task_manager_service_pb2.GetNodeOutputsResponse]  # type: ignore[assignment]
+    """What node tasks emitted, in bulk, in the order of the request; at most 2 MiB, so the answer may stop before the end: ask
+    again for the rest. A node task without a record emitted nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
+    ListNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeTasksRequest, _node_task_manager_service_pb2.ListNodeTasksResponse]  # type: ignore[assignment]
+    """Node tasks of a run, in the order of the flow, paged, with the signals between them; or the items of a mapped node of it.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
+    """
+    ListWorkerTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListWorkerTasksRequest, _node_task_manager_service_pb2.ListWorkerTasksResponse]  # type: ignore[assignment]
+    """Node tasks leased to a worker."""
+    TerminateNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]  # type: ignore[assignment]
+    """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
+    node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
+    """
+    SignalNode: _aio.UnaryUnaryMultiCallable[_waiting_pb2.SignalNodeRequest, _waiting_pb2.SignalNodeResponse]  # type: ignore[assignment]
+    """Ends the wait of a suspended node task: one signal ends it, exactly once, however many are sent at the same moment. What comes
+    before the node waits is kept for the run, up to 32 of a node task and 256 of a run, and ends a later wait for a signal of
+    that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for one that
+    has ended or is stopping, FAILED_PRECONDITION SIGNAL_NOT_AWAITED for one that waits for something else, INVALID_ARGUMENT
+    INVALID_INPUT, with every fault of an answer to a form, RESOURCE_EXHAUSTED QUEUE_FULL when too many are kept.
+    """
+    ListSubFlowWaits: _aio.UnaryUnaryMultiCallable[_sub_flow_pb2.ListSubFlowWaitsRequest, _sub_flow_pb2.ListSubFlowWaitsResponse]  # type: ignore[assignment]
+    """Node tasks of a run that wait for cycles of other flows, paged; for the scheduler. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    ReportSubFlows: _aio.UnaryUnaryMultiCallable[_sub_flow_pb2.ReportSubFlowsRequest, _sub_flow_pb2.ReportSubFlowsResponse]  # type: ignore[assignment]
+    """Says which cycles began for node tasks that wait for them, and how they ended: the end completes or fails the node task.
+    Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
+    ListNodeLogs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]  # type: ignore[assignment]
+    """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs."""
+    ReceiveEvents: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]  # type: ignore[assignment]
+    """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with a
+    higher epoch ends that of a lower one. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
+    """
+    Work: _aio.StreamStreamMultiCallable[_work_pb2.WorkRequest, _work_pb2.WorkResponse]  # type: ignore[assignment]
+    """A worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks, what the worker
+    held is given back after 2 s unless it has opened another. Errors: INVALID_ARGUMENT INVALID_INPUT for a message that
+    makes no sense (only this stream ends), FAILED_PRECONDITION SESSION_REPLACED, UNAVAILABLE DRAINING.
+    """
+    ClaimNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ClaimNodeTasksRequest, _node_task_manager_service_pb2.ClaimNodeTasksResponse]  # type: ignore[assignment]
+    """For workers without streams: takes up to `limit` ready node tasks. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    RenewLeases: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.RenewLeasesRequest, _node_task_manager_service_pb2.RenewLeasesResponse]  # type: ignore[assignment]
+    """For workers without streams: renews leases and hears of stops. Lost leases are listed, not an error."""
+    CompleteNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.CompleteNodeTasksRequest, _node_task_manager_service_pb2.CompleteNodeTasksResponse]  # type: ignore[assignment]
+    """For workers without streams: reports outputs. Refused ones are listed, not an error; reporting with the token that
+    completed it is fine. With a single completion a refusal is FAILED_PRECONDITION LEASE_LOST.
+    """
+    FailNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.FailNodeTasksRequest, _node_task_manager_service_pb2.FailNodeTasksResponse]  # type: ignore[assignment]
+    """For workers without streams: reports failures, as CompleteNodeTasks."""
+    ReportNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReportNodeTasksRequest, _node_task_manager_service_pb2.ReportNodeTasksResponse]  # type: ignore[assignment]
+    """For workers without streams: all that one has to say, and what it needs to hear, in one call; outcomes take effect before
+    the renewal. Saying it again is fine. What names no lease at all is listed as lost. Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
+    SubmitTask: _aio.UnaryUnaryMultiCallable[_batch_pb2.SubmitTaskRequest, _batch_pb2.SubmitTaskResponse]  # type: ignore[assignment]
+    """Runs one node by itself, outside any flow. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND with
+    require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL; none of them leaves anything behind.
+    """
+    GetTask: _aio.UnaryUnaryMultiCallable[_batch_pb2.GetTaskRequest, _batch_pb2.GetTaskResponse]  # type: ignore[assignment]
+    """One ad-hoc task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
+    ListTasks: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListTasksRequest, _batch_pb2.ListTasksResponse]  # type: ignore[assignment]
+    """The ad-hoc tasks of a user that are on record, the newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    CancelTask: _aio.UnaryUnaryMultiCallable[_batch_pb2.CancelTaskRequest, _batch_pb2.CancelTaskResponse]  # type: ignore[assignment]
+    """Cancels an ad-hoc task: skipped when it has not begun, asked to stop when it runs, unchanged when it has ended. Errors:
+    NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
+    WatchTask: _aio.UnaryStreamMultiCallable[_batch_pb2.WatchTaskRequest, _batch_pb2.WatchTaskResponse]  # type: ignore[assignment]
+    """Tells an ad-hoc task, or a node task of a flow, as it is, then each event as it happens, and ends with its terminal status.
+    After a broken stream, watch again with the last event_id, and nothing is missed or told twice; where that is not possible the
+    first response says so (`gap`). The newest 250 events of a task are kept, for as long as the task; of a node task of a flow from
+    the first watch on, for 24 h from its end. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
+    RESOURCE_EXHAUSTED QUEUE_FULL when 100 node tasks of a component of a cycle are watched that have not ended, UNAVAILABLE
+    DRAINING.
+    """
+    SubmitBatch: _aio.StreamUnaryMultiCallable[_batch_pb2.SubmitBatchRequest, _batch_pb2.SubmitBatchResponse]  # type: ignore[assignment]
+    """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with as many
+    items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+    NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
+    """
+    GetBatch: _aio.UnaryUnaryMultiCallable[_batch_pb2.GetBatchRequest, _batch_pb2.GetBatchResponse]  # type: ignore[assignment]
+    """One batch. Errors: NOT_FOUND BATCH_NOT_FOUND."""
+    ListBatches: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListBatchesRequest, _batch_pb2.ListBatchesResponse]  # type: ignore[assignment]
+    """The batches of a user that are on record, the newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    ListBatchResults: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListBatchResultsRequest, _batch_pb2.ListBatchResultsResponse]  # type: ignore[assignment]
+    """The items of a batch with what they emitted, in its order, paged. Errors: NOT_FOUND BATCH_NOT_FOUND."""
+    CancelBatch: _aio.UnaryUnaryMultiCallable[_batch_pb2.CancelBatchRequest, _batch_pb2.CancelBatchResponse]  # type: ignore[assignment]
+    """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op. Errors:
+    NOT_FOUND BATCH_NOT_FOUND.
+    """
+    WatchBatch: _aio.UnaryStreamMultiCallable[_batch_pb2.WatchBatchRequest, _batch_pb2.WatchBatchResponse]  # type: ignore[assignment]
+    """Tells a batch as it is, then each change, and ends with its final status. After a broken stream, watch again. Errors:
+    NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE DRAINING.
+    """
+    ListTaskLogs: _aio.UnaryUnaryMultiCallable[_batch_pb2.ListTaskLogsRequest, _batch_pb2.ListTaskLogsResponse]  # type: ignore[assignment]
+    """Lines that an ad-hoc task, or the items of a batch, logged, oldest first, paged; kept 24 h after the last. Errors: NOT_FOUND
+    NODE_TASK_NOT_FOUND or BATCH_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
+    GetQueueStats: _aio.UnaryUnaryMultiCallable[_queue_pb2.GetQueueStatsRequest, _queue_pb2.GetQueueStatsResponse]  # type: ignore[assignment]
+    """What waits and what runs, by node type and user, and how many node tasks have ended. Errors: INVALID_ARGUMENT
+    INVALID_INPUT.
+    """
+    GetConfig: _aio.UnaryUnaryMultiCallable[_config_pb2.GetConfigRequest, _config_pb2.GetConfigResponse]  # type: ignore[assignment]
+    """The system's configuration."""
+    UpdateConfig: _aio.UnaryUnaryMultiCallable[_config_pb2.UpdateConfigRequest, _config_pb2.UpdateConfigResponse]  # type: ignore[assignment]
+    """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
+    VERSION_CONFLICT when it has changed since the etag was read.
+    """
+    GetCacheStats: _aio.UnaryUnaryMultiCallable[_cache_pb2.GetCacheStatsRequest, _cache_pb2.GetCacheStatsResponse]  # type: ignore[assignment]
+    """How much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not know, UNAVAILABLE
+    STORE_UNAVAILABLE when they cannot be reached.
+    """
+    ClearCache: _aio.UnaryUnaryMultiCallable[_cache_pb2.ClearCacheRequest, _cache_pb2.ClearCacheResponse]  # type: ignore[assignment]
+    """Empties a cache, for everybody; node tasks that run now do not fill it. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache
+    that the configuration does not know, UNAVAILABLE STORE_UNAVAILABLE when it cannot be reached.
+    """
+    ListDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.ListDeadLettersRequest, _dead_letter_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
+    """Node tasks that were given up: they lost their worker too often, or failed for good though they may be tried more than once.
+    Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
+    RedriveDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RedriveDeadLettersRequest, _dead_letter_pb2.RedriveDeadLettersResponse]  # type: ignore[assignment]
+    """Submits the work of failed ad-hoc tasks and items of batches anew, as ad-hoc tasks; when one of those named will not do,
+    nothing is submitted. The same one again gets the same task. Errors: FAILED_PRECONDITION WRONG_STATUS for one that did not
+    fail, or that is a node of a flow, NOT_FOUND NODE_TASK_NOT_FOUND, RESOURCE_EXHAUSTED QUEUE_FULL with a retry delay,
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
+    ListNotifications: _aio.UnaryUnaryMultiCallable[_notification_pb2.ListNotificationsRequest, _notification_pb2.ListNotificationsResponse]  # type: ignore[assignment]
+    """Notifications of a user, the newest first, paged; the newest 1000 are kept, for 7 days. Errors: INVALID_ARGUMENT
+    INVALID_INPUT.
+    """
+    WatchNotifications: _aio.UnaryStreamMultiCallable[_notification_pb2.WatchNotificationsRequest, _notification_pb2.WatchNotificationsResponse]  # type: ignore[assignment]
+    """Tells notifications of a user as they come, until the caller leaves. After a broken stream, watch again with the last
+    resume_from, and nothing is missed or told twice; where that is not possible the response says so (`gap`). Errors:
+    INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+    """
+    MarkNotificationsRead: _aio.UnaryUnaryMultiCallable[_notification_pb2.MarkNotificationsReadRequest, _notification_pb2.MarkNotificationsReadResponse]  # type: ignore[assignment]
+    """Marks notifications of a user as read, up to one of them. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    PublishNotifications: _aio.UnaryUnaryMultiCallable[_notification_pb2.PublishNotificationsRequest, _notification_pb2.PublishNotificationsResponse]  # type: ignore[assignment]
+    """Sends notifications. Errors: INVALID_ARGUMENT INVALID_INPUT; then none is sent."""
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]  # type: ignore[assignment]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
+    ExplainNodeTask: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeTaskRequest, _explanation_pb2.ExplainNodeTaskResponse]  # type: ignore[assignment]
     """Why a node task waits, runs, or ended as it did, as far as the node task manager knows. Errors: NOT_FOUND
     NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
@@ -208,8 +402,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def SubmitComponents(
         self,
         request: _node_task_manager_service_pb2.SubmitComponentsRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.SubmitComponentsRequest, _abc.Awaitable[_node_task_manager_service_pb2.SubmitComponentsResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.SubmitComponentsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.SubmitComponentsResponse, _abc.Awaitable[_node_task_manager_service_pb2.SubmitComponentsResponse]]:
         """Takes runs to carry out: creates their node tasks and queues those whose inputs are ready. Each run is answered by
         itself; submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
@@ -217,9 +411,9 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def StreamSubmissions(
         self,
-        request_iterator: _abc.AsyncIterator[_node_task_manager_service_pb2.StreamSubmissionsRequest],
-        context: _aio.ServicerContext[_abc.AsyncIterator[_node_task_manager_service_pb2.StreamSubmissionsRequest], _abc.AsyncIterator[_node_task_manager_service_pb2.StreamSubmissionsResponse]],
-    ) -> _abc.AsyncIterator[_node_task_manager_service_pb2.StreamSubmissionsResponse]:
+        request_iterator: _MaybeAsyncIterator[_node_task_manager_service_pb2.StreamSubmissionsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_task_manager_service_pb2.StreamSubmissionsResponse], _abc.AsyncIterator[_node_task_manager_service_pb2.StreamSubmissionsResponse]]:
         """Takes runs as SubmitComponents does, over one stream, for a caller that submits again and again: it carries out one request
         after the other and answers them in their order. When the caller has sent its last request, the stream ends with the last
         answer. Errors: UNAVAILABLE DRAINING; those of single requests come as their answers.
@@ -229,8 +423,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def StopComponent(
         self,
         request: _node_task_manager_service_pb2.StopComponentRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.StopComponentRequest, _abc.Awaitable[_node_task_manager_service_pb2.StopComponentResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.StopComponentResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.StopComponentResponse, _abc.Awaitable[_node_task_manager_service_pb2.StopComponentResponse]]:
         """Stops a component, or a whole run: what has not begun is skipped, what runs is asked to stop. Also before the run is
         submitted: then it begins stopped. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -239,8 +433,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ReleaseComponents(
         self,
         request: _node_task_manager_service_pb2.ReleaseComponentsRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.ReleaseComponentsRequest, _abc.Awaitable[_node_task_manager_service_pb2.ReleaseComponentsResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.ReleaseComponentsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.ReleaseComponentsResponse, _abc.Awaitable[_node_task_manager_service_pb2.ReleaseComponentsResponse]]:
         """Lets components of a run that were withheld begin, or skips them. One that is not withheld any more is left alone, so
         repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -249,16 +443,16 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetComponents(
         self,
         request: _node_task_manager_service_pb2.GetComponentsRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.GetComponentsRequest, _abc.Awaitable[_node_task_manager_service_pb2.GetComponentsResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.GetComponentsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.GetComponentsResponse, _abc.Awaitable[_node_task_manager_service_pb2.GetComponentsResponse]]:
         """Where components of runs stand, in bulk. Unknown ones are absent."""
 
     @_abc_1.abstractmethod
     def PurgeFlow(
         self,
         request: _node_task_manager_service_pb2.PurgeFlowRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.PurgeFlowRequest, _abc.Awaitable[_node_task_manager_service_pb2.PurgeFlowResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.PurgeFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.PurgeFlowResponse, _abc.Awaitable[_node_task_manager_service_pb2.PurgeFlowResponse]]:
         """Removes everything of a flow, in bounded steps; call again until `done`. Running nodes are stopped and their results
         refused.
         """
@@ -267,16 +461,16 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetNodeTask(
         self,
         request: _node_task_manager_service_pb2.GetNodeTaskRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.GetNodeTaskRequest, _abc.Awaitable[_node_task_manager_service_pb2.GetNodeTaskResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.GetNodeTaskResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.GetNodeTaskResponse, _abc.Awaitable[_node_task_manager_service_pb2.GetNodeTaskResponse]]:
         """One node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def GetNodeOutputs(
         self,
         request: _node_task_manager_service_pb2.GetNodeOutputsRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.GetNodeOutputsRequest, _abc.Awaitable[_node_task_manager_service_pb2.GetNodeOutputsResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.GetNodeOutputsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.GetNodeOutputsResponse, _abc.Awaitable[_node_task_manager_service_pb2.GetNodeOutputsResponse]]:
         """What node tasks emitted, in bulk, in the order of the request; at most 2 MiB, so the answer may stop before the end: ask
         again for the rest. A node task without a record emitted nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -285,8 +479,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListNodeTasks(
         self,
         request: _node_task_manager_service_pb2.ListNodeTasksRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.ListNodeTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.ListNodeTasksResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.ListNodeTasksResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.ListNodeTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.ListNodeTasksResponse]]:
         """Node tasks of a run, in the order of the flow, paged, with the signals between them; or the items of a mapped node of it.
         Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
         """
@@ -295,16 +489,16 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListWorkerTasks(
         self,
         request: _node_task_manager_service_pb2.ListWorkerTasksRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.ListWorkerTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.ListWorkerTasksResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.ListWorkerTasksResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.ListWorkerTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.ListWorkerTasksResponse]]:
         """Node tasks leased to a worker."""
 
     @_abc_1.abstractmethod
     def TerminateNodeTask(
         self,
         request: _node_task_manager_service_pb2.TerminateNodeTaskRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _abc.Awaitable[_node_task_manager_service_pb2.TerminateNodeTaskResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.TerminateNodeTaskResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.TerminateNodeTaskResponse, _abc.Awaitable[_node_task_manager_service_pb2.TerminateNodeTaskResponse]]:
         """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
         node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
         """
@@ -313,8 +507,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def SignalNode(
         self,
         request: _waiting_pb2.SignalNodeRequest,
-        context: _aio.ServicerContext[_waiting_pb2.SignalNodeRequest, _abc.Awaitable[_waiting_pb2.SignalNodeResponse]],
-    ) -> _abc.Awaitable[_waiting_pb2.SignalNodeResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_waiting_pb2.SignalNodeResponse, _abc.Awaitable[_waiting_pb2.SignalNodeResponse]]:
         """Ends the wait of a suspended node task: one signal ends it, exactly once, however many are sent at the same moment. What comes
         before the node waits is kept for the run, up to 32 of a node task and 256 of a run, and ends a later wait for a signal of
         that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for one that
@@ -326,16 +520,16 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListSubFlowWaits(
         self,
         request: _sub_flow_pb2.ListSubFlowWaitsRequest,
-        context: _aio.ServicerContext[_sub_flow_pb2.ListSubFlowWaitsRequest, _abc.Awaitable[_sub_flow_pb2.ListSubFlowWaitsResponse]],
-    ) -> _abc.Awaitable[_sub_flow_pb2.ListSubFlowWaitsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_sub_flow_pb2.ListSubFlowWaitsResponse, _abc.Awaitable[_sub_flow_pb2.ListSubFlowWaitsResponse]]:
         """Node tasks of a run that wait for cycles of other flows, paged; for the scheduler. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def ReportSubFlows(
         self,
         request: _sub_flow_pb2.ReportSubFlowsRequest,
-        context: _aio.ServicerContext[_sub_flow_pb2.ReportSubFlowsRequest, _abc.Awaitable[_sub_flow_pb2.ReportSubFlowsResponse]],
-    ) -> _abc.Awaitable[_sub_flow_pb2.ReportSubFlowsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_sub_flow_pb2.ReportSubFlowsResponse, _abc.Awaitable[_sub_flow_pb2.ReportSubFlowsResponse]]:
         """Says which cycles began for node tasks that wait for them, and how they ended: the end completes or fails the node task.
         Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -344,16 +538,16 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListNodeLogs(
         self,
         request: _node_task_manager_service_pb2.ListNodeLogsRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.ListNodeLogsRequest, _abc.Awaitable[_node_task_manager_service_pb2.ListNodeLogsResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.ListNodeLogsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.ListNodeLogsResponse, _abc.Awaitable[_node_task_manager_service_pb2.ListNodeLogsResponse]]:
         """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs."""
 
     @_abc_1.abstractmethod
     def ReceiveEvents(
         self,
-        request_iterator: _abc.AsyncIterator[_node_task_manager_service_pb2.ReceiveEventsRequest],
-        context: _aio.ServicerContext[_abc.AsyncIterator[_node_task_manager_service_pb2.ReceiveEventsRequest], _abc.AsyncIterator[_node_task_manager_service_pb2.ReceiveEventsResponse]],
-    ) -> _abc.AsyncIterator[_node_task_manager_service_pb2.ReceiveEventsResponse]:
+        request_iterator: _MaybeAsyncIterator[_node_task_manager_service_pb2.ReceiveEventsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_task_manager_service_pb2.ReceiveEventsResponse], _abc.AsyncIterator[_node_task_manager_service_pb2.ReceiveEventsResponse]]:
         """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with a
         higher epoch ends that of a lower one. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
         """
@@ -361,9 +555,9 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Work(
         self,
-        request_iterator: _abc.AsyncIterator[_work_pb2.WorkRequest],
-        context: _aio.ServicerContext[_abc.AsyncIterator[_work_pb2.WorkRequest], _abc.AsyncIterator[_work_pb2.WorkResponse]],
-    ) -> _abc.AsyncIterator[_work_pb2.WorkResponse]:
+        request_iterator: _MaybeAsyncIterator[_work_pb2.WorkRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_work_pb2.WorkResponse], _abc.AsyncIterator[_work_pb2.WorkResponse]]:
         """A worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks, what the worker
         held is given back after 2 s unless it has opened another. Errors: INVALID_ARGUMENT INVALID_INPUT for a message that
         makes no sense (only this stream ends), FAILED_PRECONDITION SESSION_REPLACED, UNAVAILABLE DRAINING.
@@ -373,24 +567,24 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ClaimNodeTasks(
         self,
         request: _node_task_manager_service_pb2.ClaimNodeTasksRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.ClaimNodeTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.ClaimNodeTasksResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.ClaimNodeTasksResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.ClaimNodeTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.ClaimNodeTasksResponse]]:
         """For workers without streams: takes up to `limit` ready node tasks. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def RenewLeases(
         self,
         request: _node_task_manager_service_pb2.RenewLeasesRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.RenewLeasesRequest, _abc.Awaitable[_node_task_manager_service_pb2.RenewLeasesResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.RenewLeasesResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.RenewLeasesResponse, _abc.Awaitable[_node_task_manager_service_pb2.RenewLeasesResponse]]:
         """For workers without streams: renews leases and hears of stops. Lost leases are listed, not an error."""
 
     @_abc_1.abstractmethod
     def CompleteNodeTasks(
         self,
         request: _node_task_manager_service_pb2.CompleteNodeTasksRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.CompleteNodeTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.CompleteNodeTasksResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.CompleteNodeTasksResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.CompleteNodeTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.CompleteNodeTasksResponse]]:
         """For workers without streams: reports outputs. Refused ones are listed, not an error; reporting with the token that
         completed it is fine. With a single completion a refusal is FAILED_PRECONDITION LEASE_LOST.
         """
@@ -399,16 +593,16 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def FailNodeTasks(
         self,
         request: _node_task_manager_service_pb2.FailNodeTasksRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.FailNodeTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.FailNodeTasksResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.FailNodeTasksResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.FailNodeTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.FailNodeTasksResponse]]:
         """For workers without streams: reports failures, as CompleteNodeTasks."""
 
     @_abc_1.abstractmethod
     def ReportNodeTasks(
         self,
         request: _node_task_manager_service_pb2.ReportNodeTasksRequest,
-        context: _aio.ServicerContext[_node_task_manager_service_pb2.ReportNodeTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.ReportNodeTasksResponse]],
-    ) -> _abc.Awaitable[_node_task_manager_service_pb2.ReportNodeTasksResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.ReportNodeTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.ReportNodeTasksResponse]]:
         """For workers without streams: all that one has to say, and what it needs to hear, in one call; outcomes take effect before
         the renewal. Saying it again is fine. What names no lease at all is listed as lost. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -417,8 +611,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def SubmitTask(
         self,
         request: _batch_pb2.SubmitTaskRequest,
-        context: _aio.ServicerContext[_batch_pb2.SubmitTaskRequest, _abc.Awaitable[_batch_pb2.SubmitTaskResponse]],
-    ) -> _abc.Awaitable[_batch_pb2.SubmitTaskResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.SubmitTaskResponse, _abc.Awaitable[_batch_pb2.SubmitTaskResponse]]:
         """Runs one node by itself, outside any flow. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND with
         require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL; none of them leaves anything behind.
         """
@@ -427,24 +621,24 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetTask(
         self,
         request: _batch_pb2.GetTaskRequest,
-        context: _aio.ServicerContext[_batch_pb2.GetTaskRequest, _abc.Awaitable[_batch_pb2.GetTaskResponse]],
-    ) -> _abc.Awaitable[_batch_pb2.GetTaskResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.GetTaskResponse, _abc.Awaitable[_batch_pb2.GetTaskResponse]]:
         """One ad-hoc task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def ListTasks(
         self,
         request: _batch_pb2.ListTasksRequest,
-        context: _aio.ServicerContext[_batch_pb2.ListTasksRequest, _abc.Awaitable[_batch_pb2.ListTasksResponse]],
-    ) -> _abc.Awaitable[_batch_pb2.ListTasksResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.ListTasksResponse, _abc.Awaitable[_batch_pb2.ListTasksResponse]]:
         """The ad-hoc tasks of a user that are on record, the newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def CancelTask(
         self,
         request: _batch_pb2.CancelTaskRequest,
-        context: _aio.ServicerContext[_batch_pb2.CancelTaskRequest, _abc.Awaitable[_batch_pb2.CancelTaskResponse]],
-    ) -> _abc.Awaitable[_batch_pb2.CancelTaskResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.CancelTaskResponse, _abc.Awaitable[_batch_pb2.CancelTaskResponse]]:
         """Cancels an ad-hoc task: skipped when it has not begun, asked to stop when it runs, unchanged when it has ended. Errors:
         NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -453,8 +647,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def WatchTask(
         self,
         request: _batch_pb2.WatchTaskRequest,
-        context: _aio.ServicerContext[_batch_pb2.WatchTaskRequest, _abc.AsyncIterator[_batch_pb2.WatchTaskResponse]],
-    ) -> _abc.AsyncIterator[_batch_pb2.WatchTaskResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_batch_pb2.WatchTaskResponse], _abc.AsyncIterator[_batch_pb2.WatchTaskResponse]]:
         """Tells an ad-hoc task, or a node task of a flow, as it is, then each event as it happens, and ends with its terminal status.
         After a broken stream, watch again with the last event_id, and nothing is missed or told twice; where that is not possible the
         first response says so (`gap`). The newest 250 events of a task are kept, for as long as the task; of a node task of a flow from
@@ -466,9 +660,9 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def SubmitBatch(
         self,
-        request_iterator: _abc.AsyncIterator[_batch_pb2.SubmitBatchRequest],
-        context: _aio.ServicerContext[_abc.AsyncIterator[_batch_pb2.SubmitBatchRequest], _abc.Awaitable[_batch_pb2.SubmitBatchResponse]],
-    ) -> _abc.Awaitable[_batch_pb2.SubmitBatchResponse]:
+        request_iterator: _MaybeAsyncIterator[_batch_pb2.SubmitBatchRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.SubmitBatchResponse, _abc.Awaitable[_batch_pb2.SubmitBatchResponse]]:
         """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with as many
         items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
         NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
@@ -478,32 +672,32 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetBatch(
         self,
         request: _batch_pb2.GetBatchRequest,
-        context: _aio.ServicerContext[_batch_pb2.GetBatchRequest, _abc.Awaitable[_batch_pb2.GetBatchResponse]],
-    ) -> _abc.Awaitable[_batch_pb2.GetBatchResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.GetBatchResponse, _abc.Awaitable[_batch_pb2.GetBatchResponse]]:
         """One batch. Errors: NOT_FOUND BATCH_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListBatches(
         self,
         request: _batch_pb2.ListBatchesRequest,
-        context: _aio.ServicerContext[_batch_pb2.ListBatchesRequest, _abc.Awaitable[_batch_pb2.ListBatchesResponse]],
-    ) -> _abc.Awaitable[_batch_pb2.ListBatchesResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.ListBatchesResponse, _abc.Awaitable[_batch_pb2.ListBatchesResponse]]:
         """The batches of a user that are on record, the newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def ListBatchResults(
         self,
         request: _batch_pb2.ListBatchResultsRequest,
-        context: _aio.ServicerContext[_batch_pb2.ListBatchResultsRequest, _abc.Awaitable[_batch_pb2.ListBatchResultsResponse]],
-    ) -> _abc.Awaitable[_batch_pb2.ListBatchResultsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.ListBatchResultsResponse, _abc.Awaitable[_batch_pb2.ListBatchResultsResponse]]:
         """The items of a batch with what they emitted, in its order, paged. Errors: NOT_FOUND BATCH_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def CancelBatch(
         self,
         request: _batch_pb2.CancelBatchRequest,
-        context: _aio.ServicerContext[_batch_pb2.CancelBatchRequest, _abc.Awaitable[_batch_pb2.CancelBatchResponse]],
-    ) -> _abc.Awaitable[_batch_pb2.CancelBatchResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.CancelBatchResponse, _abc.Awaitable[_batch_pb2.CancelBatchResponse]]:
         """Cancels a batch: items that have not begun are skipped, those that run are asked to stop. Repeating it is a no-op. Errors:
         NOT_FOUND BATCH_NOT_FOUND.
         """
@@ -512,8 +706,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def WatchBatch(
         self,
         request: _batch_pb2.WatchBatchRequest,
-        context: _aio.ServicerContext[_batch_pb2.WatchBatchRequest, _abc.AsyncIterator[_batch_pb2.WatchBatchResponse]],
-    ) -> _abc.AsyncIterator[_batch_pb2.WatchBatchResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_batch_pb2.WatchBatchResponse], _abc.AsyncIterator[_batch_pb2.WatchBatchResponse]]:
         """Tells a batch as it is, then each change, and ends with its final status. After a broken stream, watch again. Errors:
         NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE DRAINING.
         """
@@ -522,8 +716,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListTaskLogs(
         self,
         request: _batch_pb2.ListTaskLogsRequest,
-        context: _aio.ServicerContext[_batch_pb2.ListTaskLogsRequest, _abc.Awaitable[_batch_pb2.ListTaskLogsResponse]],
-    ) -> _abc.Awaitable[_batch_pb2.ListTaskLogsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_batch_pb2.ListTaskLogsResponse, _abc.Awaitable[_batch_pb2.ListTaskLogsResponse]]:
         """Lines that an ad-hoc task, or the items of a batch, logged, oldest first, paged; kept 24 h after the last. Errors: NOT_FOUND
         NODE_TASK_NOT_FOUND or BATCH_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -532,8 +726,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetQueueStats(
         self,
         request: _queue_pb2.GetQueueStatsRequest,
-        context: _aio.ServicerContext[_queue_pb2.GetQueueStatsRequest, _abc.Awaitable[_queue_pb2.GetQueueStatsResponse]],
-    ) -> _abc.Awaitable[_queue_pb2.GetQueueStatsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_pb2.GetQueueStatsResponse, _abc.Awaitable[_queue_pb2.GetQueueStatsResponse]]:
         """What waits and what runs, by node type and user, and how many node tasks have ended. Errors: INVALID_ARGUMENT
         INVALID_INPUT.
         """
@@ -542,16 +736,16 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetConfig(
         self,
         request: _config_pb2.GetConfigRequest,
-        context: _aio.ServicerContext[_config_pb2.GetConfigRequest, _abc.Awaitable[_config_pb2.GetConfigResponse]],
-    ) -> _abc.Awaitable[_config_pb2.GetConfigResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_config_pb2.GetConfigResponse, _abc.Awaitable[_config_pb2.GetConfigResponse]]:
         """The system's configuration."""
 
     @_abc_1.abstractmethod
     def UpdateConfig(
         self,
         request: _config_pb2.UpdateConfigRequest,
-        context: _aio.ServicerContext[_config_pb2.UpdateConfigRequest, _abc.Awaitable[_config_pb2.UpdateConfigResponse]],
-    ) -> _abc.Awaitable[_config_pb2.UpdateConfigResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_config_pb2.UpdateConfigResponse, _abc.Awaitable[_config_pb2.UpdateConfigResponse]]:
         """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
         VERSION_CONFLICT when it has changed since the etag was read.
         """
@@ -560,8 +754,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetCacheStats(
         self,
         request: _cache_pb2.GetCacheStatsRequest,
-        context: _aio.ServicerContext[_cache_pb2.GetCacheStatsRequest, _abc.Awaitable[_cache_pb2.GetCacheStatsResponse]],
-    ) -> _abc.Awaitable[_cache_pb2.GetCacheStatsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_cache_pb2.GetCacheStatsResponse, _abc.Awaitable[_cache_pb2.GetCacheStatsResponse]]:
         """How much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not know, UNAVAILABLE
         STORE_UNAVAILABLE when they cannot be reached.
         """
@@ -570,8 +764,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ClearCache(
         self,
         request: _cache_pb2.ClearCacheRequest,
-        context: _aio.ServicerContext[_cache_pb2.ClearCacheRequest, _abc.Awaitable[_cache_pb2.ClearCacheResponse]],
-    ) -> _abc.Awaitable[_cache_pb2.ClearCacheResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_cache_pb2.ClearCacheResponse, _abc.Awaitable[_cache_pb2.ClearCacheResponse]]:
         """Empties a cache, for everybody; node tasks that run now do not fill it. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache
         that the configuration does not know, UNAVAILABLE STORE_UNAVAILABLE when it cannot be reached.
         """
@@ -580,8 +774,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListDeadLetters(
         self,
         request: _dead_letter_pb2.ListDeadLettersRequest,
-        context: _aio.ServicerContext[_dead_letter_pb2.ListDeadLettersRequest, _abc.Awaitable[_dead_letter_pb2.ListDeadLettersResponse]],
-    ) -> _abc.Awaitable[_dead_letter_pb2.ListDeadLettersResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_dead_letter_pb2.ListDeadLettersResponse, _abc.Awaitable[_dead_letter_pb2.ListDeadLettersResponse]]:
         """Node tasks that were given up: they lost their worker too often, or failed for good though they may be tried more than once.
         Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -590,8 +784,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def RedriveDeadLetters(
         self,
         request: _dead_letter_pb2.RedriveDeadLettersRequest,
-        context: _aio.ServicerContext[_dead_letter_pb2.RedriveDeadLettersRequest, _abc.Awaitable[_dead_letter_pb2.RedriveDeadLettersResponse]],
-    ) -> _abc.Awaitable[_dead_letter_pb2.RedriveDeadLettersResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_dead_letter_pb2.RedriveDeadLettersResponse, _abc.Awaitable[_dead_letter_pb2.RedriveDeadLettersResponse]]:
         """Submits the work of failed ad-hoc tasks and items of batches anew, as ad-hoc tasks; when one of those named will not do,
         nothing is submitted. The same one again gets the same task. Errors: FAILED_PRECONDITION WRONG_STATUS for one that did not
         fail, or that is a node of a flow, NOT_FOUND NODE_TASK_NOT_FOUND, RESOURCE_EXHAUSTED QUEUE_FULL with a retry delay,
@@ -602,8 +796,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListNotifications(
         self,
         request: _notification_pb2.ListNotificationsRequest,
-        context: _aio.ServicerContext[_notification_pb2.ListNotificationsRequest, _abc.Awaitable[_notification_pb2.ListNotificationsResponse]],
-    ) -> _abc.Awaitable[_notification_pb2.ListNotificationsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_notification_pb2.ListNotificationsResponse, _abc.Awaitable[_notification_pb2.ListNotificationsResponse]]:
         """Notifications of a user, the newest first, paged; the newest 1000 are kept, for 7 days. Errors: INVALID_ARGUMENT
         INVALID_INPUT.
         """
@@ -612,8 +806,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def WatchNotifications(
         self,
         request: _notification_pb2.WatchNotificationsRequest,
-        context: _aio.ServicerContext[_notification_pb2.WatchNotificationsRequest, _abc.AsyncIterator[_notification_pb2.WatchNotificationsResponse]],
-    ) -> _abc.AsyncIterator[_notification_pb2.WatchNotificationsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_notification_pb2.WatchNotificationsResponse], _abc.AsyncIterator[_notification_pb2.WatchNotificationsResponse]]:
         """Tells notifications of a user as they come, until the caller leaves. After a broken stream, watch again with the last
         resume_from, and nothing is missed or told twice; where that is not possible the response says so (`gap`). Errors:
         INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
@@ -623,24 +817,24 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def MarkNotificationsRead(
         self,
         request: _notification_pb2.MarkNotificationsReadRequest,
-        context: _aio.ServicerContext[_notification_pb2.MarkNotificationsReadRequest, _abc.Awaitable[_notification_pb2.MarkNotificationsReadResponse]],
-    ) -> _abc.Awaitable[_notification_pb2.MarkNotificationsReadResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_notification_pb2.MarkNotificationsReadResponse, _abc.Awaitable[_notification_pb2.MarkNotificationsReadResponse]]:
         """Marks notifications of a user as read, up to one of them. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def PublishNotifications(
         self,
         request: _notification_pb2.PublishNotificationsRequest,
-        context: _aio.ServicerContext[_notification_pb2.PublishNotificationsRequest, _abc.Awaitable[_notification_pb2.PublishNotificationsResponse]],
-    ) -> _abc.Awaitable[_notification_pb2.PublishNotificationsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_notification_pb2.PublishNotificationsResponse, _abc.Awaitable[_notification_pb2.PublishNotificationsResponse]]:
         """Sends notifications. Errors: INVALID_ARGUMENT INVALID_INPUT; then none is sent."""
 
     @_abc_1.abstractmethod
     def RunDoctor(
         self,
         request: _doctor_pb2.RunDoctorRequest,
-        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
-    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_doctor_pb2.RunDoctorResponse], _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]]:
         """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
         answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
         """
@@ -649,10 +843,10 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ExplainNodeTask(
         self,
         request: _explanation_pb2.ExplainNodeTaskRequest,
-        context: _aio.ServicerContext[_explanation_pb2.ExplainNodeTaskRequest, _abc.Awaitable[_explanation_pb2.ExplainNodeTaskResponse]],
-    ) -> _abc.Awaitable[_explanation_pb2.ExplainNodeTaskResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_explanation_pb2.ExplainNodeTaskResponse, _abc.Awaitable[_explanation_pb2.ExplainNodeTaskResponse]]:
         """Why a node task waits, runs, or ended as it did, as far as the node task manager knows. Errors: NOT_FOUND
         NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
 
-def add_NodeTaskManagerServiceServicer_to_server(servicer: NodeTaskManagerServiceServicer, server: _aio.Server) -> None: ...
+def add_NodeTaskManagerServiceServicer_to_server(servicer: NodeTaskManagerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

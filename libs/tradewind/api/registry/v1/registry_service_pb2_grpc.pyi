@@ -8,7 +8,21 @@ from grpc import aio as _aio
 from tradewind.api.registry.v1 import doctor_pb2 as _doctor_pb2
 from tradewind.api.registry.v1 import registry_service_pb2 as _registry_service_pb2
 import abc as _abc_1
+import grpc as _grpc
+import sys
+import typing as _typing
 
+if sys.version_info >= (3, 11):
+    from typing import Self as _Self
+else:
+    from typing_extensions import Self as _Self
+
+_T = _typing.TypeVar("_T")
+
+class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
+class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
+    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
@@ -16,36 +30,77 @@ GRPC_VERSION: str
 class RegistryServiceStub:
     """The registry. It calls no other service."""
 
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    RegisterWorker: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.RegisterWorkerRequest, _registry_service_pb2.RegisterWorkerResponse]
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> RegistryServiceAsyncStub: ...
+    RegisterWorker: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.RegisterWorkerRequest, _registry_service_pb2.RegisterWorkerResponse]
     """Registers a worker with the node types it offers, or replaces what it registered before. Another incarnation counts
     as newer and takes the place of the one on record, which is told to drain. Errors: INVALID_ARGUMENT INVALID_INPUT,
     FAILED_PRECONDITION SESSION_REPLACED when a newer incarnation has taken its place, RESOURCE_EXHAUSTED QUEUE_FULL.
     """
-    Heartbeat: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.HeartbeatRequest, _registry_service_pb2.HeartbeatResponse]
+    Heartbeat: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.HeartbeatRequest, _registry_service_pb2.HeartbeatResponse]
     """Says that a worker is alive. A worker whose record has lapsed is registered again, whole, by the same call; when its
     node types have lapsed too, `register_again` asks for a RegisterWorker. An incarnation that was replaced changes
     nothing and is told to drain. Errors: INVALID_ARGUMENT INVALID_INPUT, RESOURCE_EXHAUSTED QUEUE_FULL.
     """
-    DrainWorker: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.DrainWorkerRequest, _registry_service_pb2.DrainWorkerResponse]
+    DrainWorker: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.DrainWorkerRequest, _registry_service_pb2.DrainWorkerResponse]
     """Asks a worker to take no new work; it hears it with its next heartbeat. Lasts until another incarnation registers.
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND WORKER_NOT_FOUND.
     """
-    DeregisterWorker: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.DeregisterWorkerRequest, _registry_service_pb2.DeregisterWorkerResponse]
+    DeregisterWorker: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.DeregisterWorkerRequest, _registry_service_pb2.DeregisterWorkerResponse]
     """Takes a worker out at once. Taking out one that is not there is fine. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    GetWorker: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.GetWorkerRequest, _registry_service_pb2.GetWorkerResponse]
+    GetWorker: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.GetWorkerRequest, _registry_service_pb2.GetWorkerResponse]
     """One worker, also one that is out but still on record. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
     WORKER_NOT_FOUND.
     """
-    ListWorkers: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ListWorkersRequest, _registry_service_pb2.ListWorkersResponse]
+    ListWorkers: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.ListWorkersRequest, _registry_service_pb2.ListWorkersResponse]
     """Workers by id, paged; those alive unless asked otherwise. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    GetAvailableWorkers: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.GetAvailableWorkersRequest, _registry_service_pb2.GetAvailableWorkersResponse]
+    GetAvailableWorkers: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.GetAvailableWorkersRequest, _registry_service_pb2.GetAvailableWorkersResponse]
     """Workers alive, not draining, that offer a node type, least loaded first. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    ListNodeTypes: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ListNodeTypesRequest, _registry_service_pb2.ListNodeTypesResponse]
+    ListNodeTypes: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.ListNodeTypesRequest, _registry_service_pb2.ListNodeTypesResponse]
     """The catalogue of node types, paged by name. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    GetNodeType: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.GetNodeTypeRequest, _registry_service_pb2.GetNodeTypeResponse]
+    GetNodeType: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.GetNodeTypeRequest, _registry_service_pb2.GetNodeTypeResponse]
     """One node type. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND."""
-    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    RunDoctor: _grpc.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
+
+@_typing.type_check_only
+class RegistryServiceAsyncStub(RegistryServiceStub):
+    """The registry. It calls no other service."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    RegisterWorker: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.RegisterWorkerRequest, _registry_service_pb2.RegisterWorkerResponse]  # type: ignore[assignment]
+    """Registers a worker with the node types it offers, or replaces what it registered before. Another incarnation counts
+    as newer and takes the place of the one on record, which is told to drain. Errors: INVALID_ARGUMENT INVALID_INPUT,
+    FAILED_PRECONDITION SESSION_REPLACED when a newer incarnation has taken its place, RESOURCE_EXHAUSTED QUEUE_FULL.
+    """
+    Heartbeat: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.HeartbeatRequest, _registry_service_pb2.HeartbeatResponse]  # type: ignore[assignment]
+    """Says that a worker is alive. A worker whose record has lapsed is registered again, whole, by the same call; when its
+    node types have lapsed too, `register_again` asks for a RegisterWorker. An incarnation that was replaced changes
+    nothing and is told to drain. Errors: INVALID_ARGUMENT INVALID_INPUT, RESOURCE_EXHAUSTED QUEUE_FULL.
+    """
+    DrainWorker: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.DrainWorkerRequest, _registry_service_pb2.DrainWorkerResponse]  # type: ignore[assignment]
+    """Asks a worker to take no new work; it hears it with its next heartbeat. Lasts until another incarnation registers.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND WORKER_NOT_FOUND.
+    """
+    DeregisterWorker: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.DeregisterWorkerRequest, _registry_service_pb2.DeregisterWorkerResponse]  # type: ignore[assignment]
+    """Takes a worker out at once. Taking out one that is not there is fine. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    GetWorker: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.GetWorkerRequest, _registry_service_pb2.GetWorkerResponse]  # type: ignore[assignment]
+    """One worker, also one that is out but still on record. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+    WORKER_NOT_FOUND.
+    """
+    ListWorkers: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ListWorkersRequest, _registry_service_pb2.ListWorkersResponse]  # type: ignore[assignment]
+    """Workers by id, paged; those alive unless asked otherwise. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    GetAvailableWorkers: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.GetAvailableWorkersRequest, _registry_service_pb2.GetAvailableWorkersResponse]  # type: ignore[assignment]
+    """Workers alive, not draining, that offer a node type, least loaded first. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    ListNodeTypes: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ListNodeTypesRequest, _registry_service_pb2.ListNodeTypesResponse]  # type: ignore[assignment]
+    """The catalogue of node types, paged by name. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    GetNodeType: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.GetNodeTypeRequest, _registry_service_pb2.GetNodeTypeResponse]  # type: ignore[assignment]
+    """One node type. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND."""
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]  # type: ignore[assignment]
     """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
     answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
     """
@@ -57,8 +112,8 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
     def RegisterWorker(
         self,
         request: _registry_service_pb2.RegisterWorkerRequest,
-        context: _aio.ServicerContext[_registry_service_pb2.RegisterWorkerRequest, _abc.Awaitable[_registry_service_pb2.RegisterWorkerResponse]],
-    ) -> _abc.Awaitable[_registry_service_pb2.RegisterWorkerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.RegisterWorkerResponse, _abc.Awaitable[_registry_service_pb2.RegisterWorkerResponse]]:
         """Registers a worker with the node types it offers, or replaces what it registered before. Another incarnation counts
         as newer and takes the place of the one on record, which is told to drain. Errors: INVALID_ARGUMENT INVALID_INPUT,
         FAILED_PRECONDITION SESSION_REPLACED when a newer incarnation has taken its place, RESOURCE_EXHAUSTED QUEUE_FULL.
@@ -68,8 +123,8 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
     def Heartbeat(
         self,
         request: _registry_service_pb2.HeartbeatRequest,
-        context: _aio.ServicerContext[_registry_service_pb2.HeartbeatRequest, _abc.Awaitable[_registry_service_pb2.HeartbeatResponse]],
-    ) -> _abc.Awaitable[_registry_service_pb2.HeartbeatResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.HeartbeatResponse, _abc.Awaitable[_registry_service_pb2.HeartbeatResponse]]:
         """Says that a worker is alive. A worker whose record has lapsed is registered again, whole, by the same call; when its
         node types have lapsed too, `register_again` asks for a RegisterWorker. An incarnation that was replaced changes
         nothing and is told to drain. Errors: INVALID_ARGUMENT INVALID_INPUT, RESOURCE_EXHAUSTED QUEUE_FULL.
@@ -79,8 +134,8 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
     def DrainWorker(
         self,
         request: _registry_service_pb2.DrainWorkerRequest,
-        context: _aio.ServicerContext[_registry_service_pb2.DrainWorkerRequest, _abc.Awaitable[_registry_service_pb2.DrainWorkerResponse]],
-    ) -> _abc.Awaitable[_registry_service_pb2.DrainWorkerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.DrainWorkerResponse, _abc.Awaitable[_registry_service_pb2.DrainWorkerResponse]]:
         """Asks a worker to take no new work; it hears it with its next heartbeat. Lasts until another incarnation registers.
         Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND WORKER_NOT_FOUND.
         """
@@ -89,16 +144,16 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
     def DeregisterWorker(
         self,
         request: _registry_service_pb2.DeregisterWorkerRequest,
-        context: _aio.ServicerContext[_registry_service_pb2.DeregisterWorkerRequest, _abc.Awaitable[_registry_service_pb2.DeregisterWorkerResponse]],
-    ) -> _abc.Awaitable[_registry_service_pb2.DeregisterWorkerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.DeregisterWorkerResponse, _abc.Awaitable[_registry_service_pb2.DeregisterWorkerResponse]]:
         """Takes a worker out at once. Taking out one that is not there is fine. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def GetWorker(
         self,
         request: _registry_service_pb2.GetWorkerRequest,
-        context: _aio.ServicerContext[_registry_service_pb2.GetWorkerRequest, _abc.Awaitable[_registry_service_pb2.GetWorkerResponse]],
-    ) -> _abc.Awaitable[_registry_service_pb2.GetWorkerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.GetWorkerResponse, _abc.Awaitable[_registry_service_pb2.GetWorkerResponse]]:
         """One worker, also one that is out but still on record. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
         WORKER_NOT_FOUND.
         """
@@ -107,42 +162,42 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListWorkers(
         self,
         request: _registry_service_pb2.ListWorkersRequest,
-        context: _aio.ServicerContext[_registry_service_pb2.ListWorkersRequest, _abc.Awaitable[_registry_service_pb2.ListWorkersResponse]],
-    ) -> _abc.Awaitable[_registry_service_pb2.ListWorkersResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.ListWorkersResponse, _abc.Awaitable[_registry_service_pb2.ListWorkersResponse]]:
         """Workers by id, paged; those alive unless asked otherwise. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def GetAvailableWorkers(
         self,
         request: _registry_service_pb2.GetAvailableWorkersRequest,
-        context: _aio.ServicerContext[_registry_service_pb2.GetAvailableWorkersRequest, _abc.Awaitable[_registry_service_pb2.GetAvailableWorkersResponse]],
-    ) -> _abc.Awaitable[_registry_service_pb2.GetAvailableWorkersResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.GetAvailableWorkersResponse, _abc.Awaitable[_registry_service_pb2.GetAvailableWorkersResponse]]:
         """Workers alive, not draining, that offer a node type, least loaded first. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def ListNodeTypes(
         self,
         request: _registry_service_pb2.ListNodeTypesRequest,
-        context: _aio.ServicerContext[_registry_service_pb2.ListNodeTypesRequest, _abc.Awaitable[_registry_service_pb2.ListNodeTypesResponse]],
-    ) -> _abc.Awaitable[_registry_service_pb2.ListNodeTypesResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.ListNodeTypesResponse, _abc.Awaitable[_registry_service_pb2.ListNodeTypesResponse]]:
         """The catalogue of node types, paged by name. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def GetNodeType(
         self,
         request: _registry_service_pb2.GetNodeTypeRequest,
-        context: _aio.ServicerContext[_registry_service_pb2.GetNodeTypeRequest, _abc.Awaitable[_registry_service_pb2.GetNodeTypeResponse]],
-    ) -> _abc.Awaitable[_registry_service_pb2.GetNodeTypeResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.GetNodeTypeResponse, _abc.Awaitable[_registry_service_pb2.GetNodeTypeResponse]]:
         """One node type. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def RunDoctor(
         self,
         request: _doctor_pb2.RunDoctorRequest,
-        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
-    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_doctor_pb2.RunDoctorResponse], _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]]:
         """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
         answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
         """
 
-def add_RegistryServiceServicer_to_server(servicer: RegistryServiceServicer, server: _aio.Server) -> None: ...
+def add_RegistryServiceServicer_to_server(servicer: RegistryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

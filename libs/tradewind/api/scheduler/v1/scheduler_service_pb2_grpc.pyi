@@ -14,7 +14,21 @@ from tradewind.api.scheduler.v1 import revision_pb2 as _revision_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as _scheduler_service_pb2
 from tradewind.api.scheduler.v1 import stop_pb2 as _stop_pb2
 import abc as _abc_1
+import grpc as _grpc
+import sys
+import typing as _typing
 
+if sys.version_info >= (3, 11):
+    from typing import Self as _Self
+else:
+    from typing_extensions import Self as _Self
+
+_T = _typing.TypeVar("_T")
+
+class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
+class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
+    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
@@ -22,150 +36,305 @@ GRPC_VERSION: str
 class SchedulerServiceStub:
     """The scheduler. It calls the trigger service, the node task manager and the registry; any replica answers any call."""
 
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    AnalyzeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.AnalyzeFlowRequest, _scheduler_service_pb2.AnalyzeFlowResponse]
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> SchedulerServiceAsyncStub: ...
+    AnalyzeFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.AnalyzeFlowRequest, _scheduler_service_pb2.AnalyzeFlowResponse]
     """What the edges make of a flow's nodes, and every fault of the definition, as data; stores nothing."""
-    RegisterFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RegisterFlowRequest, _scheduler_service_pb2.RegisterFlowResponse]
+    RegisterFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RegisterFlowRequest, _scheduler_service_pb2.RegisterFlowResponse]
     """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, cycles in flight finish on
     their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
     ALREADY_EXISTS REQUEST_ID_REUSED; with an etag NOT_FOUND FLOW_NOT_FOUND, ABORTED VERSION_CONFLICT.
     """
-    UpdateFlow: _aio.UnaryUnaryMultiCallable[_revision_pb2.UpdateFlowRequest, _revision_pb2.UpdateFlowResponse]
+    UpdateFlow: _grpc.UnaryUnaryMultiCallable[_revision_pb2.UpdateFlowRequest, _revision_pb2.UpdateFlowResponse]
     """Changes fields of a flow without its graph: makes a new revision, as RegisterFlow does. A running flow follows a new
     schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
     VERSION_CONFLICT with the present etag, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
-    ListRevisions: _aio.UnaryUnaryMultiCallable[_revision_pb2.ListRevisionsRequest, _revision_pb2.ListRevisionsResponse]
+    ListRevisions: _grpc.UnaryUnaryMultiCallable[_revision_pb2.ListRevisionsRequest, _revision_pb2.ListRevisionsResponse]
     """Revisions of a flow, the newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
-    GetRevision: _aio.UnaryUnaryMultiCallable[_revision_pb2.GetRevisionRequest, _revision_pb2.GetRevisionResponse]
+    GetRevision: _grpc.UnaryUnaryMultiCallable[_revision_pb2.GetRevisionRequest, _revision_pb2.GetRevisionResponse]
     """A revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
-    DiffRevisions: _aio.UnaryUnaryMultiCallable[_revision_pb2.DiffRevisionsRequest, _revision_pb2.DiffRevisionsResponse]
+    DiffRevisions: _grpc.UnaryUnaryMultiCallable[_revision_pb2.DiffRevisionsRequest, _revision_pb2.DiffRevisionsResponse]
     """How two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE
     when the answer would have over 3 MiB.
     """
-    RollBackFlow: _aio.UnaryUnaryMultiCallable[_revision_pb2.RollBackFlowRequest, _revision_pb2.RollBackFlowResponse]
+    RollBackFlow: _grpc.UnaryUnaryMultiCallable[_revision_pb2.RollBackFlowRequest, _revision_pb2.RollBackFlowResponse]
     """Takes up the definition and labels of an older revision, as a new one; cycles in flight finish on theirs. Errors:
     NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag, FAILED_PRECONDITION
     FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more, ALREADY_EXISTS
     REQUEST_ID_REUSED.
     """
-    GetFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetFlowRequest, _scheduler_service_pb2.GetFlowResponse]
+    GetFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetFlowRequest, _scheduler_service_pb2.GetFlowResponse]
     """A flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
-    ListFlows: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFlowsRequest, _scheduler_service_pb2.ListFlowsResponse]
+    ListFlows: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFlowsRequest, _scheduler_service_pb2.ListFlowsResponse]
     """Flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    StartFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]
+    StartFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]
     """Lets cycles begin on time, the first at once. Starting a running flow changes nothing; starting a completed one runs it
     again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
     """
-    StopFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]
+    StopFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]
     """Lets no cycle begin, asks running nodes to stop and skips waiting ones; it stays stopped until started. Stopping a
     stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
     """
-    PauseFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]
+    PauseFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]
     """Lets no cycle begin until ResumeFlow; what runs goes on. Pausing a paused flow changes nothing. Errors: NOT_FOUND
     FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
     """
-    ResumeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]
+    ResumeFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]
     """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
     FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
     """
-    ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
+    ListFirings: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
     """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
     INVALID_ARGUMENT INVALID_INPUT.
     """
-    BackfillFlow: _aio.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]
+    BackfillFlow: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]
     """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
     which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
     FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
     FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
-    ListBackfills: _aio.UnaryUnaryMultiCallable[_backfill_pb2.ListBackfillsRequest, _backfill_pb2.ListBackfillsResponse]
+    ListBackfills: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.ListBackfillsRequest, _backfill_pb2.ListBackfillsResponse]
     """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
     INVALID_INPUT.
     """
-    GetBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]
+    GetBackfill: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]
     """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
-    CancelBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]
+    CancelBackfill: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]
     """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
     FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
     """
-    ListNextExecutions: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]
+    ListNextExecutions: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]
     """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
     INVALID_ARGUMENT INVALID_INPUT.
     """
-    DeleteFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DeleteFlowRequest, _scheduler_service_pb2.DeleteFlowResponse]
+    DeleteFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.DeleteFlowRequest, _scheduler_service_pb2.DeleteFlowResponse]
     """Stops a flow and removes everything of it; what takes longer goes on by itself. Deleting one that is being deleted is
     fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
     """
-    RunFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowRequest, _scheduler_service_pb2.RunFlowResponse]
+    RunFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowRequest, _scheduler_service_pb2.RunFlowResponse]
     """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
     INVALID_INPUT, ABORTED OVERLAP_SKIPPED, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
-    RunFlows: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowsRequest, _scheduler_service_pb2.RunFlowsResponse]
+    RunFlows: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowsRequest, _scheduler_service_pb2.RunFlowsResponse]
     """Runs many cycles now, each answered by itself. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    StreamRuns: _aio.StreamStreamMultiCallable[_scheduler_service_pb2.StreamRunsRequest, _scheduler_service_pb2.StreamRunsResponse]
+    StreamRuns: _grpc.StreamStreamMultiCallable[_scheduler_service_pb2.StreamRunsRequest, _scheduler_service_pb2.StreamRunsResponse]
     """Runs cycles as RunFlow does, over one stream and as they come: for programs that run many, each when it will. An answer
     is sent as soon as it is there, in any order. When the client has sent its last run, the stream ends with the last
     answer. Errors: UNAVAILABLE DRAINING; those of single runs come as their answers.
     """
-    RerunCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RerunCycleRequest, _scheduler_service_pb2.RerunCycleResponse]
+    RerunCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RerunCycleRequest, _scheduler_service_pb2.RerunCycleResponse]
     """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
     the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
     CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
     RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
-    StopCycle: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]
+    StopCycle: _grpc.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]
     """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
     NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
     """
-    StopComponent: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopComponentRequest, _stop_pb2.StopComponentResponse]
+    StopComponent: _grpc.UnaryUnaryMultiCallable[_stop_pb2.StopComponentRequest, _stop_pb2.StopComponentResponse]
     """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
     component that the flow does not have.
     """
-    StopNode: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopNodeRequest, _stop_pb2.StopNodeResponse]
+    StopNode: _grpc.UnaryUnaryMultiCallable[_stop_pb2.StopNodeRequest, _stop_pb2.StopNodeResponse]
     """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
     NODE_TASK_NOT_FOUND.
     """
-    StartBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.StartBulkJobRequest, _job_pb2.StartBulkJobResponse]
+    StartBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.StartBulkJobRequest, _job_pb2.StartBulkJobResponse]
     """Reruns or stops the cycles that a filter meets, as a job that goes on by itself, whatever dies. Errors: INVALID_ARGUMENT
     INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
-    GetBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.GetBulkJobRequest, _job_pb2.GetBulkJobResponse]
+    GetBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetBulkJobRequest, _job_pb2.GetBulkJobResponse]
     """A job. Errors: NOT_FOUND JOB_NOT_FOUND."""
-    ListBulkJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListBulkJobsRequest, _job_pb2.ListBulkJobsResponse]
+    ListBulkJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListBulkJobsRequest, _job_pb2.ListBulkJobsResponse]
     """Jobs, newest first, paged; ended ones stay for 7 days, of many the newest."""
-    CancelBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]
+    CancelBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]
     """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
-    GetCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]
+    GetCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]
     """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
-    ListCycles: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListCyclesRequest, _scheduler_service_pb2.ListCyclesResponse]
+    ListCycles: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListCyclesRequest, _scheduler_service_pb2.ListCyclesResponse]
     """Cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
-    DescribeCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DescribeCycleRequest, _scheduler_service_pb2.DescribeCycleResponse]
+    DescribeCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.DescribeCycleRequest, _scheduler_service_pb2.DescribeCycleResponse]
     """A cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
-    WatchFlow: _aio.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]
+    WatchFlow: _grpc.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]
     """What happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's latest one,
     then every change. Errors: NOT_FOUND FLOW_NOT_FOUND, UNAVAILABLE DRAINING.
     """
-    ListLogs: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]
+    ListLogs: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]
     """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
     Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
-    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    RunDoctor: _grpc.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
     """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
     answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
     """
-    GetMemory: _aio.UnaryUnaryMultiCallable[_memory_pb2.GetMemoryRequest, _memory_pb2.GetMemoryResponse]
+    GetMemory: _grpc.UnaryUnaryMultiCallable[_memory_pb2.GetMemoryRequest, _memory_pb2.GetMemoryResponse]
     """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
     CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
-    UpdateMemory: _aio.UnaryUnaryMultiCallable[_memory_pb2.UpdateMemoryRequest, _memory_pb2.UpdateMemoryResponse]
+    UpdateMemory: _grpc.UnaryUnaryMultiCallable[_memory_pb2.UpdateMemoryRequest, _memory_pb2.UpdateMemoryResponse]
     """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
     INVALID_INPUT, ABORTED VERSION_CONFLICT when another version is on record than the one expected, FAILED_PRECONDITION
     WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
     """
-    ExplainFlow: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainFlowRequest, _explanation_pb2.ExplainFlowResponse]
+    ExplainFlow: _grpc.UnaryUnaryMultiCallable[_explanation_pb2.ExplainFlowRequest, _explanation_pb2.ExplainFlowResponse]
     """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
-    ExplainNode: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeRequest, _explanation_pb2.ExplainNodeResponse]
+    ExplainNode: _grpc.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeRequest, _explanation_pb2.ExplainNodeResponse]
+    """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+    NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
+    """
+
+@_typing.type_check_only
+class SchedulerServiceAsyncStub(SchedulerServiceStub):
+    """The scheduler. It calls the trigger service, the node task manager and the registry; any replica answers any call."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    AnalyzeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.AnalyzeFlowRequest, _scheduler_service_pb2.AnalyzeFlowResponse]  # type: ignore[assignment]
+    """What the edges make of a flow's nodes, and every fault of the definition, as data; stores nothing."""
+    RegisterFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RegisterFlowRequest, _scheduler_service_pb2.RegisterFlowResponse]  # type: ignore[assignment]
+    """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, cycles in flight finish on
+    their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
+    ALREADY_EXISTS REQUEST_ID_REUSED; with an etag NOT_FOUND FLOW_NOT_FOUND, ABORTED VERSION_CONFLICT.
+    """
+    UpdateFlow: _aio.UnaryUnaryMultiCallable[_revision_pb2.UpdateFlowRequest, _revision_pb2.UpdateFlowResponse]  # type: ignore[assignment]
+    """Changes fields of a flow without its graph: makes a new revision, as RegisterFlow does. A running flow follows a new
+    schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
+    VERSION_CONFLICT with the present etag, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    ListRevisions: _aio.UnaryUnaryMultiCallable[_revision_pb2.ListRevisionsRequest, _revision_pb2.ListRevisionsResponse]  # type: ignore[assignment]
+    """Revisions of a flow, the newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
+    GetRevision: _aio.UnaryUnaryMultiCallable[_revision_pb2.GetRevisionRequest, _revision_pb2.GetRevisionResponse]  # type: ignore[assignment]
+    """A revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
+    DiffRevisions: _aio.UnaryUnaryMultiCallable[_revision_pb2.DiffRevisionsRequest, _revision_pb2.DiffRevisionsResponse]  # type: ignore[assignment]
+    """How two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE
+    when the answer would have over 3 MiB.
+    """
+    RollBackFlow: _aio.UnaryUnaryMultiCallable[_revision_pb2.RollBackFlowRequest, _revision_pb2.RollBackFlowResponse]  # type: ignore[assignment]
+    """Takes up the definition and labels of an older revision, as a new one; cycles in flight finish on theirs. Errors:
+    NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag, FAILED_PRECONDITION
+    FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more, ALREADY_EXISTS
+    REQUEST_ID_REUSED.
+    """
+    GetFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetFlowRequest, _scheduler_service_pb2.GetFlowResponse]  # type: ignore[assignment]
+    """A flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    ListFlows: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFlowsRequest, _scheduler_service_pb2.ListFlowsResponse]  # type: ignore[assignment]
+    """Flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    StartFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]  # type: ignore[assignment]
+    """Lets cycles begin on time, the first at once. Starting a running flow changes nothing; starting a completed one runs it
+    again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+    """
+    StopFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]  # type: ignore[assignment]
+    """Lets no cycle begin, asks running nodes to stop and skips waiting ones; it stays stopped until started. Stopping a
+    stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+    """
+    PauseFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]  # type: ignore[assignment]
+    """Lets no cycle begin until ResumeFlow; what runs goes on. Pausing a paused flow changes nothing. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+    """
+    ResumeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]  # type: ignore[assignment]
+    """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+    """
+    ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
+    """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
+    BackfillFlow: _aio.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]  # type: ignore[assignment]
+    """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
+    which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
+    FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    ListBackfills: _aio.UnaryUnaryMultiCallable[_backfill_pb2.ListBackfillsRequest, _backfill_pb2.ListBackfillsResponse]  # type: ignore[assignment]
+    """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+    INVALID_INPUT.
+    """
+    GetBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]  # type: ignore[assignment]
+    """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+    CancelBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]  # type: ignore[assignment]
+    """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
+    FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    """
+    ListNextExecutions: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]  # type: ignore[assignment]
+    """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
+    DeleteFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DeleteFlowRequest, _scheduler_service_pb2.DeleteFlowResponse]  # type: ignore[assignment]
+    """Stops a flow and removes everything of it; what takes longer goes on by itself. Deleting one that is being deleted is
+    fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
+    """
+    RunFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowRequest, _scheduler_service_pb2.RunFlowResponse]  # type: ignore[assignment]
+    """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+    INVALID_INPUT, ABORTED OVERLAP_SKIPPED, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    RunFlows: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowsRequest, _scheduler_service_pb2.RunFlowsResponse]  # type: ignore[assignment]
+    """Runs many cycles now, each answered by itself. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    StreamRuns: _aio.StreamStreamMultiCallable[_scheduler_service_pb2.StreamRunsRequest, _scheduler_service_pb2.StreamRunsResponse]  # type: ignore[assignment]
+    """Runs cycles as RunFlow does, over one stream and as they come: for programs that run many, each when it will. An answer
+    is sent as soon as it is there, in any order. When the client has sent its last run, the stream ends with the last
+    answer. Errors: UNAVAILABLE DRAINING; those of single runs come as their answers.
+    """
+    RerunCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RerunCycleRequest, _scheduler_service_pb2.RerunCycleResponse]  # type: ignore[assignment]
+    """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
+    the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
+    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
+    RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    StopCycle: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]  # type: ignore[assignment]
+    """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
+    NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+    """
+    StopComponent: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopComponentRequest, _stop_pb2.StopComponentResponse]  # type: ignore[assignment]
+    """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
+    component that the flow does not have.
+    """
+    StopNode: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopNodeRequest, _stop_pb2.StopNodeResponse]  # type: ignore[assignment]
+    """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
+    NODE_TASK_NOT_FOUND.
+    """
+    StartBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.StartBulkJobRequest, _job_pb2.StartBulkJobResponse]  # type: ignore[assignment]
+    """Reruns or stops the cycles that a filter meets, as a job that goes on by itself, whatever dies. Errors: INVALID_ARGUMENT
+    INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    GetBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.GetBulkJobRequest, _job_pb2.GetBulkJobResponse]  # type: ignore[assignment]
+    """A job. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    ListBulkJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListBulkJobsRequest, _job_pb2.ListBulkJobsResponse]  # type: ignore[assignment]
+    """Jobs, newest first, paged; ended ones stay for 7 days, of many the newest."""
+    CancelBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]  # type: ignore[assignment]
+    """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    GetCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]  # type: ignore[assignment]
+    """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+    ListCycles: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListCyclesRequest, _scheduler_service_pb2.ListCyclesResponse]  # type: ignore[assignment]
+    """Cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
+    DescribeCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DescribeCycleRequest, _scheduler_service_pb2.DescribeCycleResponse]  # type: ignore[assignment]
+    """A cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+    WatchFlow: _aio.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]  # type: ignore[assignment]
+    """What happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's latest one,
+    then every change. Errors: NOT_FOUND FLOW_NOT_FOUND, UNAVAILABLE DRAINING.
+    """
+    ListLogs: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]  # type: ignore[assignment]
+    """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
+    Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]  # type: ignore[assignment]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
+    GetMemory: _aio.UnaryUnaryMultiCallable[_memory_pb2.GetMemoryRequest, _memory_pb2.GetMemoryResponse]  # type: ignore[assignment]
+    """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
+    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
+    UpdateMemory: _aio.UnaryUnaryMultiCallable[_memory_pb2.UpdateMemoryRequest, _memory_pb2.UpdateMemoryResponse]  # type: ignore[assignment]
+    """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
+    INVALID_INPUT, ABORTED VERSION_CONFLICT when another version is on record than the one expected, FAILED_PRECONDITION
+    WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
+    """
+    ExplainFlow: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainFlowRequest, _explanation_pb2.ExplainFlowResponse]  # type: ignore[assignment]
+    """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    ExplainNode: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeRequest, _explanation_pb2.ExplainNodeResponse]  # type: ignore[assignment]
     """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
     NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
     """
@@ -177,16 +346,16 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def AnalyzeFlow(
         self,
         request: _scheduler_service_pb2.AnalyzeFlowRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.AnalyzeFlowRequest, _abc.Awaitable[_scheduler_service_pb2.AnalyzeFlowResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.AnalyzeFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.AnalyzeFlowResponse, _abc.Awaitable[_scheduler_service_pb2.AnalyzeFlowResponse]]:
         """What the edges make of a flow's nodes, and every fault of the definition, as data; stores nothing."""
 
     @_abc_1.abstractmethod
     def RegisterFlow(
         self,
         request: _scheduler_service_pb2.RegisterFlowRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.RegisterFlowRequest, _abc.Awaitable[_scheduler_service_pb2.RegisterFlowResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.RegisterFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.RegisterFlowResponse, _abc.Awaitable[_scheduler_service_pb2.RegisterFlowResponse]]:
         """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, cycles in flight finish on
         their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
         ALREADY_EXISTS REQUEST_ID_REUSED; with an etag NOT_FOUND FLOW_NOT_FOUND, ABORTED VERSION_CONFLICT.
@@ -196,8 +365,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def UpdateFlow(
         self,
         request: _revision_pb2.UpdateFlowRequest,
-        context: _aio.ServicerContext[_revision_pb2.UpdateFlowRequest, _abc.Awaitable[_revision_pb2.UpdateFlowResponse]],
-    ) -> _abc.Awaitable[_revision_pb2.UpdateFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_revision_pb2.UpdateFlowResponse, _abc.Awaitable[_revision_pb2.UpdateFlowResponse]]:
         """Changes fields of a flow without its graph: makes a new revision, as RegisterFlow does. A running flow follows a new
         schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
         VERSION_CONFLICT with the present etag, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
@@ -207,24 +376,24 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListRevisions(
         self,
         request: _revision_pb2.ListRevisionsRequest,
-        context: _aio.ServicerContext[_revision_pb2.ListRevisionsRequest, _abc.Awaitable[_revision_pb2.ListRevisionsResponse]],
-    ) -> _abc.Awaitable[_revision_pb2.ListRevisionsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_revision_pb2.ListRevisionsResponse, _abc.Awaitable[_revision_pb2.ListRevisionsResponse]]:
         """Revisions of a flow, the newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def GetRevision(
         self,
         request: _revision_pb2.GetRevisionRequest,
-        context: _aio.ServicerContext[_revision_pb2.GetRevisionRequest, _abc.Awaitable[_revision_pb2.GetRevisionResponse]],
-    ) -> _abc.Awaitable[_revision_pb2.GetRevisionResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_revision_pb2.GetRevisionResponse, _abc.Awaitable[_revision_pb2.GetRevisionResponse]]:
         """A revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def DiffRevisions(
         self,
         request: _revision_pb2.DiffRevisionsRequest,
-        context: _aio.ServicerContext[_revision_pb2.DiffRevisionsRequest, _abc.Awaitable[_revision_pb2.DiffRevisionsResponse]],
-    ) -> _abc.Awaitable[_revision_pb2.DiffRevisionsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_revision_pb2.DiffRevisionsResponse, _abc.Awaitable[_revision_pb2.DiffRevisionsResponse]]:
         """How two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE
         when the answer would have over 3 MiB.
         """
@@ -233,8 +402,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def RollBackFlow(
         self,
         request: _revision_pb2.RollBackFlowRequest,
-        context: _aio.ServicerContext[_revision_pb2.RollBackFlowRequest, _abc.Awaitable[_revision_pb2.RollBackFlowResponse]],
-    ) -> _abc.Awaitable[_revision_pb2.RollBackFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_revision_pb2.RollBackFlowResponse, _abc.Awaitable[_revision_pb2.RollBackFlowResponse]]:
         """Takes up the definition and labels of an older revision, as a new one; cycles in flight finish on theirs. Errors:
         NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag, FAILED_PRECONDITION
         FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more, ALREADY_EXISTS
@@ -245,24 +414,24 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetFlow(
         self,
         request: _scheduler_service_pb2.GetFlowRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.GetFlowRequest, _abc.Awaitable[_scheduler_service_pb2.GetFlowResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.GetFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.GetFlowResponse, _abc.Awaitable[_scheduler_service_pb2.GetFlowResponse]]:
         """A flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListFlows(
         self,
         request: _scheduler_service_pb2.ListFlowsRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.ListFlowsRequest, _abc.Awaitable[_scheduler_service_pb2.ListFlowsResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.ListFlowsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.ListFlowsResponse, _abc.Awaitable[_scheduler_service_pb2.ListFlowsResponse]]:
         """Flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def StartFlow(
         self,
         request: _scheduler_service_pb2.StartFlowRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.StartFlowRequest, _abc.Awaitable[_scheduler_service_pb2.StartFlowResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.StartFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.StartFlowResponse, _abc.Awaitable[_scheduler_service_pb2.StartFlowResponse]]:
         """Lets cycles begin on time, the first at once. Starting a running flow changes nothing; starting a completed one runs it
         again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
         """
@@ -271,8 +440,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def StopFlow(
         self,
         request: _scheduler_service_pb2.StopFlowRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.StopFlowRequest, _abc.Awaitable[_scheduler_service_pb2.StopFlowResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.StopFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.StopFlowResponse, _abc.Awaitable[_scheduler_service_pb2.StopFlowResponse]]:
         """Lets no cycle begin, asks running nodes to stop and skips waiting ones; it stays stopped until started. Stopping a
         stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
         """
@@ -281,8 +450,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def PauseFlow(
         self,
         request: _scheduler_service_pb2.PauseFlowRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.PauseFlowRequest, _abc.Awaitable[_scheduler_service_pb2.PauseFlowResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.PauseFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.PauseFlowResponse, _abc.Awaitable[_scheduler_service_pb2.PauseFlowResponse]]:
         """Lets no cycle begin until ResumeFlow; what runs goes on. Pausing a paused flow changes nothing. Errors: NOT_FOUND
         FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
         """
@@ -291,8 +460,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ResumeFlow(
         self,
         request: _scheduler_service_pb2.ResumeFlowRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.ResumeFlowRequest, _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.ResumeFlowResponse, _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]]:
         """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
         FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
         """
@@ -301,8 +470,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListFirings(
         self,
         request: _scheduler_service_pb2.ListFiringsRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.ListFiringsRequest, _abc.Awaitable[_scheduler_service_pb2.ListFiringsResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.ListFiringsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.ListFiringsResponse, _abc.Awaitable[_scheduler_service_pb2.ListFiringsResponse]]:
         """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
         INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -311,8 +480,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def BackfillFlow(
         self,
         request: _backfill_pb2.BackfillFlowRequest,
-        context: _aio.ServicerContext[_backfill_pb2.BackfillFlowRequest, _abc.Awaitable[_backfill_pb2.BackfillFlowResponse]],
-    ) -> _abc.Awaitable[_backfill_pb2.BackfillFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_backfill_pb2.BackfillFlowResponse, _abc.Awaitable[_backfill_pb2.BackfillFlowResponse]]:
         """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
         which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
         FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
@@ -323,8 +492,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListBackfills(
         self,
         request: _backfill_pb2.ListBackfillsRequest,
-        context: _aio.ServicerContext[_backfill_pb2.ListBackfillsRequest, _abc.Awaitable[_backfill_pb2.ListBackfillsResponse]],
-    ) -> _abc.Awaitable[_backfill_pb2.ListBackfillsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_backfill_pb2.ListBackfillsResponse, _abc.Awaitable[_backfill_pb2.ListBackfillsResponse]]:
         """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
         INVALID_INPUT.
         """
@@ -333,16 +502,16 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetBackfill(
         self,
         request: _backfill_pb2.GetBackfillRequest,
-        context: _aio.ServicerContext[_backfill_pb2.GetBackfillRequest, _abc.Awaitable[_backfill_pb2.GetBackfillResponse]],
-    ) -> _abc.Awaitable[_backfill_pb2.GetBackfillResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_backfill_pb2.GetBackfillResponse, _abc.Awaitable[_backfill_pb2.GetBackfillResponse]]:
         """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def CancelBackfill(
         self,
         request: _backfill_pb2.CancelBackfillRequest,
-        context: _aio.ServicerContext[_backfill_pb2.CancelBackfillRequest, _abc.Awaitable[_backfill_pb2.CancelBackfillResponse]],
-    ) -> _abc.Awaitable[_backfill_pb2.CancelBackfillResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_backfill_pb2.CancelBackfillResponse, _abc.Awaitable[_backfill_pb2.CancelBackfillResponse]]:
         """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
         FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
         """
@@ -351,8 +520,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListNextExecutions(
         self,
         request: _scheduler_service_pb2.ListNextExecutionsRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.ListNextExecutionsRequest, _abc.Awaitable[_scheduler_service_pb2.ListNextExecutionsResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.ListNextExecutionsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.ListNextExecutionsResponse, _abc.Awaitable[_scheduler_service_pb2.ListNextExecutionsResponse]]:
         """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
         INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -361,8 +530,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def DeleteFlow(
         self,
         request: _scheduler_service_pb2.DeleteFlowRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.DeleteFlowRequest, _abc.Awaitable[_scheduler_service_pb2.DeleteFlowResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.DeleteFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.DeleteFlowResponse, _abc.Awaitable[_scheduler_service_pb2.DeleteFlowResponse]]:
         """Stops a flow and removes everything of it; what takes longer goes on by itself. Deleting one that is being deleted is
         fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
         """
@@ -371,8 +540,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def RunFlow(
         self,
         request: _scheduler_service_pb2.RunFlowRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.RunFlowRequest, _abc.Awaitable[_scheduler_service_pb2.RunFlowResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.RunFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.RunFlowResponse, _abc.Awaitable[_scheduler_service_pb2.RunFlowResponse]]:
         """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
         INVALID_INPUT, ABORTED OVERLAP_SKIPPED, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
@@ -381,16 +550,16 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def RunFlows(
         self,
         request: _scheduler_service_pb2.RunFlowsRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.RunFlowsRequest, _abc.Awaitable[_scheduler_service_pb2.RunFlowsResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.RunFlowsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.RunFlowsResponse, _abc.Awaitable[_scheduler_service_pb2.RunFlowsResponse]]:
         """Runs many cycles now, each answered by itself. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def StreamRuns(
         self,
-        request_iterator: _abc.AsyncIterator[_scheduler_service_pb2.StreamRunsRequest],
-        context: _aio.ServicerContext[_abc.AsyncIterator[_scheduler_service_pb2.StreamRunsRequest], _abc.AsyncIterator[_scheduler_service_pb2.StreamRunsResponse]],
-    ) -> _abc.AsyncIterator[_scheduler_service_pb2.StreamRunsResponse]:
+        request_iterator: _MaybeAsyncIterator[_scheduler_service_pb2.StreamRunsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_scheduler_service_pb2.StreamRunsResponse], _abc.AsyncIterator[_scheduler_service_pb2.StreamRunsResponse]]:
         """Runs cycles as RunFlow does, over one stream and as they come: for programs that run many, each when it will. An answer
         is sent as soon as it is there, in any order. When the client has sent its last run, the stream ends with the last
         answer. Errors: UNAVAILABLE DRAINING; those of single runs come as their answers.
@@ -400,8 +569,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def RerunCycle(
         self,
         request: _scheduler_service_pb2.RerunCycleRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.RerunCycleRequest, _abc.Awaitable[_scheduler_service_pb2.RerunCycleResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.RerunCycleResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.RerunCycleResponse, _abc.Awaitable[_scheduler_service_pb2.RerunCycleResponse]]:
         """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
         the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
         CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
@@ -412,8 +581,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def StopCycle(
         self,
         request: _stop_pb2.StopCycleRequest,
-        context: _aio.ServicerContext[_stop_pb2.StopCycleRequest, _abc.Awaitable[_stop_pb2.StopCycleResponse]],
-    ) -> _abc.Awaitable[_stop_pb2.StopCycleResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_stop_pb2.StopCycleResponse, _abc.Awaitable[_stop_pb2.StopCycleResponse]]:
         """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
         NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
         """
@@ -422,8 +591,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def StopComponent(
         self,
         request: _stop_pb2.StopComponentRequest,
-        context: _aio.ServicerContext[_stop_pb2.StopComponentRequest, _abc.Awaitable[_stop_pb2.StopComponentResponse]],
-    ) -> _abc.Awaitable[_stop_pb2.StopComponentResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_stop_pb2.StopComponentResponse, _abc.Awaitable[_stop_pb2.StopComponentResponse]]:
         """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
         component that the flow does not have.
         """
@@ -432,8 +601,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def StopNode(
         self,
         request: _stop_pb2.StopNodeRequest,
-        context: _aio.ServicerContext[_stop_pb2.StopNodeRequest, _abc.Awaitable[_stop_pb2.StopNodeResponse]],
-    ) -> _abc.Awaitable[_stop_pb2.StopNodeResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_stop_pb2.StopNodeResponse, _abc.Awaitable[_stop_pb2.StopNodeResponse]]:
         """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
         NODE_TASK_NOT_FOUND.
         """
@@ -442,8 +611,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def StartBulkJob(
         self,
         request: _job_pb2.StartBulkJobRequest,
-        context: _aio.ServicerContext[_job_pb2.StartBulkJobRequest, _abc.Awaitable[_job_pb2.StartBulkJobResponse]],
-    ) -> _abc.Awaitable[_job_pb2.StartBulkJobResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.StartBulkJobResponse, _abc.Awaitable[_job_pb2.StartBulkJobResponse]]:
         """Reruns or stops the cycles that a filter meets, as a job that goes on by itself, whatever dies. Errors: INVALID_ARGUMENT
         INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
@@ -452,56 +621,56 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetBulkJob(
         self,
         request: _job_pb2.GetBulkJobRequest,
-        context: _aio.ServicerContext[_job_pb2.GetBulkJobRequest, _abc.Awaitable[_job_pb2.GetBulkJobResponse]],
-    ) -> _abc.Awaitable[_job_pb2.GetBulkJobResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.GetBulkJobResponse, _abc.Awaitable[_job_pb2.GetBulkJobResponse]]:
         """A job. Errors: NOT_FOUND JOB_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListBulkJobs(
         self,
         request: _job_pb2.ListBulkJobsRequest,
-        context: _aio.ServicerContext[_job_pb2.ListBulkJobsRequest, _abc.Awaitable[_job_pb2.ListBulkJobsResponse]],
-    ) -> _abc.Awaitable[_job_pb2.ListBulkJobsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.ListBulkJobsResponse, _abc.Awaitable[_job_pb2.ListBulkJobsResponse]]:
         """Jobs, newest first, paged; ended ones stay for 7 days, of many the newest."""
 
     @_abc_1.abstractmethod
     def CancelBulkJob(
         self,
         request: _job_pb2.CancelBulkJobRequest,
-        context: _aio.ServicerContext[_job_pb2.CancelBulkJobRequest, _abc.Awaitable[_job_pb2.CancelBulkJobResponse]],
-    ) -> _abc.Awaitable[_job_pb2.CancelBulkJobResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.CancelBulkJobResponse, _abc.Awaitable[_job_pb2.CancelBulkJobResponse]]:
         """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def GetCycle(
         self,
         request: _scheduler_service_pb2.GetCycleRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.GetCycleRequest, _abc.Awaitable[_scheduler_service_pb2.GetCycleResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.GetCycleResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.GetCycleResponse, _abc.Awaitable[_scheduler_service_pb2.GetCycleResponse]]:
         """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListCycles(
         self,
         request: _scheduler_service_pb2.ListCyclesRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.ListCyclesRequest, _abc.Awaitable[_scheduler_service_pb2.ListCyclesResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.ListCyclesResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.ListCyclesResponse, _abc.Awaitable[_scheduler_service_pb2.ListCyclesResponse]]:
         """Cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def DescribeCycle(
         self,
         request: _scheduler_service_pb2.DescribeCycleRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.DescribeCycleRequest, _abc.Awaitable[_scheduler_service_pb2.DescribeCycleResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.DescribeCycleResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.DescribeCycleResponse, _abc.Awaitable[_scheduler_service_pb2.DescribeCycleResponse]]:
         """A cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def WatchFlow(
         self,
         request: _scheduler_service_pb2.WatchFlowRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.WatchFlowRequest, _abc.AsyncIterator[_scheduler_service_pb2.WatchFlowResponse]],
-    ) -> _abc.AsyncIterator[_scheduler_service_pb2.WatchFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_scheduler_service_pb2.WatchFlowResponse], _abc.AsyncIterator[_scheduler_service_pb2.WatchFlowResponse]]:
         """What happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's latest one,
         then every change. Errors: NOT_FOUND FLOW_NOT_FOUND, UNAVAILABLE DRAINING.
         """
@@ -510,8 +679,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListLogs(
         self,
         request: _scheduler_service_pb2.ListLogsRequest,
-        context: _aio.ServicerContext[_scheduler_service_pb2.ListLogsRequest, _abc.Awaitable[_scheduler_service_pb2.ListLogsResponse]],
-    ) -> _abc.Awaitable[_scheduler_service_pb2.ListLogsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_service_pb2.ListLogsResponse, _abc.Awaitable[_scheduler_service_pb2.ListLogsResponse]]:
         """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
         Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -520,8 +689,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def RunDoctor(
         self,
         request: _doctor_pb2.RunDoctorRequest,
-        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
-    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_doctor_pb2.RunDoctorResponse], _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]]:
         """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
         answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
         """
@@ -530,8 +699,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def GetMemory(
         self,
         request: _memory_pb2.GetMemoryRequest,
-        context: _aio.ServicerContext[_memory_pb2.GetMemoryRequest, _abc.Awaitable[_memory_pb2.GetMemoryResponse]],
-    ) -> _abc.Awaitable[_memory_pb2.GetMemoryResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_pb2.GetMemoryResponse, _abc.Awaitable[_memory_pb2.GetMemoryResponse]]:
         """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
         CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -540,8 +709,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def UpdateMemory(
         self,
         request: _memory_pb2.UpdateMemoryRequest,
-        context: _aio.ServicerContext[_memory_pb2.UpdateMemoryRequest, _abc.Awaitable[_memory_pb2.UpdateMemoryResponse]],
-    ) -> _abc.Awaitable[_memory_pb2.UpdateMemoryResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_pb2.UpdateMemoryResponse, _abc.Awaitable[_memory_pb2.UpdateMemoryResponse]]:
         """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
         INVALID_INPUT, ABORTED VERSION_CONFLICT when another version is on record than the one expected, FAILED_PRECONDITION
         WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
@@ -551,18 +720,18 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ExplainFlow(
         self,
         request: _explanation_pb2.ExplainFlowRequest,
-        context: _aio.ServicerContext[_explanation_pb2.ExplainFlowRequest, _abc.Awaitable[_explanation_pb2.ExplainFlowResponse]],
-    ) -> _abc.Awaitable[_explanation_pb2.ExplainFlowResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_explanation_pb2.ExplainFlowResponse, _abc.Awaitable[_explanation_pb2.ExplainFlowResponse]]:
         """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ExplainNode(
         self,
         request: _explanation_pb2.ExplainNodeRequest,
-        context: _aio.ServicerContext[_explanation_pb2.ExplainNodeRequest, _abc.Awaitable[_explanation_pb2.ExplainNodeResponse]],
-    ) -> _abc.Awaitable[_explanation_pb2.ExplainNodeResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_explanation_pb2.ExplainNodeResponse, _abc.Awaitable[_explanation_pb2.ExplainNodeResponse]]:
         """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
         NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
         """
 
-def add_SchedulerServiceServicer_to_server(servicer: SchedulerServiceServicer, server: _aio.Server) -> None: ...
+def add_SchedulerServiceServicer_to_server(servicer: SchedulerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,7 +8,21 @@ from grpc import aio as _aio
 from tradewind.api.trigger.v1 import doctor_pb2 as _doctor_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as _trigger_service_pb2
 import abc as _abc_1
+import grpc as _grpc
+import sys
+import typing as _typing
 
+if sys.version_info >= (3, 11):
+    from typing import Self as _Self
+else:
+    from typing_extensions import Self as _Self
+
+_T = _typing.TypeVar("_T")
+
+class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
+class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
+    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
@@ -16,63 +30,131 @@ GRPC_VERSION: str
 class TriggerServiceStub:
     """The trigger service. It calls no other service: what is due leaves on a stream that the receiver opened."""
 
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    SaveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.SaveTriggerRequest, _trigger_service_pb2.SaveTriggerResponse]
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> TriggerServiceAsyncStub: ...
+    SaveTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.SaveTriggerRequest, _trigger_service_pb2.SaveTriggerResponse]
     """Creates or replaces triggers by id; saving the same one again is a no-op that keeps its next planned time.
     Errors: INVALID_ARGUMENT INVALID_INPUT. A lower epoch is refused per item.
     """
-    RemoveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.RemoveTriggerRequest, _trigger_service_pb2.RemoveTriggerResponse]
+    RemoveTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.RemoveTriggerRequest, _trigger_service_pb2.RemoveTriggerResponse]
     """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that is not
     there answers removed = false. Errors: FAILED_PRECONDITION STALE_EPOCH.
     """
-    FindTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindTriggerRequest, _trigger_service_pb2.FindTriggerResponse]
+    FindTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FindTriggerRequest, _trigger_service_pb2.FindTriggerResponse]
     """One trigger. Errors: NOT_FOUND TRIGGER_NOT_FOUND."""
-    FindDue: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindDueRequest, _trigger_service_pb2.FindDueResponse]
+    FindDue: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FindDueRequest, _trigger_service_pb2.FindDueResponse]
     """Triggers due up to a time, oldest first, paged; claims none. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    FindAllPending: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindAllPendingRequest, _trigger_service_pb2.FindAllPendingResponse]
+    FindAllPending: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FindAllPendingRequest, _trigger_service_pb2.FindAllPendingResponse]
     """Every trigger that will still fire, due or not, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    ReceiveDue: _aio.StreamStreamMultiCallable[_trigger_service_pb2.ReceiveDueRequest, _trigger_service_pb2.ReceiveDueResponse]
+    ReceiveDue: _grpc.StreamStreamMultiCallable[_trigger_service_pb2.ReceiveDueRequest, _trigger_service_pb2.ReceiveDueResponse]
     """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
     back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
     that queue, of which any number of receivers get each trigger once. Errors: FAILED_PRECONDITION STALE_EPOCH,
     UNAVAILABLE DRAINING.
     """
-    PublishEvent: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.PublishEventRequest, _trigger_service_pb2.PublishEventResponse]
+    PublishEvent: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.PublishEventRequest, _trigger_service_pb2.PublishEventResponse]
     """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
     retried and buried like a trigger of its own. The same event_id fires a trigger once in 24 h, so publishing again is safe.
     Errors: INVALID_ARGUMENT INVALID_INPUT; RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
     """
-    CountListeners: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.CountListenersRequest, _trigger_service_pb2.CountListenersResponse]
+    CountListeners: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.CountListenersRequest, _trigger_service_pb2.CountListenersResponse]
     """How many triggers listen to events of a name, paused ones among them: cheap, for who publishes much. Errors:
     INVALID_ARGUMENT INVALID_INPUT.
     """
-    ListTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListTriggersRequest, _trigger_service_pb2.ListTriggersResponse]
+    ListTriggers: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.ListTriggersRequest, _trigger_service_pb2.ListTriggersResponse]
     """The triggers of a queue, in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    FireTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FireTriggerRequest, _trigger_service_pb2.FireTriggerResponse]
+    FireTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.FireTriggerRequest, _trigger_service_pb2.FireTriggerResponse]
     """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times stay as they are.
     Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
     """
-    PauseTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.PauseTriggerRequest, _trigger_service_pb2.PauseTriggerResponse]
+    PauseTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.PauseTriggerRequest, _trigger_service_pb2.PauseTriggerResponse]
     """Keeps a trigger of a queue from firing; what is leased may still be acknowledged, events that come meanwhile are not kept.
     Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
     """
-    ResumeTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ResumeTriggerRequest, _trigger_service_pb2.ResumeTriggerResponse]
+    ResumeTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.ResumeTriggerRequest, _trigger_service_pb2.ResumeTriggerResponse]
     """Lets a paused trigger fire again, from its next planned time after now on; one that fires once and whose time has passed is
     due at once. One that is not paused stays as it is. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
     """
-    ListFirings: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListFiringsRequest, _trigger_service_pb2.ListFiringsResponse]
+    ListFirings: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.ListFiringsRequest, _trigger_service_pb2.ListFiringsResponse]
     """How firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition, are kept.
     Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
-    ListDeadTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListDeadTriggersRequest, _trigger_service_pb2.ListDeadTriggersResponse]
+    ListDeadTriggers: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.ListDeadTriggersRequest, _trigger_service_pb2.ListDeadTriggersResponse]
     """Triggers and single firings that were refused too often, paged; kept for 7 days. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    RedriveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.RedriveTriggerRequest, _trigger_service_pb2.RedriveTriggerResponse]
+    RedriveTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.RedriveTriggerRequest, _trigger_service_pb2.RedriveTriggerResponse]
     """Makes a dead trigger, or one dead firing of it, due again with no failures.
     Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
     """
-    CountTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.CountTriggersRequest, _trigger_service_pb2.CountTriggersResponse]
+    CountTriggers: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.CountTriggersRequest, _trigger_service_pb2.CountTriggersResponse]
     """How many triggers of a queue, or of all flows, stand where. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    RunDoctor: _grpc.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
+
+@_typing.type_check_only
+class TriggerServiceAsyncStub(TriggerServiceStub):
+    """The trigger service. It calls no other service: what is due leaves on a stream that the receiver opened."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    SaveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.SaveTriggerRequest, _trigger_service_pb2.SaveTriggerResponse]  # type: ignore[assignment]
+    """Creates or replaces triggers by id; saving the same one again is a no-op that keeps its next planned time.
+    Errors: INVALID_ARGUMENT INVALID_INPUT. A lower epoch is refused per item.
+    """
+    RemoveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.RemoveTriggerRequest, _trigger_service_pb2.RemoveTriggerResponse]  # type: ignore[assignment]
+    """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that is not
+    there answers removed = false. Errors: FAILED_PRECONDITION STALE_EPOCH.
+    """
+    FindTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindTriggerRequest, _trigger_service_pb2.FindTriggerResponse]  # type: ignore[assignment]
+    """One trigger. Errors: NOT_FOUND TRIGGER_NOT_FOUND."""
+    FindDue: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindDueRequest, _trigger_service_pb2.FindDueResponse]  # type: ignore[assignment]
+    """Triggers due up to a time, oldest first, paged; claims none. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    FindAllPending: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FindAllPendingRequest, _trigger_service_pb2.FindAllPendingResponse]  # type: ignore[assignment]
+    """Every trigger that will still fire, due or not, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    ReceiveDue: _aio.StreamStreamMultiCallable[_trigger_service_pb2.ReceiveDueRequest, _trigger_service_pb2.ReceiveDueResponse]  # type: ignore[assignment]
+    """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
+    back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
+    that queue, of which any number of receivers get each trigger once. Errors: FAILED_PRECONDITION STALE_EPOCH,
+    UNAVAILABLE DRAINING.
+    """
+    PublishEvent: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.PublishEventRequest, _trigger_service_pb2.PublishEventResponse]  # type: ignore[assignment]
+    """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
+    retried and buried like a trigger of its own. The same event_id fires a trigger once in 24 h, so publishing again is safe.
+    Errors: INVALID_ARGUMENT INVALID_INPUT; RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
+    """
+    CountListeners: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.CountListenersRequest, _trigger_service_pb2.CountListenersResponse]  # type: ignore[assignment]
+    """How many triggers listen to events of a name, paused ones among them: cheap, for who publishes much. Errors:
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
+    ListTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListTriggersRequest, _trigger_service_pb2.ListTriggersResponse]  # type: ignore[assignment]
+    """The triggers of a queue, in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    FireTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FireTriggerRequest, _trigger_service_pb2.FireTriggerResponse]  # type: ignore[assignment]
+    """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times stay as they are.
+    Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
+    """
+    PauseTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.PauseTriggerRequest, _trigger_service_pb2.PauseTriggerResponse]  # type: ignore[assignment]
+    """Keeps a trigger of a queue from firing; what is leased may still be acknowledged, events that come meanwhile are not kept.
+    Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
+    """
+    ResumeTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ResumeTriggerRequest, _trigger_service_pb2.ResumeTriggerResponse]  # type: ignore[assignment]
+    """Lets a paused trigger fire again, from its next planned time after now on; one that fires once and whose time has passed is
+    due at once. One that is not paused stays as it is. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+    """
+    ListFirings: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListFiringsRequest, _trigger_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
+    """How firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition, are kept.
+    Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
+    ListDeadTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListDeadTriggersRequest, _trigger_service_pb2.ListDeadTriggersResponse]  # type: ignore[assignment]
+    """Triggers and single firings that were refused too often, paged; kept for 7 days. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    RedriveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.RedriveTriggerRequest, _trigger_service_pb2.RedriveTriggerResponse]  # type: ignore[assignment]
+    """Makes a dead trigger, or one dead firing of it, due again with no failures.
+    Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
+    """
+    CountTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.CountTriggersRequest, _trigger_service_pb2.CountTriggersResponse]  # type: ignore[assignment]
+    """How many triggers of a queue, or of all flows, stand where. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]  # type: ignore[assignment]
     """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
     answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
     """
@@ -84,8 +166,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def SaveTrigger(
         self,
         request: _trigger_service_pb2.SaveTriggerRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.SaveTriggerRequest, _abc.Awaitable[_trigger_service_pb2.SaveTriggerResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.SaveTriggerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.SaveTriggerResponse, _abc.Awaitable[_trigger_service_pb2.SaveTriggerResponse]]:
         """Creates or replaces triggers by id; saving the same one again is a no-op that keeps its next planned time.
         Errors: INVALID_ARGUMENT INVALID_INPUT. A lower epoch is refused per item.
         """
@@ -94,8 +176,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def RemoveTrigger(
         self,
         request: _trigger_service_pb2.RemoveTriggerRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.RemoveTriggerRequest, _abc.Awaitable[_trigger_service_pb2.RemoveTriggerResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.RemoveTriggerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.RemoveTriggerResponse, _abc.Awaitable[_trigger_service_pb2.RemoveTriggerResponse]]:
         """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that is not
         there answers removed = false. Errors: FAILED_PRECONDITION STALE_EPOCH.
         """
@@ -104,32 +186,32 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def FindTrigger(
         self,
         request: _trigger_service_pb2.FindTriggerRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.FindTriggerRequest, _abc.Awaitable[_trigger_service_pb2.FindTriggerResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.FindTriggerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.FindTriggerResponse, _abc.Awaitable[_trigger_service_pb2.FindTriggerResponse]]:
         """One trigger. Errors: NOT_FOUND TRIGGER_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def FindDue(
         self,
         request: _trigger_service_pb2.FindDueRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.FindDueRequest, _abc.Awaitable[_trigger_service_pb2.FindDueResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.FindDueResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.FindDueResponse, _abc.Awaitable[_trigger_service_pb2.FindDueResponse]]:
         """Triggers due up to a time, oldest first, paged; claims none. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def FindAllPending(
         self,
         request: _trigger_service_pb2.FindAllPendingRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.FindAllPendingRequest, _abc.Awaitable[_trigger_service_pb2.FindAllPendingResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.FindAllPendingResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.FindAllPendingResponse, _abc.Awaitable[_trigger_service_pb2.FindAllPendingResponse]]:
         """Every trigger that will still fire, due or not, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def ReceiveDue(
         self,
-        request_iterator: _abc.AsyncIterator[_trigger_service_pb2.ReceiveDueRequest],
-        context: _aio.ServicerContext[_abc.AsyncIterator[_trigger_service_pb2.ReceiveDueRequest], _abc.AsyncIterator[_trigger_service_pb2.ReceiveDueResponse]],
-    ) -> _abc.AsyncIterator[_trigger_service_pb2.ReceiveDueResponse]:
+        request_iterator: _MaybeAsyncIterator[_trigger_service_pb2.ReceiveDueRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_trigger_service_pb2.ReceiveDueResponse], _abc.AsyncIterator[_trigger_service_pb2.ReceiveDueResponse]]:
         """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
         back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
         that queue, of which any number of receivers get each trigger once. Errors: FAILED_PRECONDITION STALE_EPOCH,
@@ -140,8 +222,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def PublishEvent(
         self,
         request: _trigger_service_pb2.PublishEventRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.PublishEventRequest, _abc.Awaitable[_trigger_service_pb2.PublishEventResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.PublishEventResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.PublishEventResponse, _abc.Awaitable[_trigger_service_pb2.PublishEventResponse]]:
         """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
         retried and buried like a trigger of its own. The same event_id fires a trigger once in 24 h, so publishing again is safe.
         Errors: INVALID_ARGUMENT INVALID_INPUT; RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
@@ -151,8 +233,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def CountListeners(
         self,
         request: _trigger_service_pb2.CountListenersRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.CountListenersRequest, _abc.Awaitable[_trigger_service_pb2.CountListenersResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.CountListenersResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.CountListenersResponse, _abc.Awaitable[_trigger_service_pb2.CountListenersResponse]]:
         """How many triggers listen to events of a name, paused ones among them: cheap, for who publishes much. Errors:
         INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -161,16 +243,16 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListTriggers(
         self,
         request: _trigger_service_pb2.ListTriggersRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.ListTriggersRequest, _abc.Awaitable[_trigger_service_pb2.ListTriggersResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.ListTriggersResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.ListTriggersResponse, _abc.Awaitable[_trigger_service_pb2.ListTriggersResponse]]:
         """The triggers of a queue, in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def FireTrigger(
         self,
         request: _trigger_service_pb2.FireTriggerRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.FireTriggerRequest, _abc.Awaitable[_trigger_service_pb2.FireTriggerResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.FireTriggerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.FireTriggerResponse, _abc.Awaitable[_trigger_service_pb2.FireTriggerResponse]]:
         """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times stay as they are.
         Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
         """
@@ -179,8 +261,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def PauseTrigger(
         self,
         request: _trigger_service_pb2.PauseTriggerRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.PauseTriggerRequest, _abc.Awaitable[_trigger_service_pb2.PauseTriggerResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.PauseTriggerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.PauseTriggerResponse, _abc.Awaitable[_trigger_service_pb2.PauseTriggerResponse]]:
         """Keeps a trigger of a queue from firing; what is leased may still be acknowledged, events that come meanwhile are not kept.
         Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
         """
@@ -189,8 +271,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ResumeTrigger(
         self,
         request: _trigger_service_pb2.ResumeTriggerRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.ResumeTriggerRequest, _abc.Awaitable[_trigger_service_pb2.ResumeTriggerResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.ResumeTriggerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.ResumeTriggerResponse, _abc.Awaitable[_trigger_service_pb2.ResumeTriggerResponse]]:
         """Lets a paused trigger fire again, from its next planned time after now on; one that fires once and whose time has passed is
         due at once. One that is not paused stays as it is. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
         """
@@ -199,8 +281,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListFirings(
         self,
         request: _trigger_service_pb2.ListFiringsRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.ListFiringsRequest, _abc.Awaitable[_trigger_service_pb2.ListFiringsResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.ListFiringsResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.ListFiringsResponse, _abc.Awaitable[_trigger_service_pb2.ListFiringsResponse]]:
         """How firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition, are kept.
         Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
@@ -209,16 +291,16 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def ListDeadTriggers(
         self,
         request: _trigger_service_pb2.ListDeadTriggersRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.ListDeadTriggersRequest, _abc.Awaitable[_trigger_service_pb2.ListDeadTriggersResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.ListDeadTriggersResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.ListDeadTriggersResponse, _abc.Awaitable[_trigger_service_pb2.ListDeadTriggersResponse]]:
         """Triggers and single firings that were refused too often, paged; kept for 7 days. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def RedriveTrigger(
         self,
         request: _trigger_service_pb2.RedriveTriggerRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.RedriveTriggerRequest, _abc.Awaitable[_trigger_service_pb2.RedriveTriggerResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.RedriveTriggerResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.RedriveTriggerResponse, _abc.Awaitable[_trigger_service_pb2.RedriveTriggerResponse]]:
         """Makes a dead trigger, or one dead firing of it, due again with no failures.
         Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
         """
@@ -227,18 +309,18 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     def CountTriggers(
         self,
         request: _trigger_service_pb2.CountTriggersRequest,
-        context: _aio.ServicerContext[_trigger_service_pb2.CountTriggersRequest, _abc.Awaitable[_trigger_service_pb2.CountTriggersResponse]],
-    ) -> _abc.Awaitable[_trigger_service_pb2.CountTriggersResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_trigger_service_pb2.CountTriggersResponse, _abc.Awaitable[_trigger_service_pb2.CountTriggersResponse]]:
         """How many triggers of a queue, or of all flows, stand where. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def RunDoctor(
         self,
         request: _doctor_pb2.RunDoctorRequest,
-        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
-    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_doctor_pb2.RunDoctorResponse], _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]]:
         """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
         answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
         """
 
-def add_TriggerServiceServicer_to_server(servicer: TriggerServiceServicer, server: _aio.Server) -> None: ...
+def add_TriggerServiceServicer_to_server(servicer: TriggerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

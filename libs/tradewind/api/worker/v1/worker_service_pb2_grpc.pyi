@@ -7,7 +7,21 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from tradewind.api.worker.v1 import worker_service_pb2 as _worker_service_pb2
 import abc as _abc_1
+import grpc as _grpc
+import sys
+import typing as _typing
 
+if sys.version_info >= (3, 11):
+    from typing import Self as _Self
+else:
+    from typing_extensions import Self as _Self
+
+_T = _typing.TypeVar("_T")
+
+class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
+
+class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
+    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
@@ -19,14 +33,37 @@ class WorkerServiceStub:
     what it holds runs elsewhere.
     """
 
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    Execute: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.ExecuteRequest, _worker_service_pb2.ExecuteResponse]
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> WorkerServiceAsyncStub: ...
+    Execute: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.ExecuteRequest, _worker_service_pb2.ExecuteResponse]
     """Hands node tasks to the worker, which answers at once and not when they have ended. What it does not accept goes to
     another worker, and it gets nothing for a moment. Handing over what it runs already, or reported not long ago, is to be
     accepted and changes nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any, UNAVAILABLE DRAINING
     when it is leaving.
     """
-    Terminate: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.TerminateRequest, _worker_service_pb2.TerminateResponse]
+    Terminate: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.TerminateRequest, _worker_service_pb2.TerminateResponse]
+    """Asks the worker to stop node tasks; each is reported as terminated once it has. A worker that cannot be reached hears it
+    when it renews.
+    """
+
+@_typing.type_check_only
+class WorkerServiceAsyncStub(WorkerServiceStub):
+    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
+    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
+    what it holds runs elsewhere.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    Execute: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.ExecuteRequest, _worker_service_pb2.ExecuteResponse]  # type: ignore[assignment]
+    """Hands node tasks to the worker, which answers at once and not when they have ended. What it does not accept goes to
+    another worker, and it gets nothing for a moment. Handing over what it runs already, or reported not long ago, is to be
+    accepted and changes nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any, UNAVAILABLE DRAINING
+    when it is leaving.
+    """
+    Terminate: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.TerminateRequest, _worker_service_pb2.TerminateResponse]  # type: ignore[assignment]
     """Asks the worker to stop node tasks; each is reported as terminated once it has. A worker that cannot be reached hears it
     when it renews.
     """
@@ -42,8 +79,8 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
     def Execute(
         self,
         request: _worker_service_pb2.ExecuteRequest,
-        context: _aio.ServicerContext[_worker_service_pb2.ExecuteRequest, _abc.Awaitable[_worker_service_pb2.ExecuteResponse]],
-    ) -> _abc.Awaitable[_worker_service_pb2.ExecuteResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_worker_service_pb2.ExecuteResponse, _abc.Awaitable[_worker_service_pb2.ExecuteResponse]]:
         """Hands node tasks to the worker, which answers at once and not when they have ended. What it does not accept goes to
         another worker, and it gets nothing for a moment. Handing over what it runs already, or reported not long ago, is to be
         accepted and changes nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any, UNAVAILABLE DRAINING
@@ -54,10 +91,10 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
     def Terminate(
         self,
         request: _worker_service_pb2.TerminateRequest,
-        context: _aio.ServicerContext[_worker_service_pb2.TerminateRequest, _abc.Awaitable[_worker_service_pb2.TerminateResponse]],
-    ) -> _abc.Awaitable[_worker_service_pb2.TerminateResponse]:
+        context: _ServicerContext,
+    ) -> _typing.Union[_worker_service_pb2.TerminateResponse, _abc.Awaitable[_worker_service_pb2.TerminateResponse]]:
         """Asks the worker to stop node tasks; each is reported as terminated once it has. A worker that cannot be reached hears it
         when it renews.
         """
 
-def add_WorkerServiceServicer_to_server(servicer: WorkerServiceServicer, server: _aio.Server) -> None: ...
+def add_WorkerServiceServicer_to_server(servicer: WorkerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
