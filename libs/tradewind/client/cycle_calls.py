@@ -117,11 +117,11 @@ class CycleCalls:
         Goes on after a lost connection: what happened meanwhile comes then, the last state of each cycle only.
         Raises NotFound when one of the flows is not there, Unavailable when the scheduler stays away.
         """
-        return watch(self._connection, self.list_cycles, flow_ids, None)
+        return watch(self._connection, flow_ids, None)
 
     def watch_cycle(self, flow_id: str, cycle: int) -> AsyncGenerator[CycleRecord, None]:
         """Yield a cycle as it is and with every change, until it has ended. Otherwise as watch_flows."""
-        return watch(self._connection, self.list_cycles, (flow_id,), cycle)
+        return watch(self._connection, (flow_id,), cycle)
 
     async def list_logs(
         self,

@@ -1,7 +1,7 @@
 """Watching flows, on whichever replica their cycles run."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import grpc
@@ -19,8 +19,8 @@ RUNNING, COMPLETED = cycle_pb2.CYCLE_STATUS_RUNNING, cycle_pb2.CYCLE_STATUS_COMP
 class Watcher:
     """Collects what a watch tells."""
 
-    def __init__(self, client: Client, *flow_ids: str, cycle: int | None = None) -> None:
-        request = pb2.WatchFlowRequest(flow_ids=flow_ids, cycle=cycle)
+    def __init__(self, client: Client, *flow_ids: str, cycle: int | None = None, after: Sequence[str] = ()) -> None:
+        request = pb2.WatchFlowRequest(flow_ids=flow_ids, cycle=cycle, after_event_ids=after)
         self.call: Any = client.stub.WatchFlow(request)
         self.events: list[cycle_pb2.CycleEvent] = []
         self.error: grpc.aio.AioRpcError | None = None
@@ -46,8 +46,8 @@ class Watcher:
 async def watch() -> AsyncIterator[Any]:
     watchers: list[Watcher] = []
 
-    def begin(client: Client, *flow_ids: str, cycle: int | None = None) -> Watcher:
-        watchers.append(Watcher(client, *flow_ids, cycle=cycle))
+    def begin(client: Client, *flow_ids: str, **options: Any) -> Watcher:
+        watchers.append(Watcher(client, *flow_ids, **options))
         return watchers[-1]
 
     yield begin
@@ -91,6 +91,38 @@ async def test_every_replica_hears_of_every_cycle(start: Start, scheduler: Clien
             assert set(watcher.seen(flow_id)) <= everything
 
 
+async def test_a_watch_goes_on_after_an_event(scheduler: Client, peers: Peers, watch: Any) -> None:
+    await scheduler.register("f", "a", keep_cycles=200)
+    await scheduler.register("g", "a")
+    peers.node_tasks.by_itself = False
+    for _ in range(2):
+        await scheduler.run(wait=0)
+    first = watch(scheduler, "f")
+    await until(lambda: first.seen() == [(1, RUNNING)], "the latest cycle is told")
+    await peers.node_tasks.finish(("f", 1, 0))
+    await until(lambda: first.seen()[-1] == (1, COMPLETED), "its end is told")
+    running, ended = (event.event_id for event in first.events)
+
+    peers.node_tasks.by_itself = True
+    await asyncio.gather(*(scheduler.run() for _ in range(120)), scheduler.run("g"))
+    later = [(number, COMPLETED) for number in range(2, 122)]
+    for after, told in ((running, [(1, COMPLETED), *later]), (ended, later)):
+        again = watch(scheduler, "f", "g", after=[after])
+        await until(lambda again=again: again.seen("g"), "of the flow that has no event the latest cycle is told")
+        await until(lambda again=again, told=told: len(again.seen()) >= len(told), "what has come since is told")
+        assert again.seen() == told
+        await scheduler.run()
+        later.append((later[-1][0] + 1, COMPLETED))
+        await until(lambda again=again: again.seen()[-1] == later[-1], "and what comes then")
+
+
+async def test_a_watch_of_a_flow_that_was_begun_anew_tells_its_latest_cycle(scheduler: Client, watch: Any) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    watcher = watch(scheduler, "f", after=["f:57:0-2"])
+    await until(lambda: watcher.seen() == [(0, COMPLETED)], "the latest cycle is told")
+
+
 async def test_a_watch_of_one_cycle_ends_with_it(scheduler: Client, peers: Peers, watch: Any) -> None:
     await scheduler.register()
     await scheduler.run()
@@ -131,6 +163,13 @@ async def test_what_cannot_be_watched_is_refused(scheduler: Client) -> None:
     bad = pb2.WatchFlowRequest(flow_ids=["no good"])
     error = await refused(first(bad), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert error.violations[0][0] == "flow_ids[0]"
+    after = ["f:1:0-1", "f:2:0-1", "g:1:0-1", "f:1:0", "1-1"]
+    bad = pb2.WatchFlowRequest(flow_ids=["f"], cycle=1, after_event_ids=after)
+    error = await refused(first(bad), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert [path for path, _ in error.violations] == [
+        "after_event_ids",
+        *(f"after_event_ids[{at}]" for at in range(1, 5)),
+    ]
 
 
 async def test_a_server_that_shuts_down_ends_watches_and_waits(start: Start, peers: Peers, watch: Any) -> None:

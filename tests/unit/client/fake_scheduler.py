@@ -136,7 +136,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
             await watcher.put(refusal)
 
     async def _tell(self, cycle: cycle_pb2.Cycle) -> None:
-        event = cycle_pb2.CycleEvent(event_id=f"{cycle.version}", cycle=cycle)
+        event = _event(cycle)
         for watcher in self._watchers:
             await watcher.put(pb.WatchFlowResponse(events=[event]))
         async with self._changed:
@@ -362,8 +362,10 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
             await self._flow(flow_id, context)
             cycles = self.cycles[flow_id]
             shown = cycles[request.cycle : request.cycle + 1] if request.HasField("cycle") else cycles[-1:]
-            events = [cycle_pb2.CycleEvent(event_id="0", cycle=cycle) for cycle in shown]
-            if events:
+            for event_id in request.after_event_ids:
+                if event_id.startswith(f"{flow_id}:"):
+                    shown = cycles[int(event_id.split(":")[1]) :]
+            if events := [_event(cycle) for cycle in shown if _event(cycle).event_id not in request.after_event_ids]:
                 await watcher.put(pb.WatchFlowResponse(events=events))
         self._watchers.add(watcher)
         self._ending_soon = asyncio.create_task(self._end_soon())
@@ -413,3 +415,8 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
                 created_at=timestamp_pb2.Timestamp(seconds=START + len(self.lines)),
             )
         )
+
+
+def _event(cycle: cycle_pb2.Cycle) -> cycle_pb2.CycleEvent:
+    event_id = f"{cycle.flow_id}:{cycle.cycle}:{cycle.run}-{cycle.version}"
+    return cycle_pb2.CycleEvent(event_id=event_id, cycle=cycle)

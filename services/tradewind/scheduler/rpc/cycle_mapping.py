@@ -100,13 +100,6 @@ def cycle(state: ChainState) -> cycle_pb2.Cycle:
     return message
 
 
-def event(state: ChainState) -> cycle_pb2.CycleEvent:
-    """Return what happened: the state after it."""
-    message = cycle_pb2.CycleEvent(event_id=f"{state.name}-{state.version}")
-    fill_cycle(message.cycle, state)
-    return message
-
-
 def statistics(counts: NodeCounts) -> cycle_pb2.CycleStatistics:
     """Return counts of nodes by status."""
     return cycle_pb2.CycleStatistics(

@@ -8,7 +8,7 @@ import grpc
 from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2, explanation_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
+from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping, watch_mapping
 from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
 from tradewind.scheduler.rpc.checks import chosen, identifiers, text
 from tradewind.scheduler.rpc.cycle_handlers import CycleHandlers, cycle_of
@@ -268,8 +268,9 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             raise InvalidInput([Violation("flow_ids", message)])
         identifiers(**{f"flow_ids[{place}]": flow_id for place, flow_id in enumerate(request.flow_ids)})
         cycle = request.cycle if request.HasField("cycle") else None
-        async for states in self._watch(list(request.flow_ids), cycle):
-            yield pb2.WatchFlowResponse(events=[cycle_mapping.event(state) for state in states])
+        after = watch_mapping.told(request)
+        async for states in self._watch(list(request.flow_ids), cycle, after):
+            yield pb2.WatchFlowResponse(events=[watch_mapping.event(state) for state in states])
 
     async def ExplainFlow(
         self, request: explanation_pb2.ExplainFlowRequest, context: Context

@@ -1,7 +1,8 @@
 """Tells what happens to the cycles of flows, as it happens."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import NamedTuple
 
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
@@ -15,6 +16,15 @@ from tradewind.scheduler.use_cases.watch_backlog import Backlog
 from tradewind.server.faults import Unavailable
 
 _REMEMBERED = 10_000
+_CAUGHT_UP = 1000
+_AT_ONCE = 100
+
+
+class Told(NamedTuple):
+    """What a watcher was told last of a flow: a run, and its version then."""
+
+    run: RunName
+    version: int
 
 
 class WatchFlows:
@@ -31,11 +41,14 @@ class WatchFlows:
         """End every watch, and new ones at once."""
         self._draining.set()
 
-    async def __call__(self, flow_ids: Sequence[str], cycle: int | None) -> AsyncIterator[list[ChainState]]:
+    async def __call__(
+        self, flow_ids: Sequence[str], cycle: int | None, after: Mapping[str, Told]
+    ) -> AsyncIterator[list[ChainState]]:
         """Yield first the state of the named cycle, or of the latest one, of each flow, then every change.
 
-        Ends when the named cycle of every flow has ended, or every flow is gone. Raises NotFound for an unknown flow,
-        Unavailable when this server shuts down.
+        Of a flow in `after` what has come since is told first, as far as it is among its newest 1000 cycles. Ends when
+        the named cycle of every flow has ended, or every flow is gone. Raises NotFound for an unknown flow, Unavailable
+        when this server shuts down.
         """
         for flow_id, record in zip(flow_ids, await self._flows.find(flow_ids), strict=True):
             if record is None:
@@ -44,7 +57,7 @@ class WatchFlows:
         try:
             for flow_id in watch.left:
                 await self._hub.listen(flow_id, watch.heard)
-            first = await self._first(flow_ids, cycle)
+            first = await self._first(flow_ids, cycle, after)
             self._hub.seen(first)
             watch.begin(first)
             while True:
@@ -59,14 +72,28 @@ class WatchFlows:
             for flow_id in set(flow_ids):
                 self._hub.leave(flow_id, watch.heard)
 
-    async def _first(self, flow_ids: Sequence[str], cycle: int | None) -> list[ChainState]:
+    async def _first(self, flow_ids: Sequence[str], cycle: int | None, after: Mapping[str, Told]) -> list[ChainState]:
         found: list[ChainState] = []
         for flow_id in dict.fromkeys(flow_ids):
-            if cycle is None:
+            if flow_id in after:
+                found += await self._since(after[flow_id])
+            elif cycle is None:
                 found += await self._cycles.newest(flow_id, None, 1)
             elif (run := await self._cycles.latest_run(flow_id, cycle)) is not None:
                 found.append(await self._read.cycle(flow_id, run.cycle, run.run))
         return found
+
+    async def _since(self, told: Told) -> list[ChainState]:
+        """Return what has come of a flow since, oldest first; of one that was begun anew, its latest cycle."""
+        flow_id, cycle, _ = told.run
+        found = await self._cycles.newest(flow_id, None, 1)
+        while found and found[-1].name.cycle >= cycle and len(found) < _CAUGHT_UP:
+            older = await self._cycles.newest(flow_id, found[-1].name, _AT_ONCE)
+            since = [state for state in older if state.name.cycle >= cycle]
+            found += since
+            if len(since) < _AT_ONCE:
+                break
+        return [state for state in reversed(found) if (state.name, state.version) != told]
 
     async def _until(self, something: asyncio.Event) -> bool:
         """Wait for news; False when the server drains."""

@@ -514,7 +514,7 @@ class CycleEvent(_message.Message):
     EVENT_ID_FIELD_NUMBER: _builtins.int
     CYCLE_FIELD_NUMBER: _builtins.int
     event_id: _builtins.str
-    """Position; resume from it."""
+    """Its position, for `after_event_ids` of WatchFlowRequest."""
     @_builtins.property
     def cycle(self) -> Global___Cycle:
         """The cycle as it is now."""

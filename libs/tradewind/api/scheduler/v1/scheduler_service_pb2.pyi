@@ -1432,21 +1432,29 @@ class WatchFlowRequest(_message.Message):
 
     FLOW_IDS_FIELD_NUMBER: _builtins.int
     CYCLE_FIELD_NUMBER: _builtins.int
+    AFTER_EVENT_IDS_FIELD_NUMBER: _builtins.int
     cycle: _builtins.int
     """When given, only this cycle of each, and the stream ends when it has ended."""
     @_builtins.property
     def flow_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Which, at least one, at most 1000."""
 
+    @_builtins.property
+    def after_event_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Where to go on, not with `cycle`: one event for a flow at most. Of its flow the cycles from its own on are told first, oldest
+        first, as far as they are among the newest 1000, and its own only if it has changed since.
+        """
+
     def __init__(
         self,
         *,
         flow_ids: _abc.Iterable[_builtins.str] | None = ...,
         cycle: _builtins.int | None = ...,
+        after_event_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "cycle", b"cycle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "cycle", b"cycle", "flow_ids", b"flow_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "after_event_ids", b"after_event_ids", "cycle", b"cycle", "flow_ids", b"flow_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cycle: _TypeAlias = _typing.Literal["cycle"]  # noqa: Y015
     _WhichOneofArgType__cycle: _TypeAlias = _typing.Literal["_cycle", b"_cycle"]  # noqa: Y015

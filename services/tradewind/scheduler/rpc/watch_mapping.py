@@ -1,0 +1,43 @@
+"""Where a watch of flows goes on."""
+
+from collections.abc import Mapping
+
+from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.rpc.cycle_mapping import fill_cycle
+from tradewind.scheduler.use_cases.watch_flows import Told
+from tradewind.server.faults import InvalidInput, Violation
+
+
+def event(state: ChainState) -> cycle_pb2.CycleEvent:
+    """Return what happened: the state after it."""
+    message = cycle_pb2.CycleEvent(event_id=f"{state.name}-{state.version}")
+    fill_cycle(message.cycle, state)
+    return message
+
+
+def told(request: pb2.WatchFlowRequest) -> Mapping[str, Told]:
+    """Return what the watcher was told last, by flow. Raises InvalidInput with all that is wrong with it."""
+    found: dict[str, Told] = {}
+    faults: list[Violation] = []
+    if request.after_event_ids and request.HasField("cycle"):
+        faults.append(Violation("after_event_ids", "not together with `cycle`"))
+    for place, event_id in enumerate(request.after_event_ids):
+        path = f"after_event_ids[{place}]"
+        name, _, version = event_id.rpartition("-")
+        try:
+            last = Told(RunName.parse(name), int(version))
+        except ValueError:
+            faults.append(Violation(path, f"{event_id[:200]!r} is no event id that a watch has told"))
+            continue
+        flow_id = last.run.flow_id
+        if flow_id not in request.flow_ids:
+            faults.append(Violation(path, f"flow {flow_id!r} is not among `flow_ids`"))
+        elif flow_id in found:
+            faults.append(Violation(path, f"flow {flow_id!r} has one already"))
+        found[flow_id] = last
+    if faults:
+        raise InvalidInput(faults)
+    return found
