@@ -1,0 +1,63 @@
+"""What docs/stubs.md shows runs: against a stack, against what stands in for one, and for a type checker."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.house.project import ROOT
+from tradewind.standalone import Standalone
+from tradewind.worker import Worker, node
+
+PAGE = (ROOT / "docs" / "stubs.md").read_text(encoding="utf-8")
+CALLS, SCRIPT, TESTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(PRINTED,) = re.findall(r"\n\n```\n(.*?)```", PAGE, re.DOTALL)
+
+
+@node("double")
+async def double(value: int = 0) -> int:
+    return 2 * value
+
+
+@pytest.fixture
+def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Its calls and its test as one module."""
+    (tmp_path / "shown_in_stubs.py").write_text(CALLS + TESTS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield import_module("shown_in_stubs")
+    del sys.modules["shown_in_stubs"]
+
+
+async def test_its_script_prints_what_it_says(tmp_path: Path) -> None:
+    async with Standalone(data=tmp_path / "data", port=0) as stack, Worker([double], address=stack.address):
+        script = f"ADDRESS = {stack.address!r}\n{CALLS}{SCRIPT}"
+        ran = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=tmp_path
+        )
+    assert ran.stdout == PRINTED, ran.stderr
+
+
+def test_its_test_passes(shown: ModuleType) -> None:
+    shown.test_it_asks_for_the_double()
+
+
+def test_a_type_checker_agrees(tmp_path: Path) -> None:
+    (tmp_path / "shown.py").write_text(f'ADDRESS = "localhost:7700"\n{CALLS}{SCRIPT}{TESTS}', encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(tmp_path / "shown.py")]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_the_protos_need_only_those_of_protobuf() -> None:
+    imports = {
+        name
+        for file in (ROOT / "protos").rglob("*.proto")
+        for name in re.findall(r'^import "(.*)";', file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert [name for name in imports if not name.startswith(("google/protobuf/", "tradewind/api/"))] == []
