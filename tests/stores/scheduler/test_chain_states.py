@@ -195,9 +195,9 @@ async def test_more_old_cycles_than_one_step_removes_go_little_by_little(bench: 
         assert len(await bench.stores.cycles.newest("f", None, 99)) == expected
 
 
-async def test_where_many_cycles_are_kept_the_oldest_go_at_each_tenth_end(bench: Bench) -> None:
+async def test_where_many_cycles_are_kept_the_oldest_go_by_tens(bench: Bench) -> None:
     await bench.register()
-    for _ in range(110):
+    for _ in range(109):
         await bench.end(await bench.begun())
     assert len(await bench.stores.cycles.newest("f", None, 999)) == 109
     await bench.end(await bench.begun())
@@ -205,6 +205,13 @@ async def test_where_many_cycles_are_kept_the_oldest_go_at_each_tenth_end(bench:
     await bench.end(await bench.begun())
     assert len(await bench.stores.cycles.newest("f", None, 999)) == 101
     await bench.stores.cycles.tidy(partition_of("f"), "", 0)
+    assert len(await bench.stores.cycles.newest("f", None, 999)) == 100
+
+
+async def test_no_more_stay_in_whatever_order_cycles_end(bench: Bench) -> None:
+    await bench.register()
+    for state in sorted([await bench.begun() for _ in range(150)], key=lambda state: -(state.name.cycle % 10 == 0)):
+        await bench.end(state)
     assert len(await bench.stores.cycles.newest("f", None, 999)) == 100
 
 

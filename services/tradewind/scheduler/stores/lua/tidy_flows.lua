@@ -36,7 +36,7 @@ local function tidy()
     local gone = forget_expired(flow_id, args.most)
     local known = call('HMGET', flow_key(flow_id), 'keep_cycles', 'status', 'next_execution')
     end_window(flow_id, known[2], tonumber(known[3] or 0))
-    local dropped = trim(flow_id, tonumber(known[1] or 1), args.most)
+    local dropped = trim(flow_id, tonumber(known[1] or 1), 1, args.most)
     trimmed, forgotten = trimmed + dropped, forgotten + gone
     if gone == args.most or dropped == args.most then return after, false end
     after = flow_id

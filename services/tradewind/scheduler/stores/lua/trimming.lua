@@ -6,15 +6,16 @@ local function is_to_be_returned(key, flow_id, name)
   return known[1] and call('ZSCORE', base .. 'returns', flow_id .. ':' .. name .. ' ' .. known[2] .. ' ' .. known[3])
 end
 
--- Removes the oldest ended cycles of a flow beyond `keep`, at most so many, but for those whose end is still to be
--- returned; returns how many went.
-local function trim(flow_id, keep, most)
+-- Removes the oldest ended cycles of a flow beyond `keep` once there are `least` of them, at most so many, but for those whose
+-- end is still to be returned; returns how many went.
+local function trim(flow_id, keep, least, most)
   local cycles = flow_key(flow_id) .. ':cycles'
   local excess = call('ZCARD', cycles) - keep
-  if excess <= 0 then return 0 end
+  if excess < least then return 0 end
   local running = call('ZCOUNT', cycles, STOPPING, '+inf')
-  excess = math.min(excess - running, most)
-  if excess <= 0 then return 0 end
+  excess = excess - running
+  if excess < least then return 0 end
+  excess = math.min(excess, most)
   local returning = call('EXISTS', base .. 'returns') == 1
   local oldest, names, gone = call('ZRANGE', cycles, 0, excess), {}, {}
   -- The cycle that the next of them is a run of: runs of a cycle share its log.

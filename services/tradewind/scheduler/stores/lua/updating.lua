@@ -39,7 +39,7 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
     call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
   end
   -- Where many are kept, some more stay until they can go together.
-  if keep < MANY or cycle % TOGETHER == 0 or run > 0 then trim(flow_id, keep, TRIMMED) end
+  trim(flow_id, keep, keep < MANY and 1 or TOGETHER, TRIMMED)
   local status, most = known[1], tonumber(known[3] or 0)
   local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
   local filled = backfill > 0

@@ -51,7 +51,7 @@ from tradewind.server.partitions import partition_of
 
 _TRIMMED = 20
 _MANY, _TOGETHER = 100, 10
-"""A flow that keeps many cycles drops the oldest at each tenth end, together."""
+"""A flow that keeps many cycles drops the oldest together, once there are ten to drop."""
 
 
 class MemoryCycles:
@@ -337,8 +337,9 @@ class MemoryCycles:
         flow.open.pop(name, None)
         self._data.open.pop(name, None)
         keep = run.state.facts.keep_cycles
-        if keep < _MANY or name.cycle % _TOGETHER == 0 or name.run:
-            for old in _excess(flow, keep)[:_TRIMMED]:
+        excess = _excess(flow, keep)
+        if keep < _MANY or len(excess) >= _TOGETHER:
+            for old in excess[:_TRIMMED]:
                 if not self._to_be_returned(old):
                     self._data.drop_run(flow, old)
 
