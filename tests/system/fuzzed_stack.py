@@ -13,6 +13,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from google.rpc.status_pb2 import Status
 
 from tests.ports import free_port
 from tests.system import fuzzing
@@ -66,6 +67,7 @@ FAULTS = {
 _PATIENCE_S = 60.0
 _WATCH_S = 0.1
 _READ = 3
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _HUNG_UP = "Internal error from Core"
 """What gRPC says by itself, in place of the answer, when a stream is written that the server has just ended."""
 
@@ -244,8 +246,13 @@ class FuzzedStack:
                 await call.write(message)
             await call.done_writing()
             for _ in range(_READ):
-                if await call.read() is grpc.aio.EOF:
+                answer = await call.read()
+                if not isinstance(answer, bytes):
                     break
+                for refusal in _refusals(GetMessageClass(method.output_type).FromString(answer)):
+                    if refusal.code in FAULTS:
+                        call.cancel()
+                        return refusal
             else:
                 call.cancel()
                 return Answer(grpc.StatusCode.OK, "")
@@ -264,6 +271,18 @@ def _judged(code: grpc.StatusCode, details: str | None, brief: bool) -> Answer:
     if brief and (code is grpc.StatusCode.DEADLINE_EXCEEDED or details == _HUNG_UP):
         code = grpc.StatusCode.OK
     return Answer(code, details or "")
+
+
+def _refusals(message: Message) -> Iterator[Answer]:
+    """Yield the errors that a message of a stream carries, of the requests that it answers."""
+    for field, value in message.ListFields():
+        if field.name == "error_status":
+            status = Status.FromString(value)
+            yield Answer(_CODES[status.code], status.message)
+        elif isinstance(value, Sequence):
+            for each in value:
+                if isinstance(each, Message):
+                    yield from _refusals(each)
 
 
 def _serialized(message: Message | bytes) -> bytes:
