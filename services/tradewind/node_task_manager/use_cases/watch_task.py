@@ -69,34 +69,35 @@ class WatchTask:
             yield change
             if change.last:
                 return
-            after = newest.event_id if newest else FIRST
+            after, gap = newest.event_id if newest else FIRST, False
         stretches = self._watch.follow(
             task_id, after, lambda at, limit: notices.task_events(task_id, at, limit), lambda event: event.event_id
         )
         async with aclosing(stretches):
             async for stretch in stretches:
-                events, gap = stretch.entries, stretch.gap
-                if any(event.kind is not TaskEventKind.PROGRESS for event in events):
+                if stretch.gap:
+                    after, gap = FIRST, True
+                if any(event.kind is not TaskEventKind.PROGRESS for event in stretch.entries):
                     seen = await look()
-                for event in events:
+                for event in stretch.entries:
                     change = _left(seen, event, gap=gap)
                     yield change
                     if change.last:
                         return
                     after, gap = event.event_id, False
-                if events:
+                if stretch.entries:
                     continue
                 before, seen = seen, await look()
-                if (
-                    seen.task.status.terminal
-                    and (await notices.task_events(task_id, FIRST if gap else after, 1)).entries
-                ):
-                    continue
                 # One that waits no more has an event that says so.
-                if gap or seen.task.status.terminal or (seen.waits and seen.waits != before.waits):
+                news = seen.task.status.terminal or (seen.waits and seen.waits != before.waits)
+                if news and (await notices.task_events(task_id, after, 1)).entries:
+                    # This look has seen what happened after the events were read: they tell it, each in its turn.
+                    continue
+                if gap or news:
                     yield TaskChange(seen, gap=gap)
                     if seen.task.status.terminal:
                         return
+                    gap = False
 
     async def _read(self, task_id: str, user_id: str, *, outputs: bool) -> Seen:
         if TaskName.parse(task_id).run.ad_hoc:

@@ -1,0 +1,58 @@
+"""Watching a task whose record runs ahead of what was read of its events."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.task_event import STATUSES, TaskEvent, TaskEventKind
+from tradewind.node_task_manager.ports.reading import Stretch
+from tradewind.node_task_manager.use_cases.look import Seen
+from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
+from tradewind.node_task_manager.use_cases.watch_task import WatchTask
+
+NAME = "task:a"
+
+
+class Watched:
+    """An ad-hoc task that is suspended, and its events; each of `later` happens once a read has found nothing new."""
+
+    def __init__(self, *later: Sequence[TaskEventKind]) -> None:
+        self.streams = StreamWatch()
+        self._record = NodeTask(NAME, NodeTaskStatus.REGISTERED, "0", 0)
+        self._events: list[TaskEvent] = []
+        self._later = list(later)
+        self._happen(TaskEventKind.SUSPENDED)
+
+    async def task(self, _task_id: str, _user_id: str, *, outputs: bool) -> Seen:
+        beside: Any = None
+        waits = "waits for room" if self._record.status is NodeTaskStatus.PENDING else ""
+        return Seen(self._record, beside, beside, waits)
+
+    async def newest_task_event(self, _task_id: str) -> TaskEvent:
+        return self._events[-1]
+
+    async def task_events(self, _task_id: str, after: str, limit: int) -> Stretch[TaskEvent]:
+        entries = tuple(self._events[int(after.partition("-")[2]) :][:limit])
+        if not entries and self._later:
+            self._happen(*self._later.pop(0))
+        return Stretch(False, entries)
+
+    async def told(self) -> list[str]:
+        """Watch it to its end; return what is told, by the event or without one."""
+        it: Any = self
+        watch = WatchTask(it, it, lambda _user_id: it, self.streams)
+        changes = [change async for change in watch(NAME, "ann", "", outputs=False)]
+        return [each.event.kind if each.event else f"is {each.seen.task.status}" for each in changes]
+
+    def _happen(self, *kinds: TaskEventKind) -> None:
+        for kind in kinds:
+            self._events.append(TaskEvent(kind, at=1, event_id=f"1-{len(self._events) + 1}"))
+            self._record = replace(self._record, status=STATUSES[kind])
+        self.streams.tell(NAME)
+
+
+async def test_what_happens_between_a_read_of_events_and_a_look_is_told_by_its_events_alone() -> None:
+    queued, running, completed = TaskEventKind.QUEUED, TaskEventKind.RUNNING, TaskEventKind.COMPLETED
+    assert await Watched([queued], [running, completed]).told() == ["suspended", queued, running, completed]
+    assert await Watched([queued, running, completed]).told() == ["suspended", queued, running, completed]
