@@ -84,7 +84,8 @@ async def main() -> int:
                 f"Registered momentum: {len(registered.flow.components)} components. Starting it, a cycle a second.\n"
             )
             await client.flow("momentum").start()
-            rows = await asyncio.wait_for(show(client, console), PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):
+                rows = await show(client, console)
             await client.flow("momentum").stop()
     console.print(summary(rows))
     failed = [cycle for cycle, _, _ in rows if not cycle.succeeded]

@@ -37,7 +37,8 @@ async def main(arguments: Sequence[str] | None = None) -> int:
                     f"Batch {handle.batch_id}: {len(wanted)} items, "
                     + ("the same once more." if again else "one for each share and month.")
                 )
-                batch = await asyncio.wait_for(follow(handle, console), PATIENCE_S)
+                async with asyncio.timeout(PATIENCE_S):
+                    batch = await follow(handle, console)
                 if not again:
                     console.print(summary([outputs["verdict"] for outputs in await handle.result(PATIENCE_S)]))
                 console.print(ending(batch))

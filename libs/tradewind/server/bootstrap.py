@@ -337,7 +337,8 @@ def _give_up(loop: asyncio.AbstractEventLoop, after_s: float) -> None:
 
 async def _bounded(ending: Any, timeout_s: float, what: str) -> None:
     try:
-        await asyncio.wait_for(ending, timeout_s or 0.1)
+        async with asyncio.timeout(timeout_s or 0.1):
+            await ending
     except TimeoutError:
         _log.warning("too_slow", what=what, after_s=timeout_s)
     except Exception:

@@ -11,6 +11,7 @@ from grpc_health.v1._async import HealthServicer
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from tradewind.server.beats import beat
+from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
 from tradewind.server.interception import Behavior, Context
 from tradewind.server.metrics import READY
@@ -57,8 +58,7 @@ class Health:
     async def drain(self) -> None:
         """Say NOT_SERVING under every name from now on."""
         if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+            await end_tasks([self._watching])
             self._watching = None
         await self._servicer.enter_graceful_shutdown()
 
@@ -84,7 +84,8 @@ class Health:
 
     async def _reason(self, check: Check) -> str | None:
         try:
-            return await asyncio.wait_for(check(), self._timeout_s)
+            async with asyncio.timeout(self._timeout_s):
+                return await check()
         except TimeoutError:
             return f"the readiness check took longer than {self._timeout_s} s"
         except Exception as error:
@@ -118,8 +119,6 @@ class StockStreams:
                     return
                 raise Unavailable("DRAINING", "this server is shutting down; connect again")
             finally:
-                running.cancel()
-                drained.cancel()
-                await asyncio.gather(running, drained, return_exceptions=True)
+                await end_tasks([running, drained])
 
         return call

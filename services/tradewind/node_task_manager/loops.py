@@ -92,7 +92,8 @@ class Loops:
         await end_tasks(self._tasks)
         for cleaner in self._cleaners:
             try:
-                await asyncio.wait_for(cleaner.leave(), _LEAVE_S)
+                async with asyncio.timeout(_LEAVE_S):
+                    await cleaner.leave()
             except Exception as error:
                 # The lease lapses by itself.
                 _log.info("the lease for cleaning was not given up", error=repr(error))

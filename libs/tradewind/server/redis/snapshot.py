@@ -66,7 +66,8 @@ class _Link:
     async def ask(self, *words: str) -> list[str]:
         """Send a command and return the texts of its reply, none for null."""
         self._send(*words)
-        return await asyncio.wait_for(self._reply(words[0]), _ANSWER_S)
+        async with asyncio.timeout(_ANSWER_S):
+            return await self._reply(words[0])
 
     async def receive(self, target: Path) -> int:
         """Ask for a snapshot and write it down."""
@@ -74,7 +75,8 @@ class _Link:
         line = b""
         # Empty lines say that the snapshot is still being made.
         while not line:
-            line = (await asyncio.wait_for(self._reader.readline(), _SAVING_S)).strip()
+            async with asyncio.timeout(_SAVING_S):
+                line = (await self._reader.readline()).strip()
             if self._reader.at_eof():
                 raise OSError("it closed the connection")
         if not line.startswith(b"$") or not line[1:].isdigit():
@@ -84,7 +86,8 @@ class _Link:
         size = left = int(line[1:])
         with target.open("xb") as file:
             while left:
-                piece = await asyncio.wait_for(self._reader.read(min(left, _CHUNK)), _ANSWER_S)
+                async with asyncio.timeout(_ANSWER_S):
+                    piece = await self._reader.read(min(left, _CHUNK))
                 if not piece:
                     raise OSError(f"it ended {left} of {size} bytes too early")
                 await asyncio.to_thread(file.write, piece)
@@ -130,7 +133,8 @@ async def _open(address: StoreAddress, context: ssl.SSLContext | None, host: tup
         opening = asyncio.open_unix_connection(address.path)
     else:
         opening = asyncio.open_connection(*host, ssl=context)
-    return _Link(*await asyncio.wait_for(opening, _ANSWER_S))
+    async with asyncio.timeout(_ANSWER_S):
+        return _Link(*await opening)
 
 
 async def _master(address: StoreAddress, context: ssl.SSLContext | None) -> _Link:

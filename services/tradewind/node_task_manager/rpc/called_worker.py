@@ -74,7 +74,8 @@ class CalledWorkerChannel:
         """Say whether the connection is lost; a worker that answers UNAVAILABLE itself keeps it."""
         if self._channel.get_state() is _READY:
             try:
-                await asyncio.wait_for(self._channel.wait_for_state_change(_READY), _BREAK_S)
+                async with asyncio.timeout(_BREAK_S):
+                    await self._channel.wait_for_state_change(_READY)
             except TimeoutError:
                 return False
         return True
@@ -86,7 +87,8 @@ class CalledWorkerChannel:
 
     async def connected(self, within_s: float) -> bool:
         try:
-            await asyncio.wait_for(self._channel.channel_ready(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._channel.channel_ready()
         except (TimeoutError, grpc.aio.UsageError):
             return False
         return True

@@ -67,4 +67,5 @@ class Notes:
                     _log.warning("notes of node tasks were dropped", count=len(notes), error=repr(error))
                     return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._closing.wait()

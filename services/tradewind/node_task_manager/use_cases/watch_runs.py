@@ -33,7 +33,8 @@ class Watcher:
         """Return when it is worth looking again; `changed` says whether the last look showed something new."""
         event, pause = (self._over, _AGAIN_S) if changed else (self._news, _FALLBACK_S)
         try:
-            await asyncio.wait_for(event.wait(), pause)
+            async with asyncio.timeout(pause):
+                await event.wait()
         except TimeoutError:
             return
 

@@ -61,7 +61,8 @@ class StreamWatch:
                 yield stretch
                 if len(stretch.entries) < PAGE:
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(news.wait(), _LOOK_S * random.uniform(0.8, 1.2))
+                        async with asyncio.timeout(_LOOK_S * random.uniform(0.8, 1.2)):
+                            await news.wait()
         finally:
             watchers.discard(news)
             if not watchers and self._watchers.get(name) is watchers:

@@ -5,6 +5,7 @@ import asyncio
 import structlog
 
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
 from tradewind.server.interception import Context
 from tradewind.server.partitions import partition_of
@@ -33,7 +34,7 @@ class DueStream:
                 raise Unavailable("DRAINING", "this server is shutting down; connect again", retry_after_s=0.1)
             await serving
         finally:
-            await _ended(leaving, serving)
+            await end_tasks([leaving, serving])
 
     async def _serve(self, context: Context) -> None:
         first = await _message(context)
@@ -54,7 +55,7 @@ class DueStream:
             # First of all: a call that is cut off may be cut off again while it waits for its tasks.
             delivery.close()
             log.info("receiver_left")
-            await _ended(reading, writing)
+            await end_tasks([reading, writing])
 
     async def _read(self, first: pb2.ReceiveDueRequest, delivery: Delivery, context: Context, queue: str) -> None:
         message: pb2.ReceiveDueRequest | None = first
@@ -81,9 +82,3 @@ async def _message(context: Context) -> pb2.ReceiveDueRequest | None:
     """Return the receiver's next message, None when it has ended its side."""
     message = await context.read()
     return message if isinstance(message, pb2.ReceiveDueRequest) else None
-
-
-async def _ended(*tasks: asyncio.Task[object]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
