@@ -55,6 +55,29 @@ async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None
         assert store.pid is None
 
 
+async def test_it_has_started_when_it_has_read_its_data_however_long_that_takes(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "data")
+    await store.start()
+    client = connect(store.url_for())
+    try:
+        await client.execute_command("MSET", *(word for number in range(4000) for word in (f"k{number}", "")))
+        await client.execute_command("BGREWRITEAOF")
+        await until(lambda: list(tmp_path.glob("data/appendonlydir/*.2.base.rdb")), "the data are in the base")
+    finally:
+        await client.end()
+        await store.stop()
+    slowly = ("--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
+    store = EmbeddedStore(tmp_path / "data", options=slowly)
+    await store.start(timeout_s=1)
+    client = connect(store.url_for())
+    try:
+        assert (await client.info("persistence"))["loading"] == 0
+        assert await client.execute_command("DBSIZE") == 4000
+    finally:
+        await client.end()
+        await store.stop()
+
+
 @pytest.mark.parametrize("binary", BINARIES, ids=lambda binary: "system" if binary else "embedded")
 async def test_what_scripts_and_transactions_wrote_is_there_after_a_restart(tmp_path: Path, binary: str | None) -> None:
     """Redis 7.0 loads them as the user who has not logged in, and leaves them out where that one has no rights."""

@@ -95,7 +95,7 @@ class EmbeddedStore:
         return f"redis://{login}@127.0.0.1:{self.port}"
 
     async def start(self, timeout_s: float = 20.0) -> None:
-        """Start the server and return once it answers.
+        """Start the server and return once it has read its data and answers.
 
         Raises EmbeddedStoreError when the directory is in use, no server program is there, or it does not come up.
         """
@@ -206,13 +206,20 @@ class EmbeddedStore:
 
     async def _answers(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
         client = connect(self.url_for(ADMIN), max_connections=1, connect_timeout_s=1.0)
+        loading = False
         try:
-            while process.poll() is None and time.monotonic() < deadline:
+            # However long it takes to read its data.
+            while process.poll() is None and (loading or time.monotonic() < deadline):
                 try:
+                    # INFO is answered while data are being read, PING is not.
+                    await client.ping()
                     # The pid proves that it is ours that answers and not another server on the same port.
                     info = await client.info("server")
                     return int(info["process_id"]) == process.pid
-                except (BusyLoadingError, RedisError, OSError):
+                except BusyLoadingError:
+                    loading = True
+                    await asyncio.sleep(0.01)
+                except (RedisError, OSError):
                     await asyncio.sleep(0.01)
             return False
         finally:
