@@ -103,6 +103,8 @@ async def test_what_a_purge_leaves_is_gone_after_an_hour(bench: Bench, redis_ser
         pass
     assert [key for key in await redis_server.keys() if ":flow" in key] == [f"{BASE}purged:flow"]
     assert 3_590_000 < await ttl_of(redis_server, "purged:flow") <= 3_600_000
+    await bench.shard.stop(RUN, "r0", "", "late", "ann", 5_000_000)
+    assert 3_590_000 < await ttl_of(redis_server, "stop:flow:0:0") <= 3_600_000
 
 
 async def test_logs_plans_and_sessions_expire(bench: Bench, redis_server: RedisServer) -> None:

@@ -5,11 +5,13 @@
 local at = base .. 'stop:' .. args.run .. (args.component == '' and '' or ':' .. args.component)
 local packed_mark = call('GET', at)
 local mark = packed_mark and cmsgpack.unpack(packed_mark)
+local standing = call('HMGET', base .. 'run:' .. args.run, 'run_id', 'components')
 if not mark or mark.run_id ~= args.run_id then
   mark = {run_id = args.run_id, reason = args.reason, by = args.by, at = time}
-  call('SET', at, cmsgpack.pack(mark), 'PX', args.mark_ms)
+  -- One that comes after the run went with its flow is gone with the tombstone.
+  local purged = not standing[1] and call('EXISTS', base .. 'purged:' .. string.match(args.run, '^[^:]+')) == 1
+  call('SET', at, cmsgpack.pack(mark), 'PX', purged and math.min(args.mark_ms, limits.tombstone) or args.mark_ms)
 end
-local standing = call('HMGET', base .. 'run:' .. args.run, 'run_id', 'components')
 if standing[1] == args.run_id then
   local stop = cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at})
   for _, id in ipairs(cmsgpack.unpack(standing[2])) do
