@@ -8,17 +8,23 @@ _FIRST, _SLICE, _SLICES = 20_000, 1_500, 8
 """Below the ports that a system gives to those who ask for any, so nobody gets one between our choice and its use."""
 
 _taken = itertools.count(os.getpid())
+_marks: list[socket.socket] = []
+"""A datagram socket on each port that was told: until this process ends, other runs on this machine tell others."""
 
 
 def free_port() -> int:
-    """Return a TCP port on 127.0.0.1 that nobody listens on, and that no other test of this run is told."""
+    """Return a TCP port on 127.0.0.1 that nobody listens on, and that no other test on this machine is told."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SLICES
     for _ in range(_SLICE):
         port = _FIRST + worker * _SLICE + next(_taken) % _SLICE
+        mark = socket.socket(type=socket.SOCK_DGRAM)
         with socket.socket() as listener:
             try:
+                mark.bind(("127.0.0.1", port))
                 listener.bind(("127.0.0.1", port))
             except OSError:
+                mark.close()
                 continue
-            return port
+        _marks.append(mark)
+        return port
     raise AssertionError("no free port")

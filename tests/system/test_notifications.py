@@ -6,6 +6,7 @@ import re
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
+from tests.ports import free_port
 from tests.system import flows
 from tests.system.processes import Shell
 from tests.waiting import until
@@ -73,8 +74,9 @@ async def test_watches_go_on_where_they_were_when_the_server_comes_back(tmp_path
     events: list[WatchedTask] = []
     of_node: list[WatchedTask] = []
     heard: list[Notification] = []
+    port = free_port()
     async with AsyncExitStack() as running:
-        async with Standalone(data=tmp_path, port=0) as first:
+        async with Standalone(data=tmp_path, port=port) as first:
             address = first.address
             client = await running.enter_async_context(Client(address))
             await running.enter_async_context(Worker([held], address=address))
@@ -98,7 +100,7 @@ async def test_watches_go_on_where_they_were_when_the_server_comes_back(tmp_path
             await until(lambda: of_node, "the node is told of")
             await client.send_notification("before")
             await until(lambda: heard, "it is heard")
-        async with Standalone(data=tmp_path, port=int(address.rpartition(":")[2])):
+        async with Standalone(data=tmp_path, port=port):
             release.set()
             await client.send_notification("after")
             await asyncio.wait_for(watching, 60)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from tests.ports import free_port
 from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, plan
 from tests.waiting import until
 from tradewind.node_task_manager.app import NodeTaskManager
@@ -17,7 +18,7 @@ from tradewind.server.redis.embedded import EmbeddedStore
 
 @pytest_asyncio.fixture
 async def store(tmp_path: Path):  # type: ignore[no-untyped-def]
-    store = EmbeddedStore(tmp_path, acl_users=[ACL])
+    store = EmbeddedStore(tmp_path, port=free_port(), acl_users=[ACL])
     await store.start()
     yield store
     await store.stop()
@@ -34,10 +35,9 @@ async def test_reports_made_while_the_store_is_away_take_effect_when_it_is_back(
         await worker.open()
         await ntm.submit(plan(("a", "out", "b", "in")))
         (a,) = await worker.assigned()
-        port = store.port
         await store.stop()
         reporting = asyncio.create_task(worker.complete(a.token, out="1"))
-        again = EmbeddedStore(store.directory, port=port, acl_users=[ACL])
+        again = EmbeddedStore(store.directory, port=store.port, acl_users=[ACL])
         await again.start()
         try:
             await reporting

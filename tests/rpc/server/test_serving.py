@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from structlog.testing import capture_logs
 
+from tests.ports import free_port
 from tests.rpc.server.echo_service import NAME, EchoClient, EchoService
 from tests.waiting import until
 from tradewind.server.bootstrap import Server, StartError
@@ -145,7 +146,7 @@ async def test_a_service_that_cannot_start_stops_what_was_started(error: Excepti
             raise error
 
     first = EchoService()
-    server = Server([first, Failing()])
+    server = Server([first, Failing()], port=free_port())
     with pytest.raises(StartError, match=str(error)):
         await server.start()
     assert first.calls == ["start", "drain", "stop"]

@@ -79,7 +79,7 @@ class Stack:
 
     def __init__(self, home: Path, registry: str) -> None:
         self.home = home
-        self.store = EmbeddedStore(home / "store", acl_users=[ACL])
+        self.store = EmbeddedStore(home / "store", port=free_port(), acl_users=[ACL])
         self.ledger = home / "ledger"
         self._registry = registry
         self._processes: list[Process] = []

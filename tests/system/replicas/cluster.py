@@ -48,7 +48,7 @@ class Cluster:
         self._workers_tls = workers_tls or tls
         self._roles = roles
         self.ledger = home / "ledger"
-        self.store = store or EmbeddedStore(home / "store", acl_users=ACL_USERS)
+        self.store = store or EmbeddedStore(home / "store", port=free_port(), acl_users=ACL_USERS)
         names = [f"scheduler-{at}" for at in range(schedulers)]
         names += [f"node_task_manager-{at}" for at in range(node_task_managers)]
         names += [f"access-{at}" for at in range(accesses)]
