@@ -106,6 +106,7 @@ class Scheduler:
         self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink = NoLink()
         doctor: PartitionDoctor | None = None
+        open_states, waiters = OpenStates(), EndWaiters()
         if stores is None:
             keys = Keys(settings.key_prefix)
             self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
@@ -119,6 +120,7 @@ class Scheduler:
                 tells_ends=lambda: tell_ends.listened,
             )
             doctor = redis_stores.doctor
+            link.client.losses.listen(open_states.clear)
         self._channels = [
             with_token(open_channel(address, traced=self._tracing.recording), text_of(settings.service_token))
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
@@ -147,7 +149,6 @@ class Scheduler:
 
         self._background = Background()
         self._own = OwnPartitions(stores.partitions, stores.partitions.replica)
-        open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
         traces = TraceRuns(self._tracing)
         begin = BeginCycles(

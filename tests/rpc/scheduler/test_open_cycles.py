@@ -5,7 +5,7 @@ import pytest_asyncio
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.servers import RedisServer
 from tests.waiting import until
-from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, stop_pb2
 from tradewind.scheduler.stores.keys import ACL, Keys
 from tradewind.server.metrics import REGISTRY, SWITCH
 from tradewind.server.partitions import partition_of
@@ -63,6 +63,25 @@ async def test_a_run_that_the_node_task_manager_has_lost_is_submitted_again(watc
     await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the run is there again")
     await peers.node_tasks.finish(("f", 0, 0))
     assert (await watchful.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
+
+
+async def test_a_stop_counts_though_the_store_had_lost_a_later_state_of_the_cycle(
+    scheduler: Client, peers: Peers, embedded: RedisServer
+) -> None:
+    """A state of the same version, that the scheduler remembers, is not written over the one with the stop."""
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", "a", "b")
+    await scheduler.run(wait=0)
+    await peers.node_tasks.finish(("f", 0, 0), "0")
+
+    async def folded() -> bool:
+        return (await scheduler.cycle()).version == 2
+
+    await until(folded, "the end of a component is on record")
+    await embedded.on_node(embedded.nodes[0], "HDEL", Keys().run("f", 0, 0), "version", "component:0")
+    await embedded.on_node(embedded.nodes[0], "CLIENT", "KILL", "USER", ACL.name)
+    await scheduler.stub.StopCycle(stop_pb2.StopCycleRequest(flow_id="f"))
+    assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_CANCELLED
 
 
 async def test_a_cycle_that_takes_too_long_times_out(scheduler: Client, peers: Peers) -> None:

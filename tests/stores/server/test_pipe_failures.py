@@ -58,7 +58,9 @@ def send_signal(store: EmbeddedStore, number: signal.Signals) -> None:
 
 
 async def test_calls_under_way_when_the_store_dies_fail_and_later_ones_connect_anew(store: EmbeddedStore) -> None:
+    losses: list[str] = []
     async with connected(store.url_for()) as client:
+        client.losses.listen(lambda: losses.append("lost"))
         assert await count(client, [KEY], [1]) == 1
         send_signal(store, signal.SIGSTOP)
         calls = under_way(client, 30)
@@ -66,6 +68,7 @@ async def test_calls_under_way_when_the_store_dies_fail_and_later_ones_connect_a
         send_signal(store, signal.SIGKILL)
         ends = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(end) for end in ends] == [StoreConnectionError] * 30
+        assert losses == ["lost"]
         await until(lambda: store.pid is None, "the store is dead")
         with pytest.raises(StoreConnectionError, match=r"Error .* connecting to"):
             await count(client, [KEY], [1])

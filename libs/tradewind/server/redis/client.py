@@ -14,7 +14,7 @@ from redis.exceptions import NoPermissionError, RedisClusterException, RedisErro
 
 from tradewind.server.redis.address import StoreAddress
 from tradewind.server.redis.connections import connection_class
-from tradewind.server.redis.piped import PipedCluster, PipedRedis
+from tradewind.server.redis.piped import Losses, PipedCluster, PipedRedis
 from tradewind.tls import SYSTEM, TlsFiles
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +45,9 @@ class Redis(Protocol):
 
     password: str
     """What it logs in with, empty for nothing."""
+
+    losses: Losses
+    """Whoever listens is told when a connection over which scripts run is lost: the store may come back with less."""
 
     def end(self) -> Awaitable[None]:
         """Close every connection for good: calls under way, and all that come later, fail with ConnectionError."""

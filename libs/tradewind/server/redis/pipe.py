@@ -26,9 +26,13 @@ class Pipe(asyncio.Protocol):
     While nothing waits, TCP keepalive alone finds out that the other side has gone.
     """
 
-    def __init__(self, connection: StoreConnection, timeout_s: float) -> None:
-        """Take over a connection that is open and logged in; its next command starts a new order."""
+    def __init__(self, connection: StoreConnection, timeout_s: float, on_loss: Callable[[], None]) -> None:
+        """Take over a connection that is open and logged in; its next command starts a new order.
+
+        `on_loss` is called once, when the connection is lost.
+        """
         self.lost = False
+        self._on_loss = on_loss
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -107,6 +111,7 @@ class Pipe(asyncio.Protocol):
         if self.lost:
             return
         self.lost = True
+        self._on_loss()
         if self._watchdog is not None:
             self._watchdog.cancel()
         self._transport.abort()
@@ -123,9 +128,16 @@ class LastingPipe:
     `socket_timeout_s` together, and none is sent a second time.
     """
 
-    def __init__(self, connection: Callable[[], StoreConnection], socket_timeout_s: float, connect_timeout_s: float):
-        """Get connections, not yet connected, from `connection`."""
+    def __init__(
+        self,
+        connection: Callable[[], StoreConnection],
+        socket_timeout_s: float,
+        connect_timeout_s: float,
+        on_loss: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Get connections, not yet connected, from `connection`; `on_loss` is called whenever one is lost."""
         self._connection = connection
+        self._on_loss = on_loss
         self._timeout_s = socket_timeout_s
         self._patience_s = connect_timeout_s + socket_timeout_s
         self._pipe: Pipe | None = None
@@ -176,7 +188,7 @@ class LastingPipe:
             await connection.connect()  # type: ignore[no-untyped-call]
             if await connection.can_read():
                 raise ConnectionError("the store sent something before it was asked")
-            self._pipe = Pipe(connection, self._timeout_s)
+            self._pipe = Pipe(connection, self._timeout_s, self._on_loss)
         except BaseException:
             await connection.disconnect(nowait=True)
             raise

@@ -1,7 +1,7 @@
 """Clients of redis-py that run known scripts, and what is asked of `call`, through a pipe; all else as it does."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
@@ -13,6 +13,21 @@ from tradewind.server.redis.connections import Lifetime, StoreConnection, connec
 from tradewind.server.redis.pipe import LastingPipe
 
 
+class Losses:
+    """Told whenever a pipe is lost, it tells those who listen; they must not block."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called at each loss."""
+        self._listeners.append(listener)
+
+    def __call__(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
 class PipedRedis(aioredis.Redis):
     """A client of one server, or of the one that Sentinel names; has one connection more than its pool."""
 
@@ -21,8 +36,12 @@ class PipedRedis(aioredis.Redis):
         settings = self.connection_pool.connection_kwargs
         self._lifetime = settings["lifetime"] = Lifetime()
         self.password: str = settings.get("password") or ""
+        self.losses = Losses()
         self._pipe = LastingPipe(
-            self.connection_pool.make_connection, settings["socket_timeout"], settings["socket_connect_timeout"]
+            self.connection_pool.make_connection,
+            settings["socket_timeout"],
+            settings["socket_connect_timeout"],
+            self.losses,
         )
 
     def fcall(self, function: str, numkeys: int, *keys_and_args: Any) -> Awaitable[Any]:
@@ -66,6 +85,7 @@ class PipedCluster(aioredis.RedisCluster):
             node.connection_class = self.connection_kwargs["connection_class"]
             node.connection_kwargs["lifetime"] = self._lifetime
         self._turns = asyncio.Semaphore(max_connections)
+        self.losses = Losses()
         self._pipes: dict[str, LastingPipe] = {}
 
     async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
@@ -123,7 +143,7 @@ class PipedCluster(aioredis.RedisCluster):
         if pipe is None:
             settings = node.connection_kwargs
             connection = partial(cast(type[StoreConnection], node.connection_class), **settings)
-            pipe = LastingPipe(connection, settings["socket_timeout"], settings["socket_connect_timeout"])
+            pipe = LastingPipe(connection, settings["socket_timeout"], settings["socket_connect_timeout"], self.losses)
             self._pipes[node.name] = pipe
         return pipe
 

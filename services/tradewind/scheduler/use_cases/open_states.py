@@ -1,4 +1,8 @@
-"""The states of open runs that this process has seen last; a hint that every compare-and-set checks."""
+"""The states of open runs that this process has seen last; a hint that every compare-and-set checks.
+
+It checks them by versions, which a store that lost its last second gives to other states: so all are forgotten when the
+connection to the store is lost.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -28,6 +32,10 @@ class OpenStates:
     def drop(self, run: RunName) -> None:
         """Forget a run."""
         self._states.pop(run, None)
+
+    def clear(self) -> None:
+        """Forget all runs."""
+        self._states.clear()
 
     def __len__(self) -> int:
         return len(self._states)
