@@ -9,9 +9,11 @@ import pytest
 
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.errors import refused
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.scheduler.stores.keys import ACL, Keys
 
 RUNNING, COMPLETED = cycle_pb2.CYCLE_STATUS_RUNNING, cycle_pb2.CYCLE_STATUS_COMPLETED
 
@@ -53,6 +55,28 @@ async def watch() -> AsyncIterator[Any]:
     yield begin
     for watcher in watchers:
         await watcher.close()
+
+
+async def test_an_end_is_told_though_the_store_had_lost_states_that_were_told(
+    start: Start, peers: Peers, embedded: RedisServer, watch: Any
+) -> None:
+    """The end may have no later version than these then."""
+    scheduler = await start(scheduler_check_in_seconds=1, scheduler_compare_seconds=1)
+    await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", "a", "b", "c")
+    await scheduler.run(wait=0)
+    watcher = watch(scheduler, "f", cycle=0)
+    for component_id in ("0", "1"):
+        await peers.node_tasks.finish(("f", 0, 0), component_id)
+    await until(lambda: watcher.events and watcher.events[-1].cycle.version >= 3, "both ends are told")
+    (node,) = embedded.nodes
+    await embedded.on_node(node, "HDEL", Keys().run("f", 0, 0), "version", "component:0", "component:1")
+    await embedded.on_node(node, "CLIENT", "KILL", "USER", ACL.name)
+    await peers.node_tasks.finish(("f", 0, 0), "2")
+    await scheduler.ended()
+    await until(watcher.reading.done, "the watch has ended with the cycle")
+    assert watcher.seen()[-1] == (0, COMPLETED)
 
 
 async def test_a_watch_tells_the_latest_cycle_then_every_change(scheduler: Client, peers: Peers, watch: Any) -> None:

@@ -9,7 +9,7 @@ from enum import IntFlag, StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
 from tradewind.scheduler.domain.handlers import Handlers, Phase
@@ -132,6 +132,14 @@ class ChainState(NamedTuple):
     submitted_ms: int = 0
     end_ms: int = 0
     notes: Notes = NO_NOTES
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Where it comes among the states of its run: by version, and last its end.
+
+        A store that lost its last second gives versions anew, and may give the end an earlier one than was told.
+        """
+        return is_terminal(self.status), self.version
 
     @property
     def all_finished(self) -> bool:

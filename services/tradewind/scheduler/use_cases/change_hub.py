@@ -64,7 +64,7 @@ class ChangeHub:
         """Take states that a listener has read itself as known, so that changes to them can be told without reading."""
         for state in states:
             before = self._known.get(state.name)
-            if state.name.flow_id in self._listeners and (before is None or before.version < state.version):
+            if state.name.flow_id in self._listeners and (before is None or before.rank < state.rank):
                 self._remember(state)
 
     async def stop(self) -> None:
@@ -86,9 +86,8 @@ class ChangeHub:
             if run in self._to_load:
                 continue
             before = self._known.get(run)
-            if before is not None and before.version >= change.version:
-                continue
-            state = change.state_after(before)
+            # One that is not newer is known already, unless the store lost what is known.
+            state = change.state_after(before) if before is None or before.version < change.version else None
             if state is None:
                 self._load(run)
             else:
@@ -142,7 +141,7 @@ class ChangeHub:
                     continue
                 for state in sorted((state for state in found if state is not None), key=lambda state: state.name):
                     before = self._known.get(state.name)
-                    if state.name.flow_id in self._listeners and (before is None or before.version < state.version):
+                    if state.name.flow_id in self._listeners and (before is None or before.rank < state.rank):
                         self._publish(state)
         finally:
             self._loading = None

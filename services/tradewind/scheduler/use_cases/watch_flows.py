@@ -113,7 +113,7 @@ class _Watch:
         self.left = flow_ids
         self.something = asyncio.Event()
         self._cycle = cycle
-        self._versions: dict[RunName, int] = {}
+        self._ranks: dict[RunName, tuple[bool, int]] = {}
         self._backlog = Backlog()
         self._early: list[tuple[str, ChainState | None]] | None = []
 
@@ -137,11 +137,11 @@ class _Watch:
         run = state.name
         if self._cycle is not None and run.cycle != self._cycle:
             return
-        if state.version <= self._versions.get(run, 0):
+        if state.rank <= self._ranks.get(run, (False, 0)):
             return
-        self._versions[run] = state.version
-        if len(self._versions) > _REMEMBERED:
-            del self._versions[next(iter(self._versions))]
+        self._ranks[run] = state.rank
+        if len(self._ranks) > _REMEMBERED:
+            del self._ranks[next(iter(self._ranks))]
         self._backlog.add(state)
         if self._cycle is not None and is_terminal(state.status):
             self.left.discard(flow_id)
