@@ -1,7 +1,7 @@
 """The scheduler put together: the only place that names concrete classes."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -24,12 +24,12 @@ from tradewind.scheduler.peers.sub_flows import SubFlowNodesPeer
 from tradewind.scheduler.peers.trigger import TriggerPeer
 from tradewind.scheduler.ports.peers import PeerRefused
 from tradewind.scheduler.ports.stores import Stores
+from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.rpc.handlers import SchedulerHandlers
 from tradewind.scheduler.rpc.named_flows import flow_ids_in
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis import RedisStores
-from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.scheduler.use_cases.background import Background
@@ -71,6 +71,7 @@ from tradewind.scheduler.use_cases.sub_flow_paths import SubFlowPaths
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.scheduler.use_cases.tell_ends import TellEnds
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
+from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.clock import ScriptTime, SystemClock
@@ -129,26 +130,25 @@ class Scheduler:
         triggers = TriggerPeer(self._channels[1], replica, round(settings.scheduler_lead_seconds * 1000))
         node_types = RegistryPeer(self._channels[2])
 
-        clock = SystemClock()
-        alarm, outbox_alarm, queued_alarm = Alarm(), Alarm(), Alarm()
-
+        clock, look_s = SystemClock(), settings.scheduler_look_seconds
         self._tell_ends = tell_ends = TellEnds(stores.ends, stores.states, triggers)
-        ends_alarm, returns_alarm = Alarm(), Alarm()
-
-        followed_up = (
-            (FollowUp.QUEUE_MOVES, queued_alarm),
-            (FollowUp.OUTBOX_FILLS, outbox_alarm),
-            (FollowUp.END_TOLD, ends_alarm),
-            (FollowUp.END_RETURNED, returns_alarm),
-        )
-
-        def follow_up(what: int) -> None:
-            for each, its_alarm in followed_up:
-                if what & each:
-                    its_alarm.ring_in(0)
-
         self._background = Background()
         self._own = OwnPartitions(stores.partitions, stores.partitions.replica)
+        self._wakes = stores.wakes
+        self._wake = wake = WakeOwners(stores.wakes, self._own, self._background, look_s)
+        followed_up = (
+            (FollowUp.QUEUE_MOVES, Work.WAITING),
+            (FollowUp.OUTBOX_FILLS, Work.OUTBOX),
+            (FollowUp.END_TOLD, Work.ENDS),
+            (FollowUp.END_RETURNED, Work.RETURNS),
+        )
+
+        def follow_up(flow_id: str, what: int) -> None:
+            for each, work in followed_up:
+                if what & each:
+                    wake(work, flow_id, 0)
+
+        runs_alarm = wake.alarms[Work.RUNS]
         definitions = Definitions(stores.flows)
         traces = TraceRuns(self._tracing)
         begin = BeginCycles(
@@ -156,19 +156,19 @@ class Scheduler:
             definitions,
             open_states,
             traces,
-            alarm,
+            wake,
             int(settings.scheduler_check_in_seconds * 1000),
         )
-        fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: alarm.ring_in(0), traces)
-        self._hand_over = HandOver(node_tasks, stores.states, begin, fold, open_states, alarm, clock)
+        fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: runs_alarm.ring_in(0), traces)
+        self._hand_over = HandOver(node_tasks, stores.states, begin, fold, open_states, wake, clock)
         outputs = SinkOutputs(node_tasks, waiters.wanted)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)
         forget = (definitions.forget, waiters.flow_gone)
         settle = SettleOutbox(
-            stores.flows, stores.outbox, triggers, node_tasks, forget, outbox_alarm, tell_ends.hear_of_listener
+            stores.flows, stores.outbox, triggers, node_tasks, forget, wake, tell_ends.hear_of_listener
         )
-        change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm, clock)
+        change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, wake, clock)
         self._read = read = ReadFlows(stores.flows, stores.cycles, stores.states)
         logs = ReadLogs(read, stores.cycles, stores.states, stores.logs, node_tasks)
         revisions = ReadRevisions(read, stores.flows, stores.revisions)
@@ -192,8 +192,7 @@ class Scheduler:
             stores.returns,
             stores.outbox,
             stores.open_runs,
-            outbox_alarm,
-            alarm,
+            wake,
             clock,
         )
         examiners: Examiners = no_examiners
@@ -209,11 +208,11 @@ class Scheduler:
             self._hand_over,
             self._await_ends,
             open_states,
-            alarm,
+            wake,
             traces,
             int(settings.scheduler_check_in_seconds * 1000),
         )
-        stop_cycle = StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, alarm, clock)
+        stop_cycle = StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, wake, clock)
         return_ends = ReturnEnds(stores.returns, stores.states, definitions, outputs, sub_flow_nodes)
         sub_flows = SubFlows(sub_flow_nodes, stores.flows, stores.states, self._run, stop_cycle, return_ends)
         look_after = LookAfterRuns(
@@ -229,7 +228,6 @@ class Scheduler:
             follow_up,
             sub_flows,
         )
-        jobs_alarm, look_s = Alarm(), settings.scheduler_look_seconds
         self._handlers = SchedulerHandlers(
             register=register,
             plan=PlanFlow(register, stores.flows, node_types, node_tasks, clock),
@@ -252,19 +250,19 @@ class Scheduler:
             errors=self.errors,
             rerun=rerun,
             stop_cycle=stop_cycle,
-            jobs=KeepBulkJobs(stores.jobs, jobs_alarm, clock),
+            jobs=KeepBulkJobs(stores.jobs, wake, clock),
         )
         self._loops = (
             BulkJobsLoop(
                 stores.jobs,
                 CarryOutJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop_cycle, clock),
                 self._own,
-                jobs_alarm,
+                wake.alarms[Work.JOBS],
                 look_s,
             ),
             OwnershipLoop(self._own, lease_s, sole=settings.scheduler_sole),
             event_loop(node_tasks, fold, outputs, self._own, self._background, sub_flows),
-            ReturnEndsLoop(return_ends, self._own, returns_alarm, look_s),
+            ReturnEndsLoop(return_ends, self._own, wake.alarms[Work.RETURNS], look_s),
             due_loop(
                 triggers,
                 BeginDue(begin),
@@ -273,13 +271,14 @@ class Scheduler:
                 self._background,
                 tell_ends.hear_of_listener,
             ),
-            OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock, look_s),
-            QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm, look_s),
-            TellEndsLoop(tell_ends, self._own, ends_alarm, settings.scheduler_listeners_seconds),
+            OpenRunsLoop(stores.open_runs, look_after, self._own, runs_alarm, clock, look_s),
+            QueuedLoop(waiting, self._hand_over, self._own, self._background, wake.alarms[Work.WAITING], look_s),
+            TellEndsLoop(tell_ends, self._own, wake.alarms[Work.ENDS], settings.scheduler_listeners_seconds),
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
-            OutboxLoop(stores.outbox, settle, self._own, outbox_alarm, 3 * look_s),
+            OutboxLoop(stores.outbox, settle, self._own, wake.alarms[Work.OUTBOX], 3 * look_s),
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._deaf: Callable[[], None] | None = None
 
     async def owners(self, request: Any) -> Collection[str]:
         """Return to whom the flows belong that a request names; for the gate."""
@@ -297,6 +296,7 @@ class Scheduler:
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._link.open()
+        self._deaf = await self._wakes.listen(self._wake.hear, self._wake.missed)
         self._tasks = [asyncio.get_running_loop().create_task(loop.run()) for loop in self._loops]
         self._tasks.append(asyncio.get_running_loop().create_task(self._doctor.watch()))
 
@@ -324,6 +324,8 @@ class Scheduler:
             last_to_first.push_async_callback(self._background.stop)
             last_to_first.push_async_callback(self._await_ends.stop)
             last_to_first.push_async_callback(self._end_loops)
+            if self._deaf is not None:
+                last_to_first.callback(self._deaf)
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""

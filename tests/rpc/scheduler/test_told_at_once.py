@@ -1,14 +1,19 @@
 """Two replicas: what one of them is asked for, and the other has to do, does not wait for a look of the other."""
 
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest_asyncio
 
-from tests.rpc.scheduler.conftest import Client, Start
+from tests.rpc.scheduler.conftest import Client, Peers, Start
+from tests.rpc.scheduler.test_backfills import asked
 from tests.rpc.scheduler.test_on_events import Stage, finished
 from tests.servers import RedisServer
 from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, job_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as trigger_pb2_service
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as trigger_grpc
@@ -33,6 +38,14 @@ async def share(*replicas: Client) -> None:
     """Wait until each of them owns its share."""
     share = PARTITIONS // len(replicas)
     await until(lambda: all(len(each.service._own.epochs) == share for each in replicas), "they share")
+
+
+@pytest_asyncio.fixture
+async def pair(start: Start) -> tuple[Client, Client]:
+    """Two schedulers over one store."""
+    here, there = await start(**LATE), await start(**LATE)
+    await share(here, there)
+    return here, there
 
 
 @pytest_asyncio.fixture
@@ -73,3 +86,75 @@ async def test_a_trigger_of_anybody_for_ends_is_told_to_every_scheduler(stages: 
     await here.triggers.SaveTrigger(trigger_pb2_service.SaveTriggerRequest(trigger=trigger))
     for each in (here, there):
         await until(lambda each=each: each.scheduler.service.tells_ends, "it hears of it", SOON_S)
+
+
+async def test_a_bulk_job_begins_at_once(pair: tuple[Client, Client]) -> None:
+    here, there = pair
+
+    def job_id(request_id: str) -> str:
+        return f"job-{hashlib.sha256(request_id.encode()).hexdigest()[:16]}"
+
+    request_id = next(str(at) for at in range(1000) if there.service._own.owns(partition_of(job_id(str(at)))))
+    request = job_pb2.StartBulkJobRequest(action=job_pb2.BULK_ACTION_STOP, request_id=request_id, by="ada")
+    request.filter.flow_ids.append("*")
+    job = (await here.stub.StartBulkJob(request)).job
+    assert job.job_id == job_id(request_id)
+
+    async def over() -> bool:
+        found = await here.stub.GetBulkJob(job_pb2.GetBulkJobRequest(job_id=job.job_id))
+        return found.job.status == job_pb2.BULK_JOB_STATUS_COMPLETED
+
+    await until(over, "the job is done", SOON_S)
+
+
+async def test_a_cycle_and_its_rerun_time_out_in_time(pair: tuple[Client, Client], peers: Peers) -> None:
+    here, there = pair
+    peers.node_tasks.by_itself = False
+    flow_id = of(there)
+    await here.register(flow_id, timeout="300ms")
+    cycle = await here.run(flow_id)
+    stopped = node_task_pb2.NodeTask(node_id="a", run_id=cycle.run_id, status=node_task_pb2.NODE_TASK_STATUS_TERMINATED)
+    peers.node_tasks.nodes[flow_id, 0, 0] = [stopped]
+    again = pb2.RerunCycleRequest(flow_id=flow_id)
+    again.wait.FromSeconds(10)
+    for each in (cycle, (await here.stub.RerunCycle(again)).cycle):
+        assert each.status == cycle_pb2.CYCLE_STATUS_TIMEOUT
+        took_ms = each.end_time.ToMilliseconds() - each.start_time.ToMilliseconds()
+        assert 300 <= took_ms < 1000 * SOON_S
+
+
+async def test_what_could_not_be_submitted_is_submitted_again(pair: tuple[Client, Client], peers: Peers) -> None:
+    here, there = pair
+    flow_id = of(there)
+    await here.register(flow_id)
+    refusal = component_pb2.SubmitResult(outcome=component_pb2.SUBMIT_OUTCOME_REFUSED, reason="QUEUE_FULL")
+    peers.node_tasks.refusals = [refusal]
+    cycle = await here.run(flow_id)
+    assert cycle.status == cycle_pb2.CYCLE_STATUS_COMPLETED
+    # It is tried again after a second.
+    assert cycle.end_time.ToMilliseconds() - cycle.start_time.ToMilliseconds() < 1000 * (1 + SOON_S)
+
+
+async def test_a_trigger_that_could_not_be_saved_is_saved_again(pair: tuple[Client, Client], peers: Peers) -> None:
+    here, there = pair
+    flow_id = of(there)
+    await here.register(flow_id)
+    peers.triggers.down = True
+    await here.start(flow_id)
+    peers.triggers.down = False
+    # It is tried again after a second.
+    await until(lambda: flow_id in peers.triggers.triggers, "the trigger is saved", 1 + SOON_S)
+
+
+async def test_a_backfill_goes_on_when_its_flow_is_resumed(pair: tuple[Client, Client], peers: Peers) -> None:
+    here, there = pair
+    flow_id = of(there)
+    await here.register(flow_id, interval="1h")
+    await here.start(flow_id)
+    await here.stub.PauseFlow(pb2.PauseFlowRequest(flow_id=flow_id))
+    request = asked(1)
+    request.flow_id = flow_id
+    await here.stub.BackfillFlow(request)
+    assert peers.node_tasks.runs == {}
+    await here.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id=flow_id))
+    await until(lambda: peers.node_tasks.runs, "its cycle has begun", SOON_S)

@@ -42,6 +42,7 @@ from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.flows import Backfills, Firings, FlowMemories, FlowRecords, Outbox
 from tradewind.scheduler.ports.owning import Partitions
 from tradewind.scheduler.ports.revisions import Revisions
+from tradewind.scheduler.ports.waking import WakeChannel
 from tradewind.scheduler.stores.keys import ACL, Keys
 from tradewind.scheduler.stores.memory import MemoryStores
 from tradewind.scheduler.stores.redis import RedisStores
@@ -99,6 +100,8 @@ class Stores(Protocol):
     def partitions(self) -> Partitions: ...
     @property
     def changes(self) -> ChangeFeed: ...
+    @property
+    def wakes(self) -> WakeChannel: ...
     @property
     def jobs(self) -> BulkJobs: ...
     @property

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from tests.servers import RedisServer, RedisServers
 from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
+from tests.unit.scheduler.memory_scheduler import wakes_nobody
 from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd, CycleOrigin
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.parent import Parent
@@ -18,7 +19,6 @@ from tradewind.scheduler.domain.submission import ComponentSight
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.scheduler.stores.redis.ranks import OPEN
-from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.clock import ManualClock
@@ -86,8 +86,7 @@ class Ward(Bench):
             stores.returns,
             stores.outbox,
             stores.open_runs,
-            Alarm(),
-            Alarm(),
+            wakes_nobody,
             self.clock,
         )
         own = OwnPartitions(stores.partitions, "here")

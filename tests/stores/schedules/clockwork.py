@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.stores.scheduler.bench import Stores
 from tests.stores.trigger.bench import BothPorts, token
+from tests.unit.scheduler.memory_scheduler import wakes_nobody
 from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
@@ -25,7 +26,6 @@ from tradewind.scheduler.domain.submission import (
 )
 from tradewind.scheduler.domain.weather import read_weather
 from tradewind.scheduler.peers.trigger import TriggerPeer
-from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
@@ -151,18 +151,17 @@ class Replica:
         self.epochs: dict[int, int] = {}
         self._clock, self._triggers, self._nodes = clock, triggers, nodes
         self._nonces = itertools.count()
-        alarm, follow_up = Alarm(), lambda what: None
         # As much of a node task manager as schedules need.
         node_tasks: Any = nodes
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
         traces = TraceRuns(Tracing("test", None))
-        begin = BeginCycles(stores.cycles, definitions, open_states, traces, alarm, CHECK_IN_MS)
+        begin = BeginCycles(stores.cycles, definitions, open_states, traces, wakes_nobody, CHECK_IN_MS)
         self._fold = FoldEvents(stores.states, open_states, waiters)
-        self.hand_over = HandOver(node_tasks, stores.states, begin, self._fold, open_states, alarm, clock)
+        self.hand_over = HandOver(node_tasks, stores.states, begin, self._fold, open_states, wakes_nobody, clock)
         self._begin_due = BeginDue(begin)
         self._begin_queued = BeginQueued(begin, stores.firings)
-        settle = SettleOutbox(stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), alarm)
+        settle = SettleOutbox(stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), wakes_nobody)
         self.background = Background()
         self.change = ChangeFlow(
             stores.flows,
@@ -170,7 +169,7 @@ class Replica:
             node_tasks,
             settle,
             self.background,
-            alarm,
+            wakes_nobody,
             clock,
         )
         self._look_after = LookAfterRuns(
@@ -183,7 +182,6 @@ class Replica:
             open_states,
             clock,
             COMPARE_MS,
-            follow_up,
         )
 
     async def own(self) -> None:

@@ -10,8 +10,8 @@ from tradewind.scheduler.domain.flow_record import FlowRegistration
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import ComponentEvent, Submission, SubmitAnswer, SubmitOutcome
 from tradewind.scheduler.domain.weather import read_weather
+from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.stores.memory import MemoryStores
-from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
@@ -46,6 +46,10 @@ class DirectNodeTasks:
         return SubmitAnswer(SubmitOutcome.PLAN_UNKNOWN if unknown else SubmitOutcome.ACCEPTED, unknown)
 
 
+def wakes_nobody(work: Work, key: str, in_ms: int) -> None:
+    """Implements WakeOwner where no loop runs."""
+
+
 class MemoryScheduler:
     """Use cases as the application puts them together."""
 
@@ -54,14 +58,14 @@ class MemoryScheduler:
         self.stores = MemoryStores(self.clock)
         tasks: Any = node_tasks or DirectNodeTasks()
         self.node_tasks = tasks
-        self.open_states, self.waiters, self.alarm = OpenStates(), EndWaiters(), Alarm()
+        self.open_states, self.waiters = OpenStates(), EndWaiters()
         self.definitions = Definitions(self.stores.flows)
         self.begin = BeginCycles(
-            self.stores.cycles, self.definitions, self.open_states, TraceRuns(Tracing("test", None)), self.alarm, 5000
+            self.stores.cycles, self.definitions, self.open_states, TraceRuns(Tracing("test", None)), wakes_nobody, 5000
         )
         self.fold = FoldEvents(self.stores.states, self.open_states, self.waiters)
         self.hand_over = HandOver(
-            self.node_tasks, self.stores.states, self.begin, self.fold, self.open_states, self.alarm, self.clock
+            self.node_tasks, self.stores.states, self.begin, self.fold, self.open_states, wakes_nobody, self.clock
         )
 
     async def register(self, flow_id: str = "f", nodes: int = 1, config: str = "", **fields: Any) -> None:

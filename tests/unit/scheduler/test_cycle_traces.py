@@ -2,7 +2,7 @@
 
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.unit.scheduler.memory_scheduler import MemoryScheduler
+from tests.unit.scheduler.memory_scheduler import MemoryScheduler, wakes_nobody
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
@@ -18,7 +18,7 @@ async def test_the_beginning_of_a_cycle_is_a_span_that_the_rest_hangs_on() -> No
     exporter = InMemorySpanExporter()
     tracing = Tracing("test", exporter)
     begin = BeginCycles(
-        scheduler.stores.cycles, scheduler.definitions, scheduler.open_states, TraceRuns(tracing), scheduler.alarm, 5000
+        scheduler.stores.cycles, scheduler.definitions, scheduler.open_states, TraceRuns(tracing), wakes_nobody, 5000
     )
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     asked = await begin([Wish("f", traceparent=f"00-{trace_id}-b7ad6b7169203331-01"), Wish("f")])

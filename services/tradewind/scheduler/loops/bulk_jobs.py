@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class BulkJobsLoop:
-    """One step of each open job in turn; those that other replicas took are found by looking every `look_s`."""
+    """One step of each open job in turn, when one is asked for; otherwise it looks every `look_s`."""
 
     def __init__(
         self, jobs: BulkJobs, carry_out: CarryOutJobs, own: OwnPartitions, alarm: Alarm, look_s: float
@@ -26,6 +26,7 @@ class BulkJobsLoop:
         self._own = own
         self._alarm = alarm
         self._look_s = look_s
+        own.on_change(lambda: alarm.ring_in(0))
 
     async def run(self) -> None:
         """Go on for ever."""

@@ -9,6 +9,7 @@ from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.flows import Backfills, Firings, FlowMemories, FlowRecords, Outbox
 from tradewind.scheduler.ports.owning import Partitions
 from tradewind.scheduler.ports.revisions import Revisions
+from tradewind.scheduler.ports.waking import WakeChannel
 
 
 class Stores(Protocol):
@@ -43,6 +44,9 @@ class Stores(Protocol):
 
     @property
     def changes(self) -> ChangeFeed: ...
+
+    @property
+    def wakes(self) -> WakeChannel: ...
 
     @property
     def partitions(self) -> Partitions: ...

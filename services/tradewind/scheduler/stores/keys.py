@@ -33,7 +33,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     data_version                        string    version of the data and number of partitions; in partition 0 only
 
 and `changes` is the partition's pub/sub channel: how runs begin and end is told on it while somebody listens, on a
-cluster always.
+cluster always. On the channel `wake` of partition 0 replicas tell each other what the owners of partitions have to do.
 """
 
 from tradewind.server.partitions import PARTITIONS, partition_of
@@ -171,3 +171,7 @@ class Keys:
     def channel(self, partition: int) -> str:
         """Return the channel on which changes to the partition's runs are told."""
         return f"{self._bases[partition]}changes"
+
+    def wake(self) -> str:
+        """Return the channel on which owners of partitions are told what there is to do."""
+        return f"{self._bases[0]}wake"

@@ -14,7 +14,7 @@ from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.metrics import count_begun
 from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
-from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
@@ -60,7 +60,7 @@ _NOT_FOUND = Begun(BeginAnswer(BeginOutcome.NOT_FOUND))
 
 
 class BeginCycles:
-    """`check_in_ms` is when to look after a run of which nothing was heard; `alarm` wakes who looks."""
+    """`check_in_ms` is when to look after a run of which nothing was heard; `wake` wakes who looks."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class BeginCycles:
         definitions: Definitions,
         open_states: OpenStates,
         traces: TraceRuns,
-        alarm: Alarm,
+        wake: WakeOwner,
         check_in_ms: int,
     ) -> None:
         self._cycles = cycles
         self._definitions = definitions
         self._open_states = open_states
         self._traces = traces
-        self._alarm = alarm
+        self._wake = wake
         self._check_in_ms = check_in_ms
 
     async def __call__(self, wishes: Sequence[Wish], epochs: Epochs = NOT_OWNER) -> list[Begun]:
@@ -117,12 +117,13 @@ class BeginCycles:
             self._traces.begun(traceparents, answers)
         again: list[int] = []
         begun: list[ChainState] = []
-        for (place, planned, _), answer in zip(asked, answers, strict=True):
+        for (place, planned, request), answer in zip(asked, answers, strict=True):
             results[place] = Begun(answer, planned)
             if answer.stopping:
-                self._alarm.ring_in(0)
+                self._wake(Work.RUNS, planned.shape.flow_id, 0)
             if answer.state is not None:
                 begun.append(answer.state)
+                self._wake(Work.RUNS, planned.shape.flow_id, request.check_in_ms)
                 count_begun(answer.state)
             elif answer.outcome is BeginOutcome.REVISION_CHANGED:
                 again.append(place)
@@ -130,7 +131,6 @@ class BeginCycles:
                 self._definitions.forget(planned.shape.flow_id)
         if begun:
             self._open_states.keep(begun)
-            self._alarm.ring_in(min(request.check_in_ms for _, _, request in asked))
         return again
 
     def _request(self, wish: Wish, planned: PlannedFlow) -> BeginRequest:

@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
 from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
-from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.faults import request_id_reused
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunWish
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
@@ -29,11 +29,11 @@ _log = structlog.get_logger(__name__)
 
 
 class KeepBulkJobs:
-    """Any replica answers; `alarm` wakes whoever carries jobs out here."""
+    """Any replica answers; `wake` wakes the one that carries a job out."""
 
-    def __init__(self, jobs: BulkJobs, alarm: Alarm, clock: Clock) -> None:
+    def __init__(self, jobs: BulkJobs, wake: WakeOwner, clock: Clock) -> None:
         self._jobs = jobs
-        self._alarm = alarm
+        self._wake = wake
         self._clock = clock
 
     async def start(
@@ -48,7 +48,7 @@ class KeepBulkJobs:
         _, job = await self._jobs.create(BulkJob(job_id, action, wanted, dry_run, by, reason, now_ms), payload)
         if job is None:
             raise request_id_reused(request_id)
-        self._alarm.ring_in(0)
+        self._wake(Work.JOBS, job.job_id, 0)
         return job
 
     async def find(self, job_id: str) -> BulkJob:

@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.peers import NodeTasks
-from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.faults import (
     flow_deleting,
@@ -44,7 +44,7 @@ class ChangeFlow:
         node_tasks: NodeTasks,
         settle: SettleOutbox,
         background: Background,
-        alarm: Alarm,
+        wake: WakeOwner,
         clock: Clock,
     ) -> None:
         self._flows = flows
@@ -52,7 +52,7 @@ class ChangeFlow:
         self._node_tasks = node_tasks
         self._settle = settle
         self._background = background
-        self._alarm = alarm
+        self._wake = wake
         self._clock = clock
         self._deletions: dict[str, asyncio.Task[bool | None]] = {}
 
@@ -67,6 +67,9 @@ class ChangeFlow:
         first_ms, passed = first_planned(flow, start_at_ms, self._clock.now_ms())
         change = StatusChange(flow_id, FlowStatus.RUNNING, _from(FlowStatus.RUNNING), first_ms, passed=passed)
         await self._change(change)
+        if flow.status is FlowStatus.PAUSED:
+            # Its backfills go on.
+            self._wake(Work.WAITING, flow_id, 0)
         return await self.settled(flow_id)
 
     async def pause(self, flow_id: str, by: str, note: str) -> FlowRecord:
@@ -103,7 +106,7 @@ class ChangeFlow:
         )
         # The owner of the partition repeats it until they have ended; this makes it quick.
         self._background.begin(self._stop_runs(answer.stopping), "stop of runs")
-        self._alarm.ring_in(_STOP_AGAIN_MS)
+        self._wake(Work.RUNS, flow_id, _STOP_AGAIN_MS)
         flow = await self.settled(flow_id)
         if answer.outcome is StatusOutcome.CHANGED:
             told = self._node_tasks.notify_stopped(flow_id, flow.user_id, by, reason)

@@ -16,7 +16,7 @@ from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.flows import FlowRecords, Outbox
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, Triggers
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
-from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.clock import Clock
 from tradewind.server.doctor import Examined, Examiner, Finding
@@ -80,8 +80,7 @@ class AskPeers:
         returns: Ends,
         outbox: Outbox,
         open_runs: OpenRuns,
-        outbox_alarm: Alarm,
-        runs_alarm: Alarm,
+        wake: WakeOwner,
         clock: Clock,
     ) -> None:
         self._triggers = triggers
@@ -92,8 +91,7 @@ class AskPeers:
         self._returns = returns
         self._outbox = outbox
         self._open_runs = open_runs
-        self._outbox_alarm = outbox_alarm
-        self._runs_alarm = runs_alarm
+        self._wake = wake
         self._clock = clock
 
     async def __call__(self, look: PartitionLook, again: Collection[str] | None, mend: bool) -> list[Finding]:
@@ -170,15 +168,15 @@ class AskPeers:
     async def _mended(self, finding: Finding) -> Finding:
         if finding.check in ("run-unknown", "end-not-returned"):
             # Whoever looks after the run does what is due.
-            run = ":".join(finding.subject.split(":")[:3])
-            await self._open_runs.postpone({RunName.parse(run): 0})
-            self._runs_alarm.ring_in(0)
+            run = RunName.parse(":".join(finding.subject.split(":")[:3]))
+            await self._open_runs.postpone({run: 0})
+            self._wake(Work.RUNS, run.flow_id, 0)
         else:
             if finding.check == "trigger-silent":
                 # Saved under the same epoch it would stay as it is.
                 await self._flows.raise_schedule_epoch(finding.subject)
             await self._outbox.add(finding.subject)
-            self._outbox_alarm.ring_in(0)
+            self._wake(Work.OUTBOX, finding.subject, 0)
         return Finding(finding.check, finding.subject, finding.problem, mended=True)
 
 

@@ -41,7 +41,7 @@ class FoldEvents:
         states: ChainStateRepository,
         open_states: OpenStates,
         waiters: EndWaiters,
-        follow_up: Callable[[int], None] = lambda what: None,
+        follow_up: Callable[[str, int], None] = lambda flow_id, what: None,
         look: Callable[[], None] = lambda: None,
         traces: TraceRuns | None = None,
     ) -> None:
@@ -103,7 +103,7 @@ class FoldEvents:
     def took_place(self, state: ChainState, result: UpdateResult) -> None:
         """See to what follows a write of this state: it is kept, or its end is counted and told to those who wait."""
         if result.follow_up:
-            self._follow_up(result.follow_up)
+            self._follow_up(state.name.flow_id, result.follow_up)
         if not result.end_ms:
             self._open_states.keep((written(state, result.version, 0),))
             return

@@ -14,7 +14,7 @@ from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer, SubmitOutcome
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused, PeerUnavailable
-from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
 from tradewind.scheduler.use_cases.definitions import PlannedFlow
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
@@ -63,7 +63,7 @@ class HandOver:
         begin: BeginCycles,
         fold: FoldEvents,
         open_states: OpenStates,
-        alarm: Alarm,
+        wake: WakeOwner,
         clock: Clock,
     ) -> None:
         self._node_tasks = node_tasks
@@ -71,7 +71,7 @@ class HandOver:
         self._begin = begin
         self._fold = fold
         self._open_states = open_states
-        self._alarm = alarm
+        self._wake = wake
         self._clock = clock
         self._batcher: Batcher[_Group, list[ChainState]] = Batcher(
             self._flush, weigh=lambda group: group.weight, max_weight=NODES_AT_ONCE
@@ -178,7 +178,6 @@ class HandOver:
         updates: list[RunUpdate] = []
         for run, reason, retry_ms in runs:
             check_in_ms = retry_after(now_ms - run.state.facts.start_ms, retry_ms)
-            self._alarm.ring_in(check_in_ms)
             log = LogText(LogLevel.WARNING, f"Not submitted yet: {reason}") if reason != run.state.reason else None
             updates.append(RunUpdate(run.state._replace(reason=reason), (REASON,), check_in_ms, log))
         states = [
@@ -186,6 +185,8 @@ class HandOver:
             for update, result in zip(updates, await self._states.update_many(updates), strict=True)
         ]
         self._open_states.keep(states)
+        for update in updates:
+            self._wake(Work.RUNS, update.state.name.flow_id, update.check_in_ms)
         return states
 
 

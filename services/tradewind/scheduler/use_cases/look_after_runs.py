@@ -48,7 +48,7 @@ class LookAfterRuns:
         open_states: OpenStates,
         clock: Clock,
         compare_ms: int,
-        follow_up: Callable[[int], None] = lambda what: None,
+        follow_up: Callable[[str, int], None] = lambda flow_id, what: None,
         sub_flows: SubFlows | None = None,
     ) -> None:
         self._open_runs = open_runs
@@ -191,7 +191,7 @@ class LookAfterRuns:
             self._open_states.drop(update.state.name)
             return None
         if result.follow_up:
-            self._follow_up(result.follow_up)
+            self._follow_up(update.state.name.flow_id, result.follow_up)
         state = written(update.state, result.version, result.end_ms)
         self._open_states.keep((state,))
         return state

@@ -15,7 +15,7 @@ from tradewind.scheduler.domain.rerun import NodeResult, Rerun, divide
 from tradewind.scheduler.metrics import RERUN, count_rerun
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.peers import NodeTasks
-from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.faults import (
@@ -75,7 +75,7 @@ class Reran:
 
 
 class RerunCycle:
-    """`check_in_ms` is when to look after a run of which nothing was heard; `alarm` wakes who looks."""
+    """`check_in_ms` is when to look after a run of which nothing was heard; `wake` wakes who looks."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class RerunCycle:
         hand_over: HandOver,
         await_ends: AwaitEnds,
         open_states: OpenStates,
-        alarm: Alarm,
+        wake: WakeOwner,
         traces: TraceRuns,
         check_in_ms: int,
     ) -> None:
@@ -100,7 +100,7 @@ class RerunCycle:
         self._hand_over = hand_over
         self._await_ends = await_ends
         self._open_states = open_states
-        self._alarm = alarm
+        self._wake = wake
         self._check_in_ms = check_in_ms
 
     async def __call__(self, wish: RerunWish, wait_s: float = 0.0) -> Reran:
@@ -120,12 +120,13 @@ class RerunCycle:
         if planned is None:
             raise revision_expired(before)
         rerun, again = await self._divide(before, planned, wish)
+        timeout_ms = planned.shape.timeout_ms
         request = RerunRequest(
             before,
             new_run_id(),
             rerun,
-            self._check_in_ms,
-            planned.shape.timeout_ms,
+            min(self._check_in_ms, timeout_ms) if timeout_ms else self._check_in_ms,
+            timeout_ms,
             _merged(facts.inputs_json, wish.inputs_json, planned, again),
             self._traces.beginning(wish.flow_id, RERUN, wish.traceparent, facts.traceparent),
             wish.request,
@@ -141,7 +142,7 @@ class RerunCycle:
         state = answer.state
         self._open_states.keep([state])
         count_rerun()
-        self._alarm.ring_in(self._check_in_ms)
+        self._wake(Work.RUNS, wish.flow_id, request.check_in_ms)
         waits = [self._await_ends.begin([state])] if wait_s > 0 else []
         try:
             (state,) = await self._hand_over([PlannedRun(state, planned)])

@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.ports.flows import FlowRecords, Outbox
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, StaleSchedule, Triggers
-from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.ports.waking import WakeOwner, Work
 
 RETRY_MS = 1_000
 _EPOCHS_TRIED = 3
@@ -30,7 +30,7 @@ class SettleOutbox:
         triggers: Triggers,
         node_tasks: NodeTasks,
         forget: Sequence[Callable[[str], None]],
-        alarm: Alarm,
+        wake: WakeOwner,
         ends_listened: Callable[[], None] = lambda: None,
     ) -> None:
         self._flows = flows
@@ -38,7 +38,7 @@ class SettleOutbox:
         self._triggers = triggers
         self._node_tasks = node_tasks
         self._forget = forget
-        self._alarm = alarm
+        self._wake = wake
         self._ends_listened = ends_listened
 
     async def __call__(self, flow_id: str) -> bool:
@@ -73,7 +73,7 @@ class SettleOutbox:
             _log.warning("outbox_waits", flow_id=flow_id, error=error.detail)
         finally:
             if not settled:
-                self._alarm.ring_in(RETRY_MS)
+                self._wake(Work.OUTBOX, flow_id, RETRY_MS)
         return settled
 
     async def _tell_triggers(self, flow: FlowRecord) -> None:

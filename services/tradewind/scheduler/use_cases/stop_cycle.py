@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.peers import NodeTasks
-from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.faults import cycle_ended
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
@@ -31,7 +31,7 @@ class StopCycle:
         states: ChainStateRepository,
         node_tasks: NodeTasks,
         background: Background,
-        alarm: Alarm,
+        wake: WakeOwner,
         clock: Clock,
     ) -> None:
         self._read = read
@@ -39,7 +39,7 @@ class StopCycle:
         self._states = states
         self._node_tasks = node_tasks
         self._background = background
-        self._alarm = alarm
+        self._wake = wake
         self._clock = clock
 
     async def __call__(
@@ -71,7 +71,7 @@ class StopCycle:
                 stopping = stopping._replace(version=result.version)
                 for order in stop_orders(stopping):
                     self._background.begin(self._node_tasks.stop(order), "stop of a cycle")
-                self._alarm.ring_in(_STOP_AGAIN_MS)
+                self._wake(Work.RUNS, flow_id, _STOP_AGAIN_MS)
                 return stopping
         raise _contended(flow_id)
 

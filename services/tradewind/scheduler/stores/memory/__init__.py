@@ -16,6 +16,7 @@ from tradewind.scheduler.stores.memory.logs import MemoryLogs
 from tradewind.scheduler.stores.memory.memories import MemoryFlowMemories
 from tradewind.scheduler.stores.memory.partitions import MemoryPartitions
 from tradewind.scheduler.stores.memory.revisions import MemoryRevisions
+from tradewind.scheduler.stores.memory.wakes import MemoryWakeChannel
 
 __all__ = ["MemoryStores"]
 
@@ -48,6 +49,7 @@ class MemoryStores:
         self.memories = MemoryFlowMemories(self.data)
         self.jobs = MemoryBulkJobs(self.data)
         self.changes = MemoryChanges(self.data)
+        self.wakes = MemoryWakeChannel(self.data)
         self.partitions = MemoryPartitions(self.data, replica, lease_ms)
 
     def next_ms(self) -> int | None:

@@ -18,6 +18,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports.changes import RunChange
 from tradewind.scheduler.ports.owning import Epochs
+from tradewind.scheduler.ports.waking import WakeUp
 from tradewind.server.partitions import partition_of
 
 LOG_CYCLES = 5
@@ -138,6 +139,7 @@ class Data:
         self.owners: dict[int, str] = {}
         self.replicas: dict[str, int] = {}
         self.listeners: dict[int, list[Callable[[Sequence[RunChange]], None]]] = {}
+        self.ears: list[Callable[[WakeUp], None]] = []
 
     def now(self) -> int:
         """Return the time, after letting go of what has expired."""

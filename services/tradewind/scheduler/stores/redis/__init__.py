@@ -18,6 +18,7 @@ from tradewind.scheduler.stores.redis.memories import RedisFlowMemories
 from tradewind.scheduler.stores.redis.partitions import RedisPartitions
 from tradewind.scheduler.stores.redis.revisions import RedisRevisions
 from tradewind.scheduler.stores.redis.scripts import Scripted
+from tradewind.scheduler.stores.redis.wakes import RedisWakeChannel
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.subscriber import Subscriber
 
@@ -55,4 +56,5 @@ class RedisStores:
         self.memories = RedisFlowMemories(scripted)
         self.jobs = RedisBulkJobs(scripted)
         self.changes = RedisChanges(subscriber, keys)
+        self.wakes = RedisWakeChannel(client, subscriber, keys)
         self.partitions = RedisPartitions(scripted, replica, lease_ms)

@@ -1,0 +1,37 @@
+"""Waking other replicas through Redis."""
+
+from collections.abc import Callable
+
+import structlog
+
+from tradewind.scheduler.ports.waking import WakeUp, Work
+from tradewind.scheduler.stores.keys import Keys
+from tradewind.server.redis.client import Client
+from tradewind.server.redis.subscriber import Subscriber
+
+_log = structlog.get_logger(__name__)
+
+
+class RedisWakeChannel:
+    """WakeChannel over messages `<work> <partition> <ms>`."""
+
+    def __init__(self, client: Client, subscriber: Subscriber, keys: Keys) -> None:
+        self._client = client
+        self._subscriber = subscriber
+        self._channel = keys.wake()
+
+    async def tell(self, wake_up: WakeUp) -> None:
+        await self._client.publish(self._channel, f"{wake_up.work.value} {wake_up.partition} {wake_up.in_ms}")
+
+    async def listen(self, hear: Callable[[WakeUp], None], missed: Callable[[], None]) -> Callable[[], None]:
+        def deliver(_channel: str, message: bytes) -> None:
+            try:
+                work, partition, in_ms = message.decode().split(" ")
+                wake_up = WakeUp(Work(work), int(partition), int(in_ms))
+            except ValueError:
+                # A later release may know more kinds of work.
+                _log.warning("unknown_wake_up", message=message[:100])
+            else:
+                hear(wake_up)
+
+        return await self._subscriber.subscribe(self._channel, deliver, missed)

@@ -1,0 +1,50 @@
+"""Wakes the loop that has work to do in a partition, at whichever replica owns it."""
+
+import asyncio
+
+from tradewind.scheduler.ports.waking import WakeChannel, WakeUp, Work
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.server.partitions import partition_of
+
+
+class WakeOwners:
+    """Implements WakeOwner by an alarm for each kind of work here, and by messages to the other replicas.
+
+    An owner elsewhere that looks by itself before that, every `look_s`, or was told so before, is not told.
+    """
+
+    def __init__(self, channel: WakeChannel, own: OwnPartitions, background: Background, look_s: float) -> None:
+        self._channel = channel
+        self._own = own
+        self._background = background
+        self._look_ms = look_s * 1000
+        self._told_s: dict[tuple[Work, int], float] = {}
+        self.alarms = {work: Alarm() for work in Work}
+
+    def __call__(self, work: Work, key: str, in_ms: int) -> None:
+        partition = partition_of(key)
+        if self._own.owns(partition):
+            self.alarms[work].ring_in(in_ms)
+        elif in_ms < self._look_ms:
+            self._tell(WakeUp(work, partition, in_ms))
+
+    def hear(self, wake_up: WakeUp) -> None:
+        """Take what a replica told, if it is about what is owned here."""
+        if self._own.owns(wake_up.partition):
+            self.alarms[wake_up.work].ring_in(wake_up.in_ms)
+
+    def missed(self) -> None:
+        """Look for everything: messages may have been lost."""
+        for alarm in self.alarms.values():
+            alarm.ring_in(0)
+
+    def _tell(self, wake_up: WakeUp) -> None:
+        now_s = asyncio.get_running_loop().time()
+        at_s = now_s + wake_up.in_ms / 1000
+        # When the owner looks as it was told to, it finds when to look next.
+        if now_s < self._told_s.get((wake_up.work, wake_up.partition), 0) <= at_s:
+            return
+        self._told_s[wake_up.work, wake_up.partition] = at_s
+        self._background.begin(self._channel.tell(wake_up), "waking of another replica")

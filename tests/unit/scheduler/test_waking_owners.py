@@ -1,0 +1,81 @@
+"""Who is woken for work in a partition: the owner, here or elsewhere."""
+
+import asyncio
+from collections.abc import Callable
+
+from tests.waiting import until
+from tradewind.scheduler.ports.waking import WakeUp, Work
+from tradewind.scheduler.stores.memory import MemoryStores
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.use_cases.wake_owners import WakeOwners
+from tradewind.server.clock import ManualClock
+from tradewind.server.partitions import partition_of
+
+LOOK_S = 5.0
+HOUR_S = 3600.0
+
+
+class Replica:
+    """Owns what it is told to; keeps what others hear."""
+
+    def __init__(self, look_s: float = LOOK_S) -> None:
+        stores = MemoryStores(ManualClock())
+        self.told: list[WakeUp] = []
+        self.own = OwnPartitions(stores.partitions, "here")
+        self.background = Background()
+        self.wake = WakeOwners(stores.wakes, self.own, self.background, look_s)
+        self._listening = stores.wakes.listen(self.told.append, lambda: None)
+
+    async def __aenter__(self) -> "Replica":
+        await self._listening
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.background.stop()
+
+
+async def rings(rest: Callable[[], object], within_s: float = 1.0) -> bool:
+    """Say whether an alarm rings soon."""
+    begun = asyncio.get_running_loop().time()
+    await asyncio.wait_for(rest(), HOUR_S)  # type: ignore[arg-type]
+    return asyncio.get_running_loop().time() - begun < within_s
+
+
+async def test_an_owner_here_is_woken_and_nobody_told() -> None:
+    async with Replica() as replica:
+        await replica.own.take()
+        replica.wake(Work.RUNS, "f", 20)
+        assert await rings(lambda: replica.wake.alarms[Work.RUNS].rest(HOUR_S))
+        assert replica.told == []
+
+
+async def test_an_owner_elsewhere_is_told_unless_it_looks_before_that() -> None:
+    async with Replica() as replica:
+        replica.wake(Work.RUNS, "f", 5000)
+        replica.wake(Work.JOBS, "f", 0)
+        replica.wake(Work.RUNS, "g", 4999)
+        f, g = partition_of("f"), partition_of("g")
+        await until(lambda: replica.told == [WakeUp(Work.JOBS, f, 0), WakeUp(Work.RUNS, g, 4999)], "both are told")
+
+
+async def test_of_many_who_want_a_look_the_first_is_told_and_those_before_it() -> None:
+    async with Replica() as replica:
+        for in_ms in (2000, 2000, 3000, 500, 2000, 0, 0):
+            replica.wake(Work.RUNS, "f", in_ms)
+            await asyncio.sleep(0)
+        told = [2000, 500, 0, 0]
+        await until(lambda: [each.in_ms for each in replica.told] == told, "who comes before the others is told")
+
+
+async def test_who_hears_of_what_it_owns_looks_and_of_everything_after_a_gap() -> None:
+    async with Replica() as replica:
+        alarms = replica.wake.alarms
+        replica.wake.hear(WakeUp(Work.RUNS, 0, 0))
+        assert not await rings(lambda: alarms[Work.RUNS].rest(HOUR_S, 0.05), 0.04)
+        await replica.own.take()
+        replica.wake.hear(WakeUp(Work.RUNS, 0, 0))
+        assert await rings(lambda: alarms[Work.RUNS].rest(HOUR_S))
+        replica.wake.missed()
+        for alarm in alarms.values():
+            assert await rings(lambda alarm=alarm: alarm.rest(HOUR_S))  # type: ignore[misc]
