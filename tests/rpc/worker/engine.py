@@ -8,6 +8,7 @@ import grpc
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
+from tests.ports import free_port
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import (
     node_task_manager_service_pb2,
@@ -147,11 +148,11 @@ class Engine(  # type: ignore[misc]
         self.beat_seconds = 20.0
         self.beat_answer = registry_service_pb2.HeartbeatResponse()
         """Given to the next heartbeat only."""
-        self.port = 0
+        self.port = free_port()
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """Serve on a free port, or again on the one before."""
+        """Serve on its port."""
         self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         node_task_manager_service_pb2_grpc.add_NodeTaskManagerServiceServicer_to_server(self, self._server)
         registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(self, self._server)
