@@ -15,6 +15,7 @@ async def until(
     """
     deadline = time.monotonic() + timeout
     while True:
+        looked = time.monotonic()
         result = condition()
         if inspect.isawaitable(result):
             result = await result
@@ -22,4 +23,5 @@ async def until(
             return
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {timeout} s in vain until {what}")
-        await asyncio.sleep(0.005)
+        # What is waited for needs the processor that looks would take, such as those through a ledger that grows.
+        await asyncio.sleep(max(0.005, min(0.1, time.monotonic() - looked)))
