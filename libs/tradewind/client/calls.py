@@ -83,7 +83,7 @@ class Calls:
     ) -> Response:
         """Return what `once` returns, which is called again while it raises Unavailable and patience lasts."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.patience
+        deadline = 0.0
         repetition = 0
         while True:
             if repetition and on_repeat is not None:
@@ -92,6 +92,8 @@ class Calls:
                 return await once()
             except Unavailable as error:
                 pause = _pause(repetition, error)
+                # Not from its beginning: a call that was to wait may have waited for longer.
+                deadline = deadline or loop.time() + self.patience
                 if loop.time() + pause >= deadline:
                     raise
             await asyncio.sleep(pause)

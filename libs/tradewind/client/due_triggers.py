@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
@@ -13,6 +12,7 @@ import grpc
 
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb
+from tradewind.client.absence import Absence
 from tradewind.client.calls import Calls
 from tradewind.client.errors import Unavailable
 from tradewind.client.json_text import decode
@@ -105,6 +105,7 @@ class DueTriggers:
         self._come: deque[DueTrigger] = deque()
         self._reading: asyncio.Task[object] | None = None
         self._lost: set[str] = set()
+        self._absence = Absence()
 
     async def __aenter__(self) -> Self:
         """Return it."""
@@ -122,7 +123,6 @@ class DueTriggers:
 
     async def __anext__(self) -> DueTrigger:
         """Return what is due next, as soon as something is."""
-        deadline = time.monotonic() + self._calls.patience
         while not self._come:
             # A task of its own: who is cancelled while it waits must not break the connection.
             reading = self._reading = self._reading or asyncio.create_task(self._read())
@@ -133,7 +133,8 @@ class DueTriggers:
             except grpc.aio.AioRpcError as refusal:
                 self._stream = None
                 error = error_from(refusal, self._calls.address, "ReceiveDue")
-                if not isinstance(error, Unavailable) or time.monotonic() >= deadline:
+                if not isinstance(error, Unavailable) or self._absence.lasts(self._calls.patience):
+                    self._absence = Absence()
                     raise error from None
                 await asyncio.sleep(_PAUSE_S)
         return self._come.popleft()
@@ -161,11 +162,13 @@ class DueTriggers:
     async def _read(self) -> object:
         """Take in a message; connects before when there is no connection."""
         if self._stream is None:
+            self._absence.opening()
             self._stream = _Stream(self._method()())
             await self._stream.call.write(self._hello)
         stream = self._stream
         message = await stream.call.read()
         if isinstance(message, pb.ReceiveDueResponse):
+            self._absence.heard()
             self._lost.update(message.lost_tokens)
             self._come.extend(DueTrigger(each, stream) for each in message.due)
         else:

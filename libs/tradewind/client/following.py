@@ -2,13 +2,13 @@
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TypeVar
 
 import grpc
 
+from tradewind.client.absence import Absence
 from tradewind.client.calls import Calls
 from tradewind.client.errors import Unavailable
 from tradewind.client.watching import PATIENCE
@@ -33,12 +33,14 @@ async def follow(
     Unavailable when the server stays away, and whatever else it answers.
     """
     last: State | None = None
-    patience, heard, pause = calls.patience, time.monotonic(), 0.05
+    patience, absence, pause = calls.patience, Absence(), 0.05
     while True:
+        absence.opening()
         try:
             async with aclosing(calls.stream(method, request)) as responses:
                 async for response in responses:
-                    heard, patience, pause = time.monotonic(), max(PATIENCE, calls.patience), 0.05
+                    absence.heard()
+                    patience, pause = max(PATIENCE, calls.patience), 0.05
                     resume(request, response)
                     state = read(response)
                     if state != last:
@@ -47,7 +49,7 @@ async def follow(
                     if ended(state):
                         return
         except Unavailable as error:
-            if time.monotonic() - heard >= patience:
+            if absence.lasts(patience):
                 raise
             pause = max(pause, error.retry_after)
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))

@@ -2,11 +2,11 @@
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
+from tradewind.client.absence import Absence
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.errors import Unavailable
@@ -61,16 +61,17 @@ async def watch(
     """
     seen = {flow_id: _Seen() for flow_id in flow_ids}
     patience = connection.to_scheduler.patience
-    heard = time.monotonic()
-    pause = 0.05
+    absence, pause = Absence(), 0.05
     while True:
+        absence.opening()
         after = [known.position for known in seen.values() if known.position] if cycle is None else ()
         request = pb.WatchFlowRequest(flow_ids=flow_ids, cycle=cycle, after_event_ids=after)
         try:
             stream = connection.to_scheduler.stream(connection.scheduler.WatchFlow, request)
             async with aclosing(stream) as responses:
                 async for response in responses:
-                    heard, patience, pause = time.monotonic(), max(PATIENCE, patience), 0.05
+                    absence.heard()
+                    patience, pause = max(PATIENCE, patience), 0.05
                     for event in response.events:
                         record = cycle_from(event.cycle)
                         if seen[record.flow_id].is_news(record, event.event_id):
@@ -78,7 +79,7 @@ async def watch(
                         if cycle is not None and record.ended:
                             return
         except Unavailable as error:
-            if time.monotonic() - heard >= patience:
+            if absence.lasts(patience):
                 raise
             pause = max(pause, error.retry_after)
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))

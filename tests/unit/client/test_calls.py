@@ -27,6 +27,7 @@ from tradewind.client import (
     Unreachable,
     WrongStatus,
 )
+from tradewind.client.calls import Calls
 from tradewind.client.refusals import error_from
 
 _LATER = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=250_000_000))
@@ -254,3 +255,19 @@ async def test_a_closed_client_lets_go_of_its_runs(stack: FakeStack) -> None:
 
     with pytest.raises(Unavailable, match="the client was closed"):
         await running
+
+
+async def test_patience_begins_when_the_server_goes_not_with_the_call() -> None:
+    """A call that is to wait may have waited for longer than that."""
+    calls = Calls("gate:7700", timeout=30, patience=0.5)
+    asked = 0
+
+    async def once() -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await asyncio.sleep(0.6)
+            raise Unavailable("away")
+        return "done"
+
+    assert await calls.repeated(once) == "done"

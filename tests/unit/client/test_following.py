@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from tradewind.client import absence, following
 from tradewind.client.calls import Calls
 from tradewind.client.errors import NotFound, Unavailable
 from tradewind.client.following import follow
@@ -12,18 +13,43 @@ from tradewind.client.following import follow
 END = 3
 
 
+class Quiet(float):
+    """Seconds for which a stream is open and nothing comes."""
+
+
+class Clock:
+    """A clock that goes on when a stream is quiet."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """By which absences are measured."""
+    clock = Clock()
+    monkeypatch.setattr(absence, "time", clock)
+    return clock
+
+
 class Server:
     """Streams what it is told to; an exception breaks the stream off."""
 
-    def __init__(self, *streams: list[int | Exception]) -> None:
+    def __init__(self, *streams: list[int | Quiet | Exception], clock: Clock | None = None) -> None:
         self.patience = 5.0
         self._streams = list(streams)
+        self._clock = clock or Clock()
 
     async def stream(self, method: object, request: object) -> AsyncGenerator[int, None]:
         for each in self._streams.pop(0):
             if isinstance(each, Exception):
                 raise each
-            yield each
+            if isinstance(each, Quiet):
+                self._clock.now += each
+            else:
+                yield each
 
 
 async def states(server: Server) -> list[int]:
@@ -46,3 +72,17 @@ async def test_patience_ends() -> None:
     server.patience = 0
     with pytest.raises(Unavailable):
         await states(server)
+
+
+async def test_one_that_was_quiet_for_long_goes_on_after_a_lost_connection(clock: Clock) -> None:
+    away = Unavailable("away")
+    quiet = Quiet(3600)
+    server = Server([0, quiet, away], [away], [1, quiet, away], [quiet, away], [END], clock=clock)
+    assert await states(server) == [0, 1, END]
+
+
+async def test_patience_ends_however_slowly_a_server_refuses(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "PATIENCE", 10)
+    refused: list[int | Quiet | Exception] = [Quiet(4), Unavailable("away")]
+    with pytest.raises(Unavailable):
+        await states(Server([0, Quiet(3600), Unavailable("away")], *[refused] * 3, [END], clock=clock))

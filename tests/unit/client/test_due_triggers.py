@@ -1,0 +1,88 @@
+"""Receiving due triggers across lost connections."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as pb
+from tradewind.client import absence
+from tradewind.client.calls import Calls
+from tradewind.client.due_triggers import DueTriggers
+from tradewind.client.errors import Unreachable
+
+Step = Callable[[], object]
+
+
+class Clock:
+    """A clock that goes on when it is told to."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def quiet(self, seconds: float) -> Step:
+        """Return a step in which nothing comes for so long, and then the server goes."""
+
+        def step() -> object:
+            self.now += seconds
+            return away()
+
+        return step
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """By which absences are measured."""
+    clock = Clock()
+    monkeypatch.setattr(absence, "time", clock)
+    return clock
+
+
+class Stream:
+    """A stream in which one thing happens."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    async def write(self, message: pb.ReceiveDueRequest) -> None:
+        """Take anything."""
+
+    async def read(self) -> object:
+        return self._step()
+
+    async def done_writing(self) -> None:
+        """Nothing more is read then."""
+
+    def cancel(self) -> None:
+        """It has ended."""
+
+
+def away() -> object:
+    nothing = grpc.aio.Metadata()
+    raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, "Connection refused")
+
+
+def due() -> object:
+    return pb.ReceiveDueResponse(due=[trigger_pb2.DueTrigger(token="t1")])
+
+
+def receiver(*steps: Step) -> DueTriggers:
+    left = list(steps)
+    method = cast(Any, lambda: Stream(left.pop(0)))
+    return DueTriggers(lambda: method, Calls("gate:7700", timeout=30, patience=10), "mine", 1, "r")
+
+
+async def test_one_that_waited_for_long_connects_again(clock: Clock) -> None:
+    triggers = receiver(clock.quiet(3600), clock.quiet(3600), away, due)
+    assert (await anext(triggers)).token == "t1"
+
+
+async def test_patience_ends_and_begins_anew_with_the_next_question(clock: Clock) -> None:
+    triggers = receiver(clock.quiet(3600), *[clock.quiet(4)] * 3, away, due)
+    with pytest.raises(Unreachable):
+        await anext(triggers)
+    assert (await anext(triggers)).token == "t1"
