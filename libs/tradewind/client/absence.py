@@ -3,7 +3,7 @@
 import time
 
 STEADY_S = 5.0
-"""Seconds after which a stream that is still open has a server, even if nothing comes over it: connecting fails sooner."""
+"""Seconds after which a stream that is still open has a server, even if it is silent: connecting fails sooner."""
 
 
 class Absence:

@@ -27,6 +27,8 @@ from tradewind.client.wire import Seconds, duration, inputs_json, seconds_of, ti
 PAGE = 100
 BULK_ITEMS = 10_000
 BULK_BYTES = 2 * 1024 * 1024
+STREAMED_INPUTS = 512 * 1024
+"""Characters of inputs with which a run goes over the stream; one with more is a call of its own."""
 
 Inputs = Mapping[str, Any] | str
 """What a cycle is given: a JSON object, or its text."""
@@ -210,7 +212,8 @@ class FlowCalls:
             include_outputs=seconds > 0,
         )
         calls = self._connection.to_scheduler
-        if self._run_stream:
+        # A message that is too large ends its stream, and with it all runs under way.
+        if self._run_stream and len(request.inputs_json) <= STREAMED_INPUTS:
             answer = await calls.repeated(lambda: self._connection.runs.run(request, calls.timeout + seconds))
         else:
             answer = await calls.call(self._connection.scheduler.RunFlow, request, extra=seconds)

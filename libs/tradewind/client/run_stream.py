@@ -35,7 +35,7 @@ class RunStream:
         """Run a cycle; the answer must come within `timeout` seconds. Raises TradewindError."""
         loop = asyncio.get_running_loop()
         if self._serving is None:
-            self._serving = loop.create_task(self._serve())
+            self._serving = loop.create_task(self._serve(self._method()()))
         number = next(self._numbers)
         answer: asyncio.Future[pb.RunFlowResponse] = loop.create_future()
         self._pending[number] = answer
@@ -50,12 +50,15 @@ class RunStream:
 
     async def close(self) -> None:
         """End the stream; runs under way fail here and go on at the server."""
-        if self._serving is not None:
-            self._serving.cancel()
-            await asyncio.gather(self._serving, return_exceptions=True)
+        serving = self._serving
+        if serving is not None:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+            if self._serving is serving:
+                # It was cancelled before its first line.
+                self._end(_closed)
 
-    async def _serve(self) -> None:
-        call = self._method()()
+    async def _serve(self, call: _Call) -> None:
         writing = asyncio.get_running_loop().create_task(self._write(call))
         try:
             while isinstance(response := await call.read(), pb.StreamRunsResponse):
@@ -66,7 +69,7 @@ class RunStream:
             why = error
             self._end(lambda: error_from(why, self._address, "StreamRuns"))
         except asyncio.CancelledError:
-            self._end(lambda: Unavailable("the client was closed"))
+            self._end(_closed)
             raise
         finally:
             writing.cancel()
@@ -111,3 +114,7 @@ class RunStream:
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(error())
+
+
+def _closed() -> TradewindError:
+    return Unavailable("the client was closed")

@@ -29,6 +29,7 @@ from tradewind.client import (
 )
 from tradewind.client.calls import Calls
 from tradewind.client.refusals import error_from
+from tradewind.tls import TlsError, TlsFiles
 
 _LATER = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=250_000_000))
 _STATUS = error_details_pb2.PreconditionFailure(
@@ -271,3 +272,30 @@ async def test_patience_begins_when_the_server_goes_not_with_the_call() -> None:
         return "done"
 
     assert await calls.repeated(once) == "done"
+
+
+async def test_a_run_that_is_too_large_disturbs_no_other(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    other = asyncio.ensure_future(client.run_flow("momentum", wait=30))
+    await until(lambda: stack.scheduler.cycles["momentum"], "its cycle has begun")
+
+    with pytest.raises(Exhausted, match="larger than max"):
+        await client.run_flow("momentum", {"text": "x" * 5_000_000})
+
+    await stack.scheduler.end("momentum", 0)
+    assert (await other).cycle == 0
+
+
+async def test_a_client_that_is_closed_as_a_run_begins_runs_the_next(client: Client) -> None:
+    first = asyncio.ensure_future(client.run_flow("momentum"))
+    closing = asyncio.ensure_future(client.close())
+    await closing
+
+    assert (await client.run_flow("momentum")).flow_id == "momentum"
+    assert (await first).flow_id == "momentum"
+
+
+async def test_certificates_that_cannot_be_read_are_said_at_the_first_run(stack: FakeStack) -> None:
+    async with Client(stack.address, credentials=TlsFiles(ca="/nowhere/ca.pem")) as client:
+        with pytest.raises(TlsError, match=r"cannot read /nowhere/ca\.pem"):
+            await client.run_flow("momentum")
