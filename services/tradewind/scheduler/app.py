@@ -133,7 +133,7 @@ class Scheduler:
         clock, look_s = SystemClock(), settings.scheduler_look_seconds
         self._tell_ends = tell_ends = TellEnds(stores.ends, stores.states, triggers)
         self._background = Background()
-        self._own = OwnPartitions(stores.partitions, stores.partitions.replica)
+        self._own = OwnPartitions(stores.partitions, stores.partitions.replica, stores.wakes)
         self._wakes = stores.wakes
         self._wake = wake = WakeOwners(stores.wakes, self._own, self._background, look_s)
         followed_up = (
@@ -260,7 +260,7 @@ class Scheduler:
                 wake.alarms[Work.JOBS],
                 look_s,
             ),
-            OwnershipLoop(self._own, lease_s, sole=settings.scheduler_sole),
+            OwnershipLoop(self._own, wake.alarms[Work.SHARES], lease_s, sole=settings.scheduler_sole),
             event_loop(node_tasks, fold, outputs, self._own, self._background, sub_flows),
             ReturnEndsLoop(return_ends, self._own, wake.alarms[Work.RETURNS], look_s),
             due_loop(

@@ -89,7 +89,7 @@ class Ward(Bench):
             wakes_nobody,
             self.clock,
         )
-        own = OwnPartitions(stores.partitions, "here")
+        own = OwnPartitions(stores.partitions, "here", stores.wakes)
         examiners = ExaminePartitions(stores.doctor, ask, own)
         if not everything:
             assert await examiners(False) == []

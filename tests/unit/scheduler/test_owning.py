@@ -1,5 +1,6 @@
 """Owning partitions: gains, losses and doubts."""
 
+from tradewind.scheduler.ports.waking import EVERY, WakeUp, Work
 from tradewind.scheduler.stores.memory import MemoryStores
 from tradewind.scheduler.stores.memory.data import Data
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
@@ -10,9 +11,8 @@ from tradewind.server.partitions import PARTITIONS
 def replicas(clock: ManualClock, *names: str) -> list[OwnPartitions]:
     """Several replicas over the same data; a lease lasts 100 ms."""
     data = Data(clock)
-    return [
-        OwnPartitions(MemoryStores(clock, replica=each, lease_ms=100, data=data).partitions, each) for each in names
-    ]
+    stores = [MemoryStores(clock, replica=each, lease_ms=100, data=data) for each in names]
+    return [OwnPartitions(each.partitions, each.partitions.replica, each.wakes) for each in stores]
 
 
 async def beat(*everybody: OwnPartitions) -> None:
@@ -120,3 +120,25 @@ async def test_the_share_of_one_that_died_goes_to_the_others_when_its_lease_has_
     assert len(first.epochs) == PARTITIONS
     await dead.share()
     assert not dead.epochs
+
+
+async def test_others_are_told_by_one_that_comes_gives_up_or_leaves_and_by_nobody_else() -> None:
+    clock, told = ManualClock(), list[WakeUp]()
+    data = Data(clock)
+    first, second = (
+        OwnPartitions(stores.partitions, each, stores.wakes)
+        for each in ("first", "second")
+        for stores in [MemoryStores(clock, replica=each, data=data)]
+    )
+    await MemoryStores(clock, data=data).wakes.listen(told.append, lambda: None)
+    shares = WakeUp(Work.SHARES, EVERY, 0)
+    for own in (first, second, first):
+        await own.share()
+        await own.take()
+        assert told == [shares]
+        told.clear()
+    await beat(first, second)
+    assert not told
+    assert len(second.epochs) == PARTITIONS // 2
+    await second.release()
+    assert told == [shares]

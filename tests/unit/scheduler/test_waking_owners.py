@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from tests.waiting import until
-from tradewind.scheduler.ports.waking import WakeUp, Work
+from tradewind.scheduler.ports.waking import EVERY, WakeUp, Work
 from tradewind.scheduler.stores.memory import MemoryStores
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
@@ -22,7 +22,7 @@ class Replica:
     def __init__(self, look_s: float = LOOK_S) -> None:
         stores = MemoryStores(ManualClock())
         self.told: list[WakeUp] = []
-        self.own = OwnPartitions(stores.partitions, "here")
+        self.own = OwnPartitions(stores.partitions, "here", stores.wakes)
         self.background = Background()
         self.wake = WakeOwners(stores.wakes, self.own, self.background, look_s)
         self._listening = stores.wakes.listen(self.told.append, lambda: None)
@@ -76,6 +76,8 @@ async def test_who_hears_of_what_it_owns_looks_and_of_everything_after_a_gap() -
         await replica.own.take()
         replica.wake.hear(WakeUp(Work.RUNS, 0, 0))
         assert await rings(lambda: alarms[Work.RUNS].rest(HOUR_S))
+        replica.wake.hear(WakeUp(Work.SHARES, EVERY, 0))
+        assert await rings(lambda: alarms[Work.SHARES].rest(HOUR_S))
         replica.wake.missed()
         for alarm in alarms.values():
             assert await rings(lambda alarm=alarm: alarm.rest(HOUR_S))  # type: ignore[misc]

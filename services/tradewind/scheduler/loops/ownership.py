@@ -1,9 +1,11 @@
 """Holds on to partitions."""
 
 import asyncio
+import math
 
 import structlog
 
+from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 
 _TAKE_S = 1.0
@@ -14,21 +16,23 @@ _log = structlog.get_logger(__name__)
 class OwnershipLoop:
     """Says that this replica is here three times in a lease, and takes what is its share once nobody owns it.
 
+    The alarm rings when another one has come, has left or has given something up.
     With `sole` this replica is the only one: what a predecessor held when it died is taken over at once.
     """
 
-    def __init__(self, own: OwnPartitions, lease_s: float, *, sole: bool) -> None:
+    def __init__(self, own: OwnPartitions, alarm: Alarm, lease_s: float, *, sole: bool) -> None:
         self._own = own
+        self._alarm = alarm
         self._share_s = lease_s / 3
         self._alone = sole
 
     async def run(self) -> None:
         """Go on for ever."""
         loop = asyncio.get_running_loop()
-        shared_s = -self._share_s
+        shared_s, rang = -self._share_s, False
         while True:
             try:
-                if loop.time() - shared_s >= self._share_s:
+                if rang or loop.time() - shared_s >= self._share_s:
                     shared_s = loop.time()
                     await self._own.share(alone=self._alone)
                     self._alone = False
@@ -37,4 +41,4 @@ class OwnershipLoop:
             except Exception as error:
                 _log.warning("partitions_not_renewed", error=repr(error))
             wait_s = max(0.0, shared_s + self._share_s - loop.time())
-            await asyncio.sleep(wait_s if self._own.complete else min(wait_s, _TAKE_S))
+            rang = await self._alarm.rest(math.inf, wait_s if self._own.complete else min(wait_s, _TAKE_S))

@@ -21,6 +21,8 @@ class Work(StrEnum):
     """Ends of cycles that are to be told."""
     RETURNS = "returns"
     """Ends of cycles that nodes of other flows wait for."""
+    SHARES = "shares"
+    """Partitions to be shared anew; everybody's work."""
 
 
 class WakeOwner(Protocol):
@@ -29,9 +31,12 @@ class WakeOwner(Protocol):
     def __call__(self, work: Work, key: str, in_ms: int) -> None: ...
 
 
+EVERY = -1
+
+
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """There is work in a partition in so many ms."""
+    """There is work in a partition, or in EVERY one, in so many ms."""
 
     work: Work
     partition: int

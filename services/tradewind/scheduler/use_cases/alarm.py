@@ -20,8 +20,8 @@ class Alarm:
             self._at_s = at_s
             self._sooner.set()
 
-    async def rest(self, every_s: float, at_most_s: float = math.inf) -> None:
-        """Return when it rings, at the next beat of `every_s`, or after `at_most_s`."""
+    async def rest(self, every_s: float, at_most_s: float = math.inf) -> bool:
+        """Return when it rings, at the next beat of `every_s`, or after `at_most_s`; say whether it rang."""
         loop = asyncio.get_running_loop()
         end_s = min(next_beat(every_s), loop.time() + at_most_s)
         while True:
@@ -34,4 +34,6 @@ class Alarm:
                     await self._sooner.wait()
             except TimeoutError:
                 break
+        rang = self._at_s is not None and self._at_s <= loop.time()
         self._at_s = None
+        return rang

@@ -7,6 +7,7 @@ import structlog
 from tradewind.scheduler.domain.sharing import shares_of
 from tradewind.scheduler.metrics import PARTITIONS_OWNED
 from tradewind.scheduler.ports.owning import NOBODY_MET, Partitions
+from tradewind.scheduler.ports.waking import EVERY, WakeChannel, WakeUp, Work
 from tradewind.server.partitions import PARTITIONS
 
 _log = structlog.get_logger(__name__)
@@ -15,11 +16,12 @@ _log = structlog.get_logger(__name__)
 class OwnPartitions:
     """Takes the share of this replica, `name`, in the partitions: all of them until `share` has found others.
 
-    `changed` callbacks run after every gain or loss.
+    `changed` callbacks run after every gain or loss. Others are told when it comes, leaves or gives something up.
     """
 
-    def __init__(self, partitions: Partitions, name: str) -> None:
+    def __init__(self, partitions: Partitions, name: str, wakes: WakeChannel) -> None:
         self._partitions = partitions
+        self._wakes = wakes
         self._name = name
         self._wanted = frozenset(range(PARTITIONS))
         self._met = NOBODY_MET
@@ -77,6 +79,8 @@ class OwnPartitions:
             _log.info("partitions_given_up", partitions=sorted(too_much), replicas=len(met.here))
             self._tell()
             await self._partitions.release(too_much)
+        if met.lapsed or too_much:
+            await self._have_shared()
 
     def lose(self, partitions: Iterable[int], why: str) -> None:
         """Own these partitions no more: somebody else does."""
@@ -92,6 +96,10 @@ class OwnPartitions:
         self._tell()
         await self._partitions.leave()
         await self._partitions.release(held)
+        await self._have_shared()
+
+    async def _have_shared(self) -> None:
+        await self._wakes.tell(WakeUp(Work.SHARES, EVERY, 0))
 
     def _tell(self) -> None:
         PARTITIONS_OWNED.set(len(self._held))

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tradewind.scheduler.ports.waking import WakeChannel, WakeUp, Work
+from tradewind.scheduler.ports.waking import EVERY, WakeChannel, WakeUp, Work
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
@@ -31,8 +31,8 @@ class WakeOwners:
             self._tell(WakeUp(work, partition, in_ms))
 
     def hear(self, wake_up: WakeUp) -> None:
-        """Take what a replica told, if it is about what is owned here."""
-        if self._own.owns(wake_up.partition):
+        """Take what a replica told, if it is about what is owned here, or about everything."""
+        if wake_up.partition == EVERY or self._own.owns(wake_up.partition):
             self.alarms[wake_up.work].ring_in(wake_up.in_ms)
 
     def missed(self) -> None:
