@@ -44,7 +44,7 @@ class Wait:
     `ctx.resumed` says what came. With `completes` it does not run again: the payload, null after a time, is what it
     emits by its only output handle.
 
-    Raises ValueError for nothing to wait for, and for a time without its zone.
+    Raises ValueError for nothing to wait for, a signal that is no text, and a time without its zone.
     """
 
     __slots__ = ("completes", "form", "signal", "until")
@@ -59,6 +59,8 @@ class Wait:
     ) -> None:
         if signal is None and until is None and form is None:
             raise ValueError("Wait needs a signal, a time or a form: Wait('paid'), Wait(until=timedelta(hours=1))")
+        if signal is not None and not isinstance(signal, str):
+            raise ValueError(f"Wait({signal!r}): a signal is text; a time is given as Wait(until=...)")
         if isinstance(until, datetime) and until.tzinfo is None:
             raise ValueError(f"Wait(until={until}) needs a time with its zone, such as datetime.now(UTC) + ...")
         self.signal = ANSWER if signal is None and form is not None else signal or ""
@@ -90,7 +92,13 @@ class Wait:
         elif self.until is not None:
             seconds = self.until.total_seconds() if isinstance(self.until, timedelta) else self.until
             delay_ms = max(0, round(seconds * 1000))
-        return Suspension(self.signal, until_ms, delay_ms, form_json, handles[0] if self.completes else "")
+        suspension = Suspension(self.signal, until_ms, delay_ms, form_json, handles[0] if self.completes else "")
+        try:
+            # Here it fails this node; where it is sent, the whole worker.
+            suspension.to_message()
+        except ValueError as error:
+            raise NodeFault("INVALID_OUTPUT", f"the node cannot wait for this: {error}") from error
+        return suspension
 
 
 @dataclass(frozen=True, slots=True)

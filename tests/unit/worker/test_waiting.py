@@ -8,6 +8,7 @@ import pytest
 
 from tradewind.testing import NodeWait, run_node
 from tradewind.worker import Context, Emit, Resumed, Wait, node
+from tradewind.worker.errors import NodeFault
 
 WHEN = datetime(2026, 3, 1, 9, tzinfo=UTC)
 FORM = {"title": "Release it?"}
@@ -91,3 +92,16 @@ def test_what_it_waits_for_is_no_part_of_what_is_declared() -> None:
 
     (output,) = typed.declaration().outputs
     assert json.loads(output.schema_json) == {"type": "integer"}
+
+
+@pytest.mark.parametrize("signal", [30, timedelta(hours=1), b"paid"])
+def test_a_time_in_the_place_of_the_signal_is_refused(signal: Any) -> None:
+    with pytest.raises(ValueError, match=r"a signal is text; a time is given as Wait\(until=\.\.\.\)"):
+        Wait(signal)
+
+
+def test_what_cannot_be_told_fails_the_node_and_not_the_worker() -> None:
+    for wait in (Wait("pa\udcffid"), Wait(until=1e20)):
+        with pytest.raises(NodeFault, match="the node cannot wait for this") as caught:
+            wait.encode(("output",))
+        assert caught.value.code == "INVALID_OUTPUT"
