@@ -76,8 +76,12 @@ class NodeRunner:
 
 @types.coroutine
 def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generator[Any, Any, Any]:
-    """Run `coroutine`, and tell it of the attempt's stop: a cancellation reaches it as NodeStopExecution."""
+    """Run `coroutine`, and tell it of the attempt's stop: a cancellation reaches it as NodeStopExecution, once.
+
+    Later ones may be those of a time that it has set itself, which knows only a CancelledError as its own.
+    """
     thrown: BaseException | None = None
+    told = False
     try:
         while True:
             waited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
@@ -86,8 +90,8 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
                 yield waited
             except asyncio.CancelledError as error:
                 thrown = error
-                if attempt.stop is not None:
-                    attempt.stop_seen = True
+                if attempt.stop is not None and not told:
+                    told = attempt.stop_seen = True
                     thrown = attempt.stop.exception()
             except BaseException as error:
                 thrown = error

@@ -92,3 +92,27 @@ async def test_what_comes_after_the_grace_is_dropped() -> None:
 
     assert bench.ended == ["t1"]
     assert (bench.runs["t1"].logs, bench.runs["t1"].progress) == ([], [(1, "")])
+
+
+async def test_in_its_grace_a_node_may_set_itself_a_time() -> None:
+    """What is cancelled after the stop was told is cancelled by somebody else."""
+    ended: list[str] = []
+
+    @node("closes")
+    async def closes() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            try:
+                async with asyncio.timeout(0.01):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                ended.append("closed without an answer")
+
+    async with Bench([closes]) as bench:
+        bench.executor.start(bench.assignment("closes"))
+        await until(lambda: bench.executor.held["t1"].begun_ns, "the node waits")
+        bench.stop()
+        assert (await bench.end("t1")).terminated
+
+    assert ended == ["closed without an answer"]
