@@ -1,13 +1,17 @@
 """An event loop in a thread of its own, for callers that have none."""
 
 import asyncio
+import concurrent.futures
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import uvloop
 
 Result = TypeVar("Result")
+
+_CLOSED = "this client is closed"
+_END_S = 5.0
 
 
 class BackgroundLoop:
@@ -15,22 +19,35 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self._loop = uvloop.new_event_loop()
+        self._closing = False
+        # The collector may end an iteration while it is held.
+        self._lock = threading.RLock()
+        self._left: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tradewind-client", daemon=True)
         self._thread.start()
 
     @property
     def closed(self) -> bool:
         """Whether it runs no more."""
-        return not self._thread.is_alive()
+        return self._closing or not self._thread.is_alive()
 
     def wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine and return what it returns; an interrupted wait, as by Ctrl-C, cancels it."""
-        if self.closed:
-            coroutine.close()
-            raise RuntimeError("this client is closed")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        """Run a coroutine and return what it returns; an interrupted wait, as by Ctrl-C, cancels it.
+
+        Raises RuntimeError when it is closed, also meanwhile.
+        """
+        # What is handed over under the lock is there before the loop is ended.
+        with self._lock:
+            if self.closed:
+                coroutine.close()
+                raise RuntimeError(_CLOSED)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            if self._closing:
+                raise RuntimeError(_CLOSED) from None
+            raise
         except BaseException:
             future.cancel()
             raise
@@ -46,15 +63,33 @@ class BackgroundLoop:
         finally:
             close = getattr(items, "aclose", None)
             if close is not None and not self.closed:
-                self.wait(close())
+                if threading.current_thread() is self._thread:
+                    # The garbage collector came upon it here, and nothing here may wait.
+                    self._left.add(task := self._loop.create_task(close()))
+                    task.add_done_callback(self._left.discard)
+                else:
+                    self.wait(close())
 
-    def close(self) -> None:
-        """End the loop and its thread. Safe to repeat."""
-        if not self.closed:
-            self.wait(self._loop.shutdown_asyncgens())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        """End what others wait for, then the loop and its thread; `last()` is awaited between. Safe to repeat."""
+        with self._lock:
+            if self.closed:
+                return
+            self._closing = True
+        asyncio.run_coroutine_threadsafe(self._end(last), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self, last: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=_END_S)
+        if last is not None:
+            await last()
+        await self._loop.shutdown_asyncgens()
 
 
 async def _next(items: AsyncIterator[Result]) -> tuple[Result] | None:

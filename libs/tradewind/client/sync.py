@@ -60,10 +60,8 @@ class SyncClient(SyncFace[Client]):
         self.close()
 
     def close(self) -> None:
-        """Close the connections and end the client's thread."""
-        if not self._loop.closed:
-            self._loop.wait(self._inner.close())
-            self._loop.close()
+        """Close the connections and end the client's thread; calls under way in other threads raise RuntimeError."""
+        self._loop.close(self._inner.close)
 
     wait_ready = waits(Client.wait_ready)
 

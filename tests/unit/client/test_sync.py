@@ -1,14 +1,19 @@
 """The client for code without an event loop."""
 
+import asyncio
+import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
 from tests.unit.client.background_stack import background_stack
 from tests.unit.client.fake_scheduler import FLOW, Ending
 from tests.unit.client.fake_stack import FakeStack
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client import Client, CycleFailed, NotFound, SyncClient, SyncCycleHandle, TradewindError
+from tradewind.client.background_loop import BackgroundLoop
 
 
 @pytest.fixture
@@ -89,6 +94,59 @@ def test_a_closed_client_says_so(stack_elsewhere: FakeStack) -> None:
 
     with pytest.raises(RuntimeError, match="this client is closed"):
         client.get_flow("momentum")
+
+
+def test_closing_it_ends_what_other_threads_wait_for(stack_elsewhere: FakeStack) -> None:
+    stack_elsewhere.scheduler.ending = None
+    client = SyncClient(stack_elsewhere.address)
+    told: list[str] = []
+
+    def ask(question: Callable[[], object]) -> None:
+        with pytest.raises(RuntimeError) as closed:
+            question()
+        told.append(str(closed.value))
+
+    questions = (lambda: client.run_flow("momentum", wait=30), lambda: list(client.watch_logs("momentum", interval=60)))
+    threads = [threading.Thread(target=ask, args=[question], daemon=True) for question in questions]
+    for thread in threads:
+        thread.start()
+    scheduler = stack_elsewhere.scheduler
+    begun = until(lambda: scheduler.cycles["momentum"] and scheduler.count(pb.ListLogsRequest), "both are under way")
+    asyncio.run(begun)
+    client.close()
+    for thread in threads:
+        thread.join(10)
+
+    assert told == ["this client is closed"] * 2
+
+
+def test_an_iteration_may_be_left_to_the_garbage_collector() -> None:
+    """Which may run in the client's own thread, where nothing can be waited for."""
+    loop = BackgroundLoop()
+    ended = threading.Event()
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            ended.set()
+
+    async def collect() -> None:
+        gc.collect()
+
+    gc.disable()
+    try:
+        knot: list[object] = []
+        knot += [knot, loop.iterate(numbers())]
+        assert next(knot[1]) == 1  # type: ignore[call-overload]
+        del knot
+        asyncio.run_coroutine_threadsafe(collect(), loop._loop).result(10)
+    finally:
+        gc.enable()
+
+    assert ended.wait(10)
+    loop.close()
 
 
 def test_it_has_every_method_of_the_client() -> None:
