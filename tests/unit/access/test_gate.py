@@ -1,7 +1,7 @@
 """Who gets through the gate, what is asked for that, and how soon a change shows."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 import pytest
@@ -204,6 +204,56 @@ async def test_a_stream_costs_one_look_up_however_long_it_lasts_and_ends_with_it
     with pytest.raises(Unauthenticated) as refusal:
         await asyncio.wait_for(stream, 10)
     assert refusal.value.reason == "TOKEN_INVALID"
+
+
+async def test_a_stream_that_was_about_to_open_when_its_token_was_revoked_ends(authority: Authority) -> None:
+    """Its caller was known already, and nothing else would ever look at it again."""
+    looking, go_on = asyncio.Event(), asyncio.Event()
+
+    class SlowOwners(Owners):
+        async def owners(self, request: Any) -> Collection[str]:
+            looking.set()
+            await go_on.wait()
+            return await super().owners(request)
+
+    gate = Gate(authority, cache_s=60, owning={"tradewind.api.scheduler.v1.SchedulerService": SlowOwners()})
+    gate.start()
+    await until(lambda: authority.changed is not None, "the gate hears of changes")
+
+    async def watch(request: Any, context: Any) -> None:
+        await asyncio.Event().wait()
+
+    token = authority.token("ann")
+    context: Any = Context(token)
+    method = "/tradewind.api.scheduler.v1.SchedulerService/WatchFlow"
+    stream = asyncio.ensure_future(gate.around(method, watch)(GetFlowRequest(flow_id="ann-1"), context))
+    await asyncio.wait_for(looking.wait(), 10)
+    authority.set(token, None)
+    go_on.set()
+    with pytest.raises(Unauthenticated):
+        await asyncio.wait_for(stream, 10)
+    await gate.stop()
+
+
+async def test_a_stream_is_looked_at_until_somebody_can_say_whether_its_token_is_good(
+    gate: Gate, authority: Authority
+) -> None:
+    """Access was away for a moment, and the connection that tells of changes was not: it tells of none twice."""
+
+    async def work(request: Any, context: Any) -> None:
+        await asyncio.Event().wait()
+
+    token = authority.token("pool", Role.WORKER)
+    context: Any = Context(token)
+    method = "/tradewind.api.node_task_manager.v1.NodeTaskManagerService/Work"
+    stream = asyncio.ensure_future(gate.around(method, work)(object(), context))
+    await until(lambda: authority.asked == 1, "the stream is open")
+    authority.away = True
+    authority.set(token, None)
+    await until(lambda: authority.asked == 2, "it was looked at, and nobody could say")
+    authority.away = False
+    with pytest.raises(Unauthenticated):
+        await asyncio.wait_for(stream, 10)
 
 
 async def test_calls_are_counted_where_a_limit_is_set_and_for_users_only(authority: Authority) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -66,8 +66,9 @@ class Gate:
     """A surrounding of every call. Raises Unauthenticated, PermissionDenied, and Unavailable when nobody can be asked.
 
     Whose a token is, is remembered for `cache_s`, and asked for again at once when the authority tells of a change;
-    open streams are looked at again then as well, and at no other time. The `service_token` is known by itself, and so
-    are `certificates`, which count for calls without a token: who hands on a user's call is not taken for the user.
+    open streams are looked at again then as well, until somebody can say, and at no other time. The `service_token` is
+    known by itself, and so are `certificates`, which count for calls without a token: who hands on a user's call is not
+    taken for the user.
     """
 
     def __init__(
@@ -93,6 +94,9 @@ class Gate:
         self._known: dict[str, _Known] = {}
         self._asking: dict[str, asyncio.Task[Identity]] = {}
         self._streams: set[_Stream] = set()
+        self._unsure: set[_Stream] = set()
+        self._again: asyncio.TimerHandle | None = None
+        self._changes = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: asyncio.Task[None] | None = None
 
@@ -105,6 +109,8 @@ class Gate:
         if self._watching is not None:
             await end_tasks([self._watching, *self._tasks])
             self._watching = None
+        if self._again is not None:
+            self._again.cancel()
         await self._authority.close()
 
     def around(self, method: str, behavior: Behavior) -> Behavior:
@@ -124,6 +130,7 @@ class Gate:
         allowed = found
 
         async def admitted(request: Any, context: Context) -> Any:
+            changes = self._changes
             identity = await self._caller(context, name)
             if not allowed.admits(identity.role):
                 raise _too_small(identity, allowed, name)
@@ -137,12 +144,12 @@ class Gate:
             if self._limits and identity.role is Role.USER:
                 set_meter(self._limits)
                 async with counted_calls(name):
-                    return await served(identity, request, context)
-            return await served(identity, request, context)
+                    return await served(identity, changes, request, context)
+            return await served(identity, changes, request, context)
 
-        async def served(identity: Identity, request: Any, context: Context) -> Any:
+        async def served(identity: Identity, changes: int, request: Any, context: Context) -> Any:
             if allowed.lasts:
-                return await self._last(identity, behavior, request, context)
+                return await self._last(identity, changes, behavior, request, context)
             return await behavior(request, context)
 
         return admitted
@@ -150,11 +157,15 @@ class Gate:
     def _goes_on(self, name: str) -> bool:
         return self._on_outage == "all" or (self._on_outage == "reads" and is_read(name))
 
-    async def _last(self, identity: Identity, behavior: Behavior, request: Any, context: Context) -> Any:
+    async def _last(self, identity: Identity, changes: int, behavior: Behavior, request: Any, context: Context) -> Any:
+        """Serve a stream of a caller who was known after so many changes."""
         task = asyncio.current_task()
         assert task is not None
         stream = _Stream(identity, task)
         self._streams.add(stream)
+        if changes != self._changes:
+            # Whoever was told of a change meanwhile did not find it among the open ones.
+            self._doubt([stream])
         try:
             return await behavior(request, context)
         except asyncio.CancelledError:
@@ -232,6 +243,7 @@ class Gate:
 
     def _changed(self, user_id: str | None) -> None:
         """Ask again for everything of a user, or of anybody."""
+        self._changes += 1
         self._asking.clear()
         if user_id is None:
             # What was known stays known for an outage, and is asked for before it is used otherwise.
@@ -243,11 +255,19 @@ class Gate:
                 for digest, known in self._known.items()
                 if isinstance(known.answer, Unauthenticated) or known.answer.user_id != user_id
             }
-        touched = [each for each in self._streams if user_id in (None, each.identity.user_id) and each.identity.digest]
-        if touched:
-            task = asyncio.get_running_loop().create_task(self._look_again(touched))
+        self._doubt(each for each in self._streams if user_id in (None, each.identity.user_id))
+
+    def _doubt(self, streams: Iterable[_Stream]) -> None:
+        """Look again who has opened them."""
+        doubted = [each for each in streams if each.identity.digest]
+        if doubted:
+            task = asyncio.get_running_loop().create_task(self._look_again(doubted))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _look_at_unsure(self) -> None:
+        unsure, self._unsure, self._again = self._unsure & self._streams, set(), None
+        self._doubt(unsure)
 
     async def _look_again(self, streams: Sequence[_Stream]) -> None:
         for stream in streams:
@@ -256,7 +276,8 @@ class Gate:
             except Unauthenticated as refusal:
                 now, stream.refusal = None, refusal
             except Unavailable:
-                # Whoever could not be asked about stays: the next word of changes comes with the connection.
+                # Whoever could not be asked about stays until somebody can say: of this change nobody tells again.
+                self._unsure.add(stream)
                 continue
             if now is not None and now.role is not stream.identity.role:
                 stream.refusal = Unauthenticated(
@@ -265,6 +286,8 @@ class Gate:
             if stream.refusal is not None and stream in self._streams:
                 _log.info("stream_ended", user_id=stream.identity.user_id, why=str(stream.refusal))
                 stream.task.cancel()
+        if self._unsure and self._again is None:
+            self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._look_at_unsure)
 
 
 def _too_small(identity: Identity, allowed: Rule, name: str) -> PermissionDenied:
