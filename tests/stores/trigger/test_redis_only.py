@@ -1,22 +1,27 @@
 """What only Redis has: lifetimes of keys, damaged data, forgotten scripts, limits of one script."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.servers import RedisServer, no_leaked_keys
 from tests.stores.trigger.bench import DAY, HOUR, LASTING_KEYS, PARTITION, Bench, ids, queue_store, redis_store
 from tradewind.server.clock import ManualClock, ScriptTime
-from tradewind.server.redis.client import Client
+from tradewind.server.redis.client import Client, connect
+from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.trigger.domain.claim import SHARED, Subscription
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
-from tradewind.trigger.ports import ClaimOrder
+from tradewind.trigger.ports import ClaimOrder, Page
 from tradewind.trigger.stores.keys import ACL, Keys
 from tradewind.trigger.stores.redis import RedisTriggerStore
+from tradewind.trigger.stores.redis_queues import RedisQueueStore
 
 KEYS = Keys()
 
@@ -165,3 +170,32 @@ async def test_a_sweep_goes_through_an_index_in_parts(redis_bench: Bench, client
 
     assert sorted(orphans) == [f"t{index:03}" for index in range(0, 600, 2)]
     assert (await redis_bench.queues.counts(PARTITION, "")).scheduled == 300
+
+
+@pytest.mark.skipif(shutil.which("localedef") is None, reason="no localedef here, so no locale to sort by")
+async def test_pages_go_by_bytes_whatever_the_locale_of_the_server(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server takes its locale from its environment, and Lua compares texts by that: a before B, and not after it."""
+    made = await asyncio.create_subprocess_exec("localedef", "-i", "en_US", "-f", "UTF-8", tmp_path / "en_US.UTF-8")
+    if await made.wait() or not (tmp_path / "en_US.UTF-8").exists():
+        pytest.skip("localedef knows no en_US here")
+    monkeypatch.setenv("LOCPATH", str(tmp_path))
+    monkeypatch.setenv("LC_ALL", "en_US.UTF-8")
+    server = EmbeddedStore(tmp_path / "store", acl_users=[ACL])
+    await server.start()
+    client = connect(server.url_for(ACL.name))
+    try:
+        bench = Bench(RedisTriggerStore(client, KEYS, clock), clock, RedisQueueStore(client, KEYS, clock))
+        names = ["A", "B", "C", "a", "a-b", "a.c", "ab", "b", "c"]
+        for name in names:
+            await bench.save(name, 0)
+        found: list[str] = []
+        page = Page((), None, more=True)
+        while page.more:
+            page = await bench.store.page_scheduled(PARTITION, None, page.end, 2)
+            found += [trigger.id for trigger in page.triggers]
+        assert found == names
+    finally:
+        await client.end()
+        await server.stop()

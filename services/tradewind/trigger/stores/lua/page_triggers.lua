@@ -7,10 +7,21 @@
 local now_ms = now(args.now_ms)
 local up_to = args.up_to or now_ms
 
+-- Whether a text stands after another one in an index, byte by byte: Lua's own order is that of the server's locale.
+local function stands_after(one, other)
+  for at = 1, math.min(#one, #other) do
+    local mine, its = string.byte(one, at), string.byte(other, at)
+    if mine ~= its then
+      return mine > its
+    end
+  end
+  return #one > #other
+end
+
 local function beyond(rank)
   local entry = redis.call('ZRANGE', KEYS[1], rank, rank, 'WITHSCORES')
   local score = tonumber(entry[2])
-  return score > args.after_score or (score == args.after_score and entry[1] > args.after_id)
+  return score > args.after_score or (score == args.after_score and stands_after(entry[1], args.after_id))
 end
 
 -- The rank of the first entry after the cursor, found by halving: exact among equal scores, and when the cursor's own
