@@ -169,3 +169,46 @@ async def test_the_first_to_subscribe_may_come_long_after_the_connection(
     assert subscriber._pubsub is not None
     assert subscriber._pubsub.connection is connection
     assert heard.gaps == 0
+
+
+async def test_a_store_that_says_nothing_any_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its machine is gone, and nobody is left to close the connection."""
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        subscribed = False
+        while head := await reader.readline():
+            words = []
+            for _ in range(int(head[1:])):
+                size = int((await reader.readline())[1:])
+                words.append((await reader.readexactly(size + 2))[:-2])
+            match words:
+                case [b"PING", *_]:
+                    writer.write(b"" if subscribed else b"+PONG\r\n")
+                case [b"SUBSCRIBE", channel]:
+                    subscribed = True
+                    writer.write(b"*3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:1\r\n" % (len(channel), channel))
+                case _:
+                    writer.write(b"+OK\r\n")
+        writer.close()
+
+    def connect(*args: Any, **options: Any) -> Any:
+        client = connect_single(*args, **options)
+        client.connection_pool.connection_kwargs["health_check_interval"] = 0.2
+        return client
+
+    monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect)
+    monkeypatch.setattr("tradewind.server.redis.subscriber._POLL_S", 0.1)
+    store = await asyncio.start_server(serve, "127.0.0.1", 0)
+    subscriber, heard = Subscriber(f"redis://127.0.0.1:{store.sockets[0].getsockname()[1]}"), Heard()
+    subscriber.start()
+    try:
+        await asyncio.wait_for(subscriber.subscribe(CHANNEL, heard, heard.on_gap), 10)
+        assert connections == 1
+        await until(lambda: heard.gaps, "it has connected anew, and tells of the gap", timeout=10)
+        assert connections >= 2
+    finally:
+        await subscriber.stop()
+        store.close()

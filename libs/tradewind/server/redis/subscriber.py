@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 from redis.asyncio.client import PubSub
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError, RedisError
 
 from tradewind.server.backoff import backoff_s
 from tradewind.server.ending import end_tasks
@@ -129,6 +129,8 @@ class Subscriber:
                 message = await pubsub.get_message(timeout=_POLL_S)
                 if message is not None:
                     self._deliver(message)
+                else:
+                    _require_sign_of_life(pubsub)
         finally:
             self._pubsub = None
             try:
@@ -181,6 +183,16 @@ class Subscriber:
                     on_gap()
                 except Exception:
                     _log.exception("subscriber_gap_callback_failed")
+
+
+def _require_sign_of_life(pubsub: PubSub) -> None:
+    """Raise ConnectionError when the store has not answered in the time of one look, at whose start it was asked.
+
+    redis-py asks, from a time on that each answer moves, and does not mind when none comes.
+    """
+    connection = pubsub.connection
+    if connection is not None and asyncio.get_running_loop().time() > connection.next_health_check + _POLL_S:
+        raise ConnectionError("the store does not answer on the connection for messages")
 
 
 def _is_pattern(channel: str) -> bool:
