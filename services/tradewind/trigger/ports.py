@@ -250,12 +250,12 @@ class QueueStore(Protocol):
         ...
 
     async def queues(self, partition: int) -> Sequence[str]:
-        """Return the names of the queues that have triggers in a partition."""
+        """Return the names of the queues that have triggers in a partition, or had when it was last swept."""
         ...
 
     async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:
         """Look through a part of an index (`due`, `claimed`, `dead` or `all`), take out what stands there without a
-        trigger, and put back what a trigger of a queue misses."""
+        trigger, and put back what a trigger of a queue misses. A queue without triggers is forgotten."""
         ...
 
 

@@ -10,12 +10,12 @@ import pytest
 import pytest_asyncio
 
 from tests.servers import RedisServer, no_leaked_keys
-from tests.stores.trigger.bench import DAY, HOUR, LASTING_KEYS, PARTITION, Bench, ids, queue_store, redis_store
+from tests.stores.trigger.bench import DAY, HOUR, LASTING_KEYS, PARTITION, Bench, ids, queue_store, redis_store, token
 from tradewind.server.clock import ManualClock, ScriptTime
 from tradewind.server.redis.client import Client, connect
 from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.schedules.event_filter import EventFilter
-from tradewind.trigger.domain.claim import SHARED, Subscription
+from tradewind.trigger.domain.claim import SHARED, Ack, Subscription
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Page
@@ -153,6 +153,38 @@ async def test_a_sweep_takes_out_what_has_no_trigger_counts_it_and_puts_back_wha
     counts = await redis_bench.queues.counts(PARTITION, "q")
     assert (counts.orphans, counts.scheduled, counts.claimed, counts.triggers) == (2, 3, 0, 4)
     assert [one.trigger_id for one in await redis_bench.queues.listeners("tick")] == ["listens"]
+
+
+async def sweep_queue(bench: Bench, queue: str) -> None:
+    for index in ("all", "due", "claimed", "dead"):
+        await bench.queues.sweep(PARTITION, queue, index, 0)
+
+
+async def test_a_sweep_forgets_queues_whose_last_trigger_has_gone_and_their_history_later(
+    redis_bench: Bench, client: Client
+) -> None:
+    queue, keys = redis_bench.store.of_queue("q"), Keys(queue_name="q")
+    order = ClaimOrder(Subscription(PARTITION, SHARED, "s"), 10, 1000, "n")
+
+    async def fire() -> None:
+        await queue.save(PARTITION, TriggerDraft("one", "q", Schedule.once(redis_bench.now)))
+        (claims,) = await queue.claim_due([order])
+        await queue.ack([Ack(token(one.token)) for one in claims.due], "s")
+
+    await fire()
+    await sweep_queue(redis_bench, "q")
+    assert await redis_bench.queues.queues(PARTITION) == ["q"]
+    assert await ttl(client, keys.firings(PARTITION)) == -1
+
+    await queue.remove(PARTITION, "one", 0)
+    await sweep_queue(redis_bench, "q")
+    assert await redis_bench.queues.queues(PARTITION) == []
+    assert 6 * DAY < await ttl(client, keys.firings(PARTITION)) <= 7 * DAY
+
+    await fire()
+    assert await redis_bench.queues.queues(PARTITION) == ["q"]
+    assert await ttl(client, keys.firings(PARTITION)) == -1
+    assert len((await redis_bench.queues.firings(PARTITION, "q", "", 10))[0]) == 2
 
 
 async def test_a_sweep_goes_through_an_index_in_parts(redis_bench: Bench, client: Client) -> None:

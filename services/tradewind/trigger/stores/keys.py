@@ -17,7 +17,8 @@ data_version                     string: version of the data and number of parti
 events:<name>                    hash: <queue>/<id> -> schedule of who listens to it     one entry per waiting trigger
 
 The flows' triggers have those keys; each queue has a set of its own from `trigger:<id>` to `triggers:alarms`, behind
-`queue:<name>:`, in the partition of its name, and one more:
+`queue:<name>:`, in the partition of its name, and one more. Once the queue has no trigger any more, its alarms go and
+its history stays for 7 d.
 
 queue:<name>:triggers:all        zset: id -> when it was created                         one entry per trigger
 """

@@ -147,7 +147,9 @@ class MemoryQueueStore:
         return Counts(counted[SCHEDULED], counted[CLAIMED], counted[DEAD], listed, 0, lane.heads().due_ms, now_ms)
 
     async def queues(self, partition: int) -> Sequence[str]:
-        return sorted(queue for at, queue in self._triggers.lanes if at == partition and queue)
+        return sorted(
+            queue for (at, queue), lane in self._triggers.lanes.items() if at == partition and queue and lane.entries
+        )
 
     async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:
         _, lane = self._open(partition, queue)

@@ -94,7 +94,7 @@ class RedisTriggerStore:
             "event": draft.schedule.event.name if draft.schedule.event else "",
             "policy": self._policy_args,
         }
-        keys = [*self._keys_of(partition, draft.id), self._keys.queues(partition)]
+        keys = [*self._keys_of(partition, draft.id), self._keys.queues(partition), self._keys.firings(partition)]
         reply = await self._saves.submit((keys, args))
         if reply.full is not None:
             raise _full(reply.full, self.queue, self._policy)

@@ -143,7 +143,8 @@ class RedisQueueStore:
     async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:
         keys = keys_of_queue(self._keys, queue)
         indexes = {"due": keys.due, "claimed": keys.claimed, "dead": keys.dead, "all": keys.all}
-        touched = [indexes[index](partition), keys.due(partition), keys.claimed(partition), keys.alarms(partition)]
+        more = [keys.due, keys.claimed, keys.alarms, keys.dead, keys.all, keys.firings, keys.queues]
+        touched = [indexes[index](partition), *(key(partition) for key in more)]
         args = self._common(partition, queue) | {
             "prefix": keys.trigger(partition, ""),
             "index": index,

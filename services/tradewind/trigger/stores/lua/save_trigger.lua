@@ -1,5 +1,5 @@
 -- Creates or replaces a trigger.
--- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead, 6 all of the queue, 7 queues
+-- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead, 6 all of the queue, 7 queues, 8 firings
 -- args: now_ms, id, partition_key, interval, anchor, spec, payload, epoch, channel, queue, events (beginning of keys), event (the
 --   name it fires for, or ''), policy, jitter, last and most of the
 --   schedule, first planned time (absent: all have passed)
@@ -50,7 +50,9 @@ if args.queue ~= '' then
   end
   if not t then
     redis.call('ZADD', KEYS[6], now_ms, args.id)
-    redis.call('SADD', KEYS[7], args.queue)
+    if redis.call('SADD', KEYS[7], args.queue) == 1 then
+      redis.call('PERSIST', KEYS[8])
+    end
   end
 end
 

@@ -1,6 +1,7 @@
--- Looks through a part of an index, takes out what stands there without a trigger, and puts back what is missing.
--- KEYS: 1 the index, 2 due, 3 claimed, 4 alarms
--- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank), limit
+-- Looks through a part of an index, takes out what stands there without a trigger, and puts back what is missing. A queue
+-- that is left without any trigger is forgotten, its history after the retention.
+-- KEYS: 1 the index, 2 due, 3 claimed, 4 alarms, 5 dead, 6 all of the queue, 7 firings, 8 queues
+-- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank), limit, policy
 -- Returns {seen, orphans, mended = ids, kept = how many of those seen are still there}.
 --!include record
 
@@ -45,5 +46,10 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], args.first, args.first + args.
 end
 if #orphans > 0 then
   redis.call('HINCRBY', KEYS[4], 'orphans', #orphans)
+end
+if args.queue ~= '' and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[5], KEYS[6]) == 0
+  and redis.call('SREM', KEYS[8], args.queue) == 1 then
+  redis.call('DEL', KEYS[4])
+  redis.call('PEXPIRE', KEYS[7], args.policy.retention_ms)
 end
 return cmsgpack.pack({ seen = seen, kept = kept, orphans = orphans, mended = mended })
