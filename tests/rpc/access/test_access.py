@@ -30,6 +30,8 @@ from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of
 from tradewind.server.channels import open_channel
 from tradewind.server.faults import Unauthenticated, Unavailable
+from tradewind.server.paging import page_token
+from tradewind.server.partitions import PARTITIONS
 
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 
@@ -121,6 +123,15 @@ async def _may_list(stub: Any) -> bool:
     return True
 
 
+async def test_a_token_for_a_moment_is_not_good_for_the_longest_time(calls: Calls) -> None:
+    """No lifetime at all stands for the longest; less than a millisecond is not none."""
+    moment = pb2.CreateTokenRequest(user_id="ann", role=ROLE_USER, lifetime=Duration(nanos=1))
+    session = (await calls.root.CreateToken(moment)).session
+    assert session.expires_at.ToMilliseconds() == session.created_at.ToMilliseconds() + 1
+    before = pb2.CreateTokenRequest(user_id="ann", role=ROLE_USER, lifetime=Duration(nanos=-1))
+    assert await refusal(calls.root.CreateToken(before)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+
+
 async def test_what_is_wrong_with_a_request(calls: Calls) -> None:
     invalid = (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     root = calls.root
@@ -130,6 +141,9 @@ async def test_what_is_wrong_with_a_request(calls: Calls) -> None:
     forever = pb2.CreateTokenRequest(user_id="ann", role=ROLE_USER, lifetime=Duration(seconds=10**9))
     assert await refusal(root.CreateToken(forever)) == invalid
     assert await refusal(root.SetUser(pb2.SetUserRequest())) == invalid
+    for place in ((-(2**62), ""), (PARTITIONS, "")):
+        listing = root.ListUsers(pb2.ListUsersRequest(page_token=page_token(place)), timeout=10)
+        assert await refusal(listing) == invalid
     assert await refusal(root.Authorize(pb2.AuthorizeRequest(digest="x"))) == invalid
     missing = await refusal(root.CreateToken(pb2.CreateTokenRequest(user_id="ann")))
     assert missing == (grpc.StatusCode.NOT_FOUND, "USER_NOT_FOUND")

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 
 import grpc
+import msgspec
+from google.protobuf.duration_pb2 import Duration
 
 from tradewind.access import use_cases
 from tradewind.access.domain.day import is_date
@@ -21,8 +23,11 @@ from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import InvalidInput, NotFound, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.partitions import PARTITIONS
 from tradewind.server.rates import MOST, Rate
 from tradewind.server.streams import OpenStreams
+
+_Partition = Annotated[int, msgspec.Meta(ge=0, lt=PARTITIONS)]
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -60,7 +65,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         caller = _caller()
         if role is not None and caller.role.rank < Role.ADMIN.rank and role is not caller.role:
             raise not_owner(caller)
-        token, session = await self._open.token(user_id, request.label, request.lifetime.ToMilliseconds(), role)
+        token, session = await self._open.token(user_id, request.label, _milliseconds(request.lifetime), role)
         return pb2.CreateTokenResponse(token=token, session=mapping.session(session))
 
     async def RefreshSession(self, request: pb2.RefreshSessionRequest, context: Context) -> pb2.RefreshSessionResponse:
@@ -101,7 +106,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return pb2.GetUserResponse(user=mapping.user(user))
 
     async def ListUsers(self, request: pb2.ListUsersRequest, context: Context) -> pb2.ListUsersResponse:
-        after = page_position(request.page_token, tuple[int, str])
+        after = page_position(request.page_token, tuple[_Partition, str])
         users, following = await use_cases.list_users(self._stores.users, after, page_size_of(request.page_size))
         return pb2.ListUsersResponse(
             users=[mapping.user(user) for user in users], next_page_token=page_token(following)
@@ -188,6 +193,12 @@ def _of_admin(user_id: str) -> str:
     if user_id not in ("", caller.user_id) and caller.role.rank < Role.ADMIN.rank:
         raise not_owner(caller)
     return user_id or caller.user_id
+
+
+def _milliseconds(span: Duration) -> int:
+    """Return a span of time, away from 0 where it has a finer part: 0 stands for none."""
+    whole, rest = divmod(span.ToNanoseconds(), 1_000_000)
+    return whole + (rest > 0 and whole >= 0)
 
 
 def _rate(text: str) -> Rate:
