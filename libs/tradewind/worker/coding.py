@@ -7,7 +7,7 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.api.scheduler.v1 import memory_pb2
 from tradewind.codec.payloads import Codec, CodecError, decode_text, encode_members, encode_text
 from tradewind.worker.attempt import Attempt
-from tradewind.worker.errors import NodeFault
+from tradewind.worker.errors import MemoryFault, NodeFault
 from tradewind.worker.memory import Memories
 from tradewind.worker.nodes import Node
 from tradewind.worker.outputs import Ending, require_size
@@ -66,11 +66,20 @@ class CodedMemories:
 
     def ask(self, method: str, request: bytes) -> "Future[bytes]":
         """As Memories says."""
-        if method == "UpdateMemory":
-            return self._memories.ask(method, self._sealed(request))
         answer: Future[bytes] = Future()
+        if method == "UpdateMemory":
+            try:
+                sealed = self._sealed(request)
+            except Exception as error:
+                # Its message may hold what it was given: the type has to do.
+                why = f"the codec cannot encode it: {type(error).__qualname__}"
+                answer.set_exception(MemoryFault("INVALID_INPUT", why))
+                return answer
+            return self._memories.ask(method, sealed)
 
         def answered(kept: "Future[bytes]") -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
             try:
                 answer.set_result(self._opened(kept.result()))
             except BaseException as error:

@@ -1,0 +1,52 @@
+"""Variables through a codec, where something goes wrong."""
+
+import asyncio
+import logging
+from concurrent.futures import Future
+
+import pytest
+
+from tradewind.api.scheduler.v1 import memory_pb2
+from tradewind.worker import MemoryFault
+from tradewind.worker.coding import CodedMemories
+
+
+class Keyless:
+    """A codec that has lost its key."""
+
+    def encode(self, payload: bytes) -> bytes:
+        raise KeyError("no key")
+
+    def decode(self, payload: bytes) -> bytes:
+        raise KeyError("no key")
+
+
+class Kept:
+    """Memories that answer when they are told to."""
+
+    def __init__(self) -> None:
+        self.answer: Future[bytes] = Future()
+
+    def ask(self, method: str, request: bytes) -> "Future[bytes]":
+        return self.answer
+
+
+def test_what_cannot_be_encoded_is_a_fault_and_not_raised_where_a_process_is_served() -> None:
+    update = memory_pb2.UpdateMemoryRequest(set_json='{"cursor":1}').SerializeToString()
+
+    answer = CodedMemories(Kept(), Keyless()).ask("UpdateMemory", update)
+
+    with pytest.raises(MemoryFault, match="the codec cannot encode it: KeyError") as caught:
+        answer.result(0)
+    assert caught.value.reason == "INVALID_INPUT"
+
+
+async def test_a_question_that_is_given_up_is_answered_into_the_void(caplog: pytest.LogCaptureFixture) -> None:
+    kept = Kept()
+    asking = asyncio.wrap_future(CodedMemories(kept, Keyless()).ask("GetMemory", b""))
+    asking.cancel()
+    await asyncio.wait((asking,))
+
+    kept.answer.set_result(memory_pb2.GetMemoryResponse().SerializeToString())
+
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
