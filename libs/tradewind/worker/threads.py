@@ -54,16 +54,19 @@ class ThreadPool:
     async def run(self, call: Call) -> Any:
         """Return what `call` returns, or raise what it raises, in the context of the caller.
 
-        When it is cancelled, a call that has not begun never does, and the thread of one that has is given up.
+        When it is cancelled, a call that has not begun never does, and the thread of one that has is given up. Raises
+        RuntimeError when the system has no room for the only thread.
         """
         loop = self._loop = asyncio.get_running_loop()
         job = _Job(call, loop.create_future())
         with self._lock:
             self._unfinished += 1
             wanted = self._wants_thread()
+        if wanted and not self._start_thread():
+            with self._lock:
+                self._unfinished -= 1
+            raise RuntimeError("the system has no room for a thread")
         self._jobs.put(job)
-        if wanted:
-            self._start_thread()
         try:
             result, error = await job.future
         except asyncio.CancelledError:
@@ -83,8 +86,15 @@ class ThreadPool:
         self._started += wanted
         return wanted
 
-    def _start_thread(self) -> None:
-        threading.Thread(target=self._work, name=f"tradewind-node-{self._started}", daemon=True).start()
+    def _start_thread(self) -> bool:
+        """Start one that is wanted, where there is room for it; say whether there is any."""
+        try:
+            threading.Thread(target=self._work, name=f"tradewind-node-{self._started}", daemon=True).start()
+        except RuntimeError:
+            with self._lock:
+                self._started -= 1
+                return self._started > 0
+        return True
 
     def _give_up(self, job: _Job, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:

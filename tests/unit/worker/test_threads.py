@@ -135,3 +135,43 @@ async def test_one_that_ends_soon_after_it_was_given_up_is_not_stuck(
 
     assert caplog.text == ""
     pool.close()
+
+
+class Refused:
+    """A thread for which the system has no room."""
+
+    def __init__(self, **options: object) -> None:
+        """As that of threading."""
+
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+async def test_a_call_for_which_no_thread_can_be_started_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = ThreadPool(1)
+    called: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", Refused)
+        with pytest.raises(RuntimeError, match="the system has no room for a thread"):
+            await pool.run(lambda: called.append("first"))
+
+    async with asyncio.timeout(10):
+        await pool.run(lambda: called.append("second"))
+    assert called == ["second"]
+    pool.close()
+
+
+async def test_a_call_waits_for_another_thread_when_none_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, end: threading.Event
+) -> None:
+    pool = ThreadPool(2)
+    first = asyncio.create_task(pool.run(lambda: end.wait(30)))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(threading, "Thread", Refused)
+    second = asyncio.create_task(pool.run(lambda: 42))
+    await asyncio.sleep(0)
+    end.set()
+
+    assert await first
+    assert await second == 42
+    pool.close()
