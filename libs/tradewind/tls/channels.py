@@ -1,7 +1,7 @@
 """Channels of clients, which take new certificates for new connections."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeAlias
 
 import grpc
@@ -17,6 +17,7 @@ Interceptors: TypeAlias = Sequence[grpc.aio.ClientInterceptor] | None
 
 _LINGER_S = 600.0
 """How long calls over a connection with an older certificate may go on."""
+_CUT = "the connection with the certificate before was closed: call again"
 
 
 def security_of(given: Security) -> Security:
@@ -49,6 +50,7 @@ class RenewedChannel(grpc.aio.Channel):
     """
 
     def __init__(self, files: WatchedFiles, opened: Callable[[grpc.ChannelCredentials], grpc.aio.Channel]) -> None:
+        self.closed = False
         self._files = files
         self._opened = opened
         self._pem = files.current()
@@ -73,6 +75,7 @@ class RenewedChannel(grpc.aio.Channel):
 
     async def close(self, grace: float | None = None) -> None:
         """Close it, and those before it."""
+        self.closed = True
         leaving = dict(self._leaving)
         for task in leaving:
             task.cancel()
@@ -122,7 +125,42 @@ class _Method:
         if channel is not self._channel:
             self._channel = channel
             self._call = getattr(channel, self._kind)(self._name, *self._args, **self._kwargs)
-        return self._call(*args, **kwargs)
+        call = self._call(*args, **kwargs)
+        return _Stream(call, self._owner) if self._kind.endswith("_stream") else call
+
+
+class _Stream:
+    """A call that is answered by a stream; it ends as UNAVAILABLE when it is cut off with an older connection.
+
+    gRPC would have whoever reads believe that its own task was cancelled. Other attributes are those of the call.
+    """
+
+    def __init__(self, call: Any, owner: RenewedChannel) -> None:
+        self._call = call
+        self._owner = owner
+        self._left = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    def cancel(self) -> bool:
+        self._left = True
+        return bool(self._call.cancel())
+
+    async def read(self) -> Any:
+        try:
+            return await self._call.read()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._left or self._owner.closed or task is None or task.cancelling():
+                raise
+            raise grpc.aio.AioRpcError(
+                grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), _CUT
+            ) from None
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        while (message := await self.read()) is not grpc.aio.EOF:
+            yield message
 
 
 def _credentials(pem: Pem) -> grpc.ChannelCredentials:

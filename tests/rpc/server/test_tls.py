@@ -22,7 +22,7 @@ from tradewind.server.channels import open_channel
 from tradewind.server.interception import Context
 from tradewind.server.peer_identity import PeerIdentity, peer_identity
 from tradewind.server.settings import TlsSettings
-from tradewind.tls import Security, TlsFiles
+from tradewind.tls import Security, TlsFiles, channels
 
 
 def settings_of(files: TlsFiles, **others: Any) -> TlsSettings:
@@ -189,6 +189,37 @@ async def test_health_has_a_port_in_plain_text_for_probes(authority: Authority) 
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await EchoClient(channel).method("unary_unary", "UnaryUnary")(StringValue(value="x"), timeout=10)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_stream_that_outlasts_the_certificate_before_ends_as_unavailable(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reader is told so, and not cancelled."""
+    monkeypatch.setattr(channels, "_LINGER_S", 0.05)
+    mine = authority.issue("server")
+    async with serving(mine) as server, open_channel(server.address, security=mine) as channel:
+        call, wait = (
+            EchoClient(channel).method(*each) for each in (("unary_unary", "UnaryUnary"), ("unary_stream", "Wait"))
+        )
+        read, iterated = wait(StringValue(value="open")), wait(StringValue(value="open"))
+
+        async def iterate() -> None:
+            async for _ in iterated:
+                pass
+
+        await read.read()
+        readers = [asyncio.create_task(read.read()), asyncio.create_task(iterate())]
+        authority.issue("server")
+
+        async def cut() -> bool:
+            await call(StringValue(value="x"), timeout=10)
+            return all(reader.done() for reader in readers)
+
+        await until(cut, "the streams are cut off")
+        for reader in readers:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await reader
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(
