@@ -68,6 +68,16 @@ def test_every_half_hour_goes_by_elapsed_time_through_both_changes() -> None:
         assert {later - earlier for earlier, later in pairwise(planned)} == {HOUR // 2}
 
 
+def test_within_the_hour_that_comes_again_what_is_next_lies_ahead_and_what_was_last_behind() -> None:
+    """What was planned in it the first time has passed, also what has a later time of day than it is."""
+    again = at("2024-10-27T01:05:00+00:00")
+    assert CronGrid("10 2 * * *", BERLIN).after(again) == at("2024-10-28T02:10:00", BERLIN)
+    grid = CronGrid("10 1,2,3 * * *", BERLIN)
+    assert grid.after(again) == at("2024-10-27T03:10:00", BERLIN)
+    assert grid.between(again, at("2024-10-27T04:00:00", BERLIN)) == 1
+    assert grid.up_to(again) == at("2024-10-27T00:10:00+00:00")
+
+
 def test_cron_has_names_lists_last_days_and_seconds() -> None:
     new_year = at("2026-01-01")
     cases = {

@@ -4,7 +4,7 @@ import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import count, dropwhile, takewhile
 from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -99,7 +99,10 @@ class CronGrid:
         # One second later is the next that cron could mean; it looks at whole seconds.
         start = self._local(moment_ms - moment_ms % 1000 + 1000)
         found = next(self._times(CronSim(self.expression, start, reverse=True)), None)
-        return found if found is not None and found >= 0 else None
+        if found is None or found < 0:
+            return None
+        # Where clocks were put back, times of day that are still to come may have come before: they are later ones.
+        return max(takewhile(lambda each_ms: each_ms <= moment_ms, self._from(found)), default=found)
 
     def between(self, after_ms: int, up_to_ms: int) -> int:
         for passed, planned in zip(count(), self._from(after_ms), strict=False):
@@ -108,7 +111,9 @@ class CronGrid:
         return 0
 
     def _from(self, moment_ms: int) -> Iterator[int]:
-        return self._times(CronSim(self.expression, self._local(moment_ms)))
+        planned = self._times(CronSim(self.expression, self._local(moment_ms)))
+        # Where clocks were put back, a time of day that is still to come may be one that has come before.
+        return dropwhile(lambda each_ms: each_ms <= moment_ms, planned)
 
     @staticmethod
     def _times(cron: CronSim) -> Iterator[int]:
