@@ -195,6 +195,9 @@ class Outbox:
             if sent.lines:
                 with self._lock:
                     self._unacknowledged_lines -= len(sent.lines)
+                if self._dropped:
+                    # They are counted in the log now that it takes lines again.
+                    self.wake()
             self._recent.append((now, sent))
             self._recent_bytes += sent.size
             self._settle(sent.tokens())
@@ -264,7 +267,7 @@ class Outbox:
 
     def _take_logs_and_progress(self, request: work_pb2.WorkRequest, sent: _Sent) -> int:
         room = MAX_BYTES
-        if not (self._lines or self._progress):
+        if not (self._lines or self._progress or (self._dropped and self._unacknowledged_lines < MAX_LOG_LINES)):
             return room
         with self._lock:
             while self._progress and len(request.progress) < MAX_ITEMS:

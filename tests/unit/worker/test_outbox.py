@@ -121,6 +121,25 @@ async def test_unacknowledged_outcomes_are_said_again_first_and_in_order() -> No
     assert [each.message for each in again.logs] == ["first", "second"]
 
 
+async def test_lines_that_were_dropped_while_none_could_be_sent_are_counted_once_some_can() -> None:
+    outbox = new_outbox()
+    for index in range(MAX_LOG_LINES):
+        outbox.log("t1", "INFO", str(index), 0)
+    sequences = range(2, 2 + MAX_LOG_LINES // MAX_ITEMS)
+    for sequence in sequences:
+        outbox.take(sequence)
+    for _ in range(3):
+        outbox.log("t1", "INFO", "lost", 0)
+        assert not outbox.take(sequences.stop).logs
+
+    outbox.acknowledge(sequences.stop)
+    async with asyncio.timeout(10):
+        await outbox.wait()
+    (line,) = outbox.take(sequences.stop + 1).logs
+
+    assert line.message == "3 log lines were dropped here: this worker had too many to send"
+
+
 async def test_a_dropped_outcome_is_not_said_again() -> None:
     outbox = new_outbox()
     outbox.complete("t1", [], 0)
