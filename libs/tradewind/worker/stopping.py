@@ -8,9 +8,9 @@ from dataclasses import dataclass
 class NodeStopExecution(asyncio.CancelledError):
     """The node is to stop now: let it pass, after cleaning up.
 
-    Raised in async nodes where they wait, and by `Context.check_stop`. It is a CancelledError, so `asyncio.TaskGroup`,
-    `asyncio.timeout` and `except Exception` treat it as the cancellation it is. A node that raises it by itself ends
-    as terminated, with that reason.
+    Raised in async nodes where they wait, and by `Context.check_stop`. It is a CancelledError, so `asyncio.timeout`,
+    `except Exception`, and from Python 3.13 on `asyncio.TaskGroup` treat it as the cancellation it is. A node that
+    raises it by itself ends as terminated, with that reason.
     """
 
     def __init__(self, reason: str = "", source: str = "") -> None:
