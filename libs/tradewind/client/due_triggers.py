@@ -72,7 +72,7 @@ class DueTrigger:
         await self._stream.say(pb.ReceiveDueRequest(nacks=[nack]))
 
     async def extend(self, lease: Seconds) -> None:
-        """Ask for more time: the lease ends so many seconds from now."""
+        """Ask for more time: the lease ends so many seconds from now, 3600 at most."""
         extension = pb.DueTriggerExtension(token=self.token, lease=duration(seconds_of(lease)))
         await self._stream.say(pb.ReceiveDueRequest(extensions=[extension]))
 

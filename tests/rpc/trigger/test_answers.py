@@ -115,12 +115,13 @@ async def test_answers_that_cannot_be_are_refused_with_every_fault(cast: Cast, r
     ack = pb2.DueTriggerAck(token="3:tick:1:abc")
     ack.next_fire_time.seconds = -1
     nack = pb2.DueTriggerNack(token="3:tick:1:abc", retry_after=duration(-1000))
-    extension = pb2.DueTriggerExtension(token="3:tick:1:abc", lease=duration(0))
+    extensions = [pb2.DueTriggerExtension(token="3:tick:1:abc", lease=duration(each)) for each in (0, HOUR, HOUR + 1)]
 
-    await receiver.say(acks=[ack], nacks=[nack], extensions=[extension])
+    await receiver.say(acks=[ack], nacks=[nack], extensions=extensions)
 
     error = await receiver.failed()
-    assert set(violations(error)) == {"acks[0].next_fire_time", "nacks[0].retry_after", "extensions[0].lease"}
+    leases = {"extensions[0].lease", "extensions[2].lease"}
+    assert set(violations(error)) == {"acks[0].next_fire_time", "nacks[0].retry_after", *leases}
 
 
 async def test_what_is_planned_by_the_calendar_goes_on_from_ack_to_ack(cast: Cast, replica: Replica) -> None:

@@ -8,6 +8,8 @@ from tradewind.trigger.domain.claim import Ack, Extension, Nack, Token
 from tradewind.trigger.rpc.faults import Faults
 
 _ERROR_BYTES = 1024
+LONGEST_LEASE_MS = 3_600_000
+"""What a receiver that dies holds is another's after so long at most."""
 
 
 class _Named(Protocol):
@@ -59,5 +61,5 @@ class Answers:
     def _extension(self, path: str, token: Token, message: pb2.DueTriggerExtension) -> Extension:
         lease_ms = self._default_lease_ms
         if message.HasField("lease"):
-            lease_ms = self._faults.span_ms(f"{path}.lease", message.lease, least=1)
+            lease_ms = self._faults.span_ms(f"{path}.lease", message.lease, least=1, most=LONGEST_LEASE_MS)
         return Extension(token, lease_ms)

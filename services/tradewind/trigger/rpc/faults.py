@@ -33,12 +33,12 @@ class Faults(list[Violation]):
         self.say(path, "must be a time from 1970 to 9999")
         return 0
 
-    def span_ms(self, path: str, span: Duration, least: int, *, exact: bool = False) -> int:
-        """Return a duration of at least `least` milliseconds; finer parts are rounded up, or wrong when `exact`."""
+    def span_ms(self, path: str, span: Duration, least: int, most: int = LAST_MS, *, exact: bool = False) -> int:
+        """Return a duration of `least` to `most` milliseconds; finer parts are rounded up, or wrong when `exact`."""
         milliseconds, rest = divmod(span.seconds * 1_000_000_000 + span.nanos, 1_000_000)
         milliseconds += rest > 0
-        if not least <= milliseconds <= LAST_MS:
-            self.say(path, f"must be {least} ms to {LAST_MS} ms, is {milliseconds} ms")
+        if not least <= milliseconds <= most:
+            self.say(path, f"must be {least} ms to {most} ms, is {milliseconds} ms")
         elif exact and rest:
             self.say(path, "must be a whole number of milliseconds")
         return milliseconds

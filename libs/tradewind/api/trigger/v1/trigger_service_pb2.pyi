@@ -379,7 +379,7 @@ class DueTriggerExtension(_message.Message):
     """From DueTrigger."""
     @_builtins.property
     def lease(self) -> _duration_pb2.Duration:
-        """New lease from now; the service's default when unset."""
+        """New lease from now, at most 1 h; the service's default when unset. Nobody else gets it before that, whatever becomes of you."""
 
     def __init__(
         self,
