@@ -1,7 +1,10 @@
 """Running cycles now: what begins and is submitted together."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
+
+import pytest
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
 from tests.waiting import until
@@ -9,7 +12,7 @@ from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
-from tradewind.scheduler.use_cases.begin_cycles import Wish
+from tradewind.scheduler.use_cases.begin_cycles import Begun, Wish
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.run_cycles import MOST_AT_ONCE, RunCycles
 
@@ -75,6 +78,23 @@ async def test_many_begin_while_as_many_are_submitted() -> None:
     assert [len(names) for names, _ in node_tasks.asked] == [MOST_AT_ONCE]
     node_tasks.taking.set()
     assert len(await all_of_them) == 2 * MOST_AT_ONCE
+
+
+async def test_what_fails_for_all_is_told_to_the_caller_and_to_nobody_else() -> None:
+    _, run = await running(DirectNodeTasks())
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+
+    async def away(wishes: Sequence[Wish]) -> list[Begun]:
+        raise ConnectionError(f"no store for {len(wishes)}")
+
+    run._begin = away  # type: ignore[assignment]
+    with pytest.raises(ConnectionError):
+        await run([Wish("f")] * (3 * MOST_AT_ONCE))
+    await until(lambda: not run._batcher.waiting, "the others have failed as well")
+    await asyncio.sleep(0)
+    gc.collect()
+    assert told == []
 
 
 async def test_a_wait_ends_with_its_time() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -79,6 +80,10 @@ class RunCycles:
                 result.run, result.state = state.name, state
         except BaseException:
             self._await_ends.abandon(waits)
+            others: list[asyncio.Future[Any]] = [*groups, *(submitted for _, submitted, _ in handed)]
+            for each in others:
+                # They may fail as well, and nobody waits for them any more.
+                each.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         if wait_s > 0:
             if unnoticed:
