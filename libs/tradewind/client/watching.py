@@ -23,15 +23,18 @@ class _Seen:
 
     def __init__(self) -> None:
         self._newest: tuple[_Run, str] = (-1, 0), ""
-        self._versions: dict[_Run, int] = {}
+        self._ranks: dict[_Run, tuple[bool, int]] = {}
         self._open: dict[_Run, str] = {}
 
     def is_news(self, record: CycleRecord, event_id: str) -> bool:
-        """Remember a record; return whether it says more than the one before."""
-        run = (record.cycle, record.run)
-        if record.version <= self._versions.get(run, -1):
+        """Remember a record; return whether it says more than the one before.
+
+        An end does, whatever its version: a store that lost its last second gives versions anew.
+        """
+        run, rank = (record.cycle, record.run), (record.ended, record.version)
+        if rank <= self._ranks.get(run, (False, -1)):
             return False
-        self._versions[run] = record.version
+        self._ranks[run] = rank
         self._open[run] = event_id
         if record.ended:
             del self._open[run]
@@ -40,9 +43,9 @@ class _Seen:
             self._newest = run, event_id
         if record.cycle > last:
             for old in [
-                each for each in self._versions if each[0] < record.cycle - _KEPT_CYCLES and each not in self._open
+                each for each in self._ranks if each[0] < record.cycle - _KEPT_CYCLES and each not in self._open
             ]:
-                del self._versions[old]
+                del self._ranks[old]
         return True
 
     @property

@@ -71,6 +71,19 @@ async def test_goes_on_after_a_lost_connection_with_what_was_missed(client: Clie
     await watch.stop()
 
 
+async def test_an_end_is_told_whatever_its_version(client: Client, stack: FakeStack) -> None:
+    """A store that lost its last second gives versions anew, and the end an earlier one than was told."""
+    scheduler = stack.scheduler
+    record = await scheduler.begin("momentum")
+    record.version = 5
+    watch = Watch(client, "momentum")
+    await watch.has("0 running")
+    record.version = 2
+    await scheduler.end("momentum", 0)
+    await watch.has("0 running", "0 completed")
+    await watch.stop()
+
+
 async def test_tells_nothing_twice(client: Client, stack: FakeStack) -> None:
     scheduler = stack.scheduler
     await scheduler.begin("momentum")
