@@ -204,14 +204,14 @@ async def test_a_sweep_goes_through_an_index_in_parts(redis_bench: Bench, client
     assert (await redis_bench.queues.counts(PARTITION, "")).scheduled == 300
 
 
-@pytest.mark.skipif(shutil.which("localedef") is None, reason="no localedef here, so no locale to sort by")
+@pytest.mark.skipif(shutil.which("localedef") is None, reason="needs localedef, of glibc, to make a locale")
 async def test_pages_go_by_bytes_whatever_the_locale_of_the_server(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server takes its locale from its environment, and Lua compares texts by that: a before B, and not after it."""
     made = await asyncio.create_subprocess_exec("localedef", "-i", "en_US", "-f", "UTF-8", tmp_path / "en_US.UTF-8")
     if await made.wait() or not (tmp_path / "en_US.UTF-8").exists():
-        pytest.skip("localedef knows no en_US here")
+        pytest.skip("needs the source of en_US, of Debian's package locales")
     monkeypatch.setenv("LOCPATH", str(tmp_path))
     monkeypatch.setenv("LC_ALL", "en_US.UTF-8")
     server = EmbeddedStore(tmp_path / "store", acl_users=[ACL])
