@@ -7,12 +7,12 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.house.pages import module_of
 from tests.house.project import ROOT
 from tradewind.api.scheduler.v1 import memory_pb2
 from tradewind.flow import Flow
@@ -26,12 +26,10 @@ NODES, OUTSIDE, TESTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
-def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def shown(tmp_path: Path) -> Iterator[ModuleType]:
     """Its nodes and its test as one module."""
-    (tmp_path / "shown_in_memory.py").write_text(NODES + TESTS, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield import_module("shown_in_memory")
-    del sys.modules["shown_in_memory"]
+    with module_of("shown_in_memory", NODES + TESTS, tmp_path) as module:
+        yield module
 
 
 async def test_its_nodes_carry_on_from_cycle_to_cycle(shown: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

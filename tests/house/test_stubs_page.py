@@ -5,12 +5,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.house.pages import module_of
 from tests.house.project import ROOT
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, node
@@ -26,12 +26,10 @@ async def double(value: int = 0) -> int:
 
 
 @pytest.fixture
-def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def shown(tmp_path: Path) -> Iterator[ModuleType]:
     """Its calls and its test as one module."""
-    (tmp_path / "shown_in_stubs.py").write_text(CALLS + TESTS, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield import_module("shown_in_stubs")
-    del sys.modules["shown_in_stubs"]
+    with module_of("shown_in_stubs", CALLS + TESTS, tmp_path) as module:
+        yield module
 
 
 async def test_its_script_prints_what_it_says(tmp_path: Path) -> None:

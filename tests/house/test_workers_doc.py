@@ -3,14 +3,13 @@
 import inspect
 import json
 import re
-import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.house.pages import module_of
 from tests.house.project import ROOT
 from tests.unit.worker.attempts import Bench
 from tradewind.testing import run_node
@@ -24,12 +23,10 @@ CODE = "\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
 
 
 @pytest.fixture
-def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def shown(tmp_path: Path) -> Iterator[ModuleType]:
     """All its code as one module."""
-    (tmp_path / "shown_in_workers.py").write_text(CODE, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield import_module("shown_in_workers")
-    del sys.modules["shown_in_workers"]
+    with module_of("shown_in_workers", CODE, tmp_path) as module:
+        yield module
 
 
 async def test_its_nodes_run(shown: ModuleType) -> None:

@@ -7,7 +7,9 @@ import pytest_asyncio
 
 from tests.servers import RedisServer, RedisServers, no_leaked_keys, redis_kinds
 from tests.stores.scheduler.bench import LASTING_KEYS, Bench, memory_stores, redis_stores
+from tradewind.scheduler.stores.keys import ACL
 from tradewind.server.clock import ManualClock
+from tradewind.server.redis.subscriber import Subscriber
 
 
 @pytest.fixture
@@ -33,3 +35,15 @@ async def bench(server: RedisServer | None, clock: ManualClock) -> AsyncIterator
     yield made
     await server.close_clients()
     await no_leaked_keys(server, LASTING_KEYS)
+
+
+@pytest_asyncio.fixture
+async def subscriber(server: RedisServer | None) -> AsyncIterator[Subscriber | None]:
+    """How another replica than that of the bench hears messages; None in memory, where all hear the same ones."""
+    if server is None:
+        yield None
+        return
+    subscriber = Subscriber(server.url(ACL.name))
+    subscriber.start()
+    yield subscriber
+    await subscriber.stop()

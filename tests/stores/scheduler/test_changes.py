@@ -1,33 +1,23 @@
 """Changes to runs, told to those who listen."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
-from tests.servers import RedisServer
 from tests.stores.scheduler.bench import Bench
 from tests.waiting import until
 from tradewind.scheduler.domain.chain_state import STATUS, ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports.changes import ChangeFeed, RunChange
-from tradewind.scheduler.stores.keys import ACL, Keys
+from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis.changes import RedisChanges
 from tradewind.server.partitions import partition_of
 from tradewind.server.redis.subscriber import Subscriber
 
 
-@pytest_asyncio.fixture
-async def feed(bench: Bench, server: RedisServer | None) -> AsyncIterator[ChangeFeed]:
+@pytest.fixture
+def feed(bench: Bench, subscriber: Subscriber | None) -> ChangeFeed:
     """The feed of a replica that did not make the changes."""
-    if server is None:
-        yield bench.stores.changes
-        return
-    subscriber = Subscriber(server.url(ACL.name))
-    subscriber.start()
-    yield RedisChanges(subscriber, Keys())
-    await subscriber.stop()
+    return bench.stores.changes if subscriber is None else RedisChanges(subscriber, Keys())
 
 
 async def test_who_listens_to_a_partition_hears_what_happens_in_it(bench: Bench, feed: ChangeFeed) -> None:

@@ -1,8 +1,6 @@
 """What there is to do is told to every replica that listens."""
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
+import pytest
 
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import Bench
@@ -13,16 +11,12 @@ from tradewind.scheduler.stores.redis.wakes import RedisWakeChannel
 from tradewind.server.redis.subscriber import Subscriber
 
 
-@pytest_asyncio.fixture
-async def other(bench: Bench, server: RedisServer | None) -> AsyncIterator[WakeChannel]:
+@pytest.fixture
+def other(bench: Bench, server: RedisServer | None, subscriber: Subscriber | None) -> WakeChannel:
     """The channel of another replica."""
-    if server is None:
-        yield bench.stores.wakes
-        return
-    subscriber = Subscriber(server.url(ACL.name))
-    subscriber.start()
-    yield RedisWakeChannel(server.connect(ACL.name), subscriber, Keys())
-    await subscriber.stop()
+    if server is None or subscriber is None:
+        return bench.stores.wakes
+    return RedisWakeChannel(server.connect(ACL.name), subscriber, Keys())
 
 
 async def test_who_listens_hears_what_there_is_to_do_until_it_does_not(bench: Bench, other: WakeChannel) -> None:

@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
+from tests.unit.client.clock import Clock
 from tests.unit.client.fake_stack import FakeStack
-from tradewind.client import Client
+from tradewind.client import Client, absence
 
 
 @pytest_asyncio.fixture
@@ -23,3 +25,11 @@ async def client(stack: FakeStack) -> AsyncIterator[Client]:
     """A client of the fake stack, that repeats for up to 5 s."""
     async with Client(stack.address, patience=5) as client:
         yield client
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """By which absences are measured."""
+    clock = Clock()
+    monkeypatch.setattr(absence, "time", clock)
+    return clock

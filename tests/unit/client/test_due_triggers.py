@@ -6,9 +6,9 @@ from typing import Any, cast
 import grpc
 import pytest
 
+from tests.unit.client.clock import Clock
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb
-from tradewind.client import absence
 from tradewind.client.calls import Calls
 from tradewind.client.due_triggers import DueTriggers
 from tradewind.client.errors import Unreachable
@@ -16,30 +16,14 @@ from tradewind.client.errors import Unreachable
 Step = Callable[[], object]
 
 
-class Clock:
-    """A clock that goes on when it is told to."""
+def quiet(clock: Clock, seconds: float) -> Step:
+    """Return a step in which nothing comes for so long, and then the server goes."""
 
-    now = 1000.0
+    def step() -> object:
+        clock.now += seconds
+        return away()
 
-    def monotonic(self) -> float:
-        return self.now
-
-    def quiet(self, seconds: float) -> Step:
-        """Return a step in which nothing comes for so long, and then the server goes."""
-
-        def step() -> object:
-            self.now += seconds
-            return away()
-
-        return step
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """By which absences are measured."""
-    clock = Clock()
-    monkeypatch.setattr(absence, "time", clock)
-    return clock
+    return step
 
 
 class Stream:
@@ -77,12 +61,12 @@ def receiver(*steps: Step) -> DueTriggers:
 
 
 async def test_one_that_waited_for_long_connects_again(clock: Clock) -> None:
-    triggers = receiver(clock.quiet(3600), clock.quiet(3600), away, due)
+    triggers = receiver(quiet(clock, 3600), quiet(clock, 3600), away, due)
     assert (await anext(triggers)).token == "t1"
 
 
 async def test_patience_ends_and_begins_anew_with_the_next_question(clock: Clock) -> None:
-    triggers = receiver(clock.quiet(3600), *[clock.quiet(4)] * 3, away, due)
+    triggers = receiver(quiet(clock, 3600), *[quiet(clock, 4)] * 3, away, due)
     with pytest.raises(Unreachable):
         await anext(triggers)
     assert (await anext(triggers)).token == "t1"

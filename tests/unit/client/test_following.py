@@ -5,7 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from tradewind.client import absence, following
+from tests.unit.client.clock import Clock
+from tradewind.client import following
 from tradewind.client.calls import Calls
 from tradewind.client.errors import NotFound, Unavailable
 from tradewind.client.following import follow
@@ -15,23 +16,6 @@ END = 3
 
 class Quiet(float):
     """Seconds for which a stream is open and nothing comes."""
-
-
-class Clock:
-    """A clock that goes on when a stream is quiet."""
-
-    now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """By which absences are measured."""
-    clock = Clock()
-    monkeypatch.setattr(absence, "time", clock)
-    return clock
 
 
 class Server:
