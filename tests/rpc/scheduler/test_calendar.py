@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import grpc
+import pytest
 
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
@@ -135,6 +136,40 @@ async def test_a_paused_flow_is_due_no_more_and_goes_on_where_its_grid_is(schedu
     assert passed % HOUR == 0
     assert peers.triggers.triggers["f"].schedule.interval.anchor == resumed.next_execution
     assert await firings(scheduler) == ([("SKIPPED", 1)] if passed else [])
+
+
+async def test_a_flow_that_runs_once_keeps_its_time_over_a_pause(scheduler: Client, peers: Peers) -> None:
+    await register(scheduler, interval="0")
+    start = pb2.StartFlowRequest(flow_id="f")
+    start.start_at.FromMilliseconds(now_ms() + HOUR)
+    await scheduler.stub.StartFlow(start)
+    await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f"))
+    resumed = (await scheduler.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id="f"))).flow
+    assert resumed.next_execution == start.start_at
+    assert peers.triggers.triggers["f"].schedule.once.at == start.start_at
+
+
+@pytest.mark.parametrize(
+    "fields", [{"interval": "0"}, {"schedule": flow_pb2.ScheduleSpec(interval="1h", max_cycles=1)}], ids=str
+)
+async def test_a_flow_whose_last_cycle_runs_plans_no_other_after_a_pause(
+    scheduler: Client, peers: Peers, fields: dict[str, Any]
+) -> None:
+    peers.node_tasks.by_itself = False
+    await register(scheduler, **fields)
+    await scheduler.start()
+    await fire(peers, now_ms())
+    await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the cycle is submitted")
+    await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f"))
+    upcoming = pb2.ListNextExecutionsRequest(flow_id="f")
+    assert not (await scheduler.stub.ListNextExecutions(upcoming)).planned_times
+    resumed = (await scheduler.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id="f"))).flow
+    assert resumed.status == flow_pb2.FLOW_STATUS_RUNNING
+    assert not resumed.HasField("next_execution")
+    assert not (await scheduler.stub.ListNextExecutions(upcoming)).planned_times
+    assert "f" not in peers.triggers.triggers
+    await peers.node_tasks.finish(("f", 0, 0))
+    await until_status(scheduler, flow_pb2.FLOW_STATUS_COMPLETED)
 
 
 async def test_only_what_runs_is_paused_and_only_what_is_paused_resumed(scheduler: Client) -> None:

@@ -240,6 +240,47 @@ async def test_a_pause_lets_what_runs_go_on_and_nothing_begin(bench: Bench) -> N
     assert (await bench.firings())[-1] == (due + 2 * MINUTE, "skipped", -1, 3, "paused by ada: maintenance")
 
 
+@pytest.mark.parametrize("schedule", [ONCE, ScheduleDefinition(MINUTE, max_cycles=1)], ids=["once", "one cycle"])
+async def test_a_pause_plans_nothing_anew_of_a_schedule_that_is_over(
+    bench: Bench, schedule: ScheduleDefinition
+) -> None:
+    state = await tick(bench, await running(bench, schedule=schedule))
+    assert state is not None
+    await bench.move(FlowStatus.PAUSED)
+    await bench.move(FlowStatus.RUNNING)
+    flow = await bench.flow()
+    assert (flow.status, flow.next_execution_ms, flow.has_trigger) == (FlowStatus.RUNNING, 0, False)
+    await bench.end(state)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
+async def test_a_schedule_that_is_over_gives_way_to_another_one_while_paused(bench: Bench) -> None:
+    await tick(bench, await running(bench, schedule=ONCE))
+    await bench.move(FlowStatus.PAUSED)
+    await bench.register(digest="d2", schedule=ScheduleDefinition(MINUTE))
+    flow = await bench.flow()
+    assert flow.pause is not None
+    assert (flow.next_execution_ms, flow.pause.next_ms) == (0, bench.now + MINUTE)
+    await bench.move(FlowStatus.RUNNING, start_at_ms=bench.now + MINUTE)
+    assert (await bench.flow()).next_execution_ms == bench.now + MINUTE
+
+
+async def test_nothing_is_left_of_the_pause_of_a_flow_that_has_completed(bench: Bench) -> None:
+    state = await tick(bench, await running(bench, schedule=ScheduleDefinition(MINUTE, max_cycles=1)))
+    assert state is not None
+    await bench.move(FlowStatus.PAUSED, by="ada")
+    await bench.end(state)
+    flow = await bench.flow()
+    assert (flow.status, flow.pause) == (FlowStatus.COMPLETED, None)
+    bench.clock.advance(MINUTE)
+    await bench.move(FlowStatus.RUNNING)
+    again = await tick(bench, bench.now)
+    assert again is not None
+    assert (await bench.flow()).next_execution_ms == 0
+    await bench.end(again)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
 async def test_too_many_failures_in_a_row_pause_a_flow(bench: Bench) -> None:
     due = await running(bench, pause_after_failures=2)
     outcomes = [CycleStatus.FAILED, CycleStatus.COMPLETED, CycleStatus.TIMEOUT, CycleStatus.FAILED]

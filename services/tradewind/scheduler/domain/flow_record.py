@@ -81,12 +81,12 @@ class FlowRecord:
 
     @property
     def has_trigger(self) -> bool:
-        """Whether the trigger service is to have a trigger of it.
+        """Whether the trigger service is to have a trigger of it: while its schedule plans something.
 
         One that begins on events keeps it while it is paused, so that what comes meanwhile is put on record.
         """
         if self.schedule.on is None:
-            return self.status is FlowStatus.RUNNING
+            return self.status is FlowStatus.RUNNING and self.next_execution_ms != 0
         following_ms = self.pause.next_ms if self.pause else self.next_execution_ms
         return self.status in (FlowStatus.RUNNING, FlowStatus.PAUSED) and following_ms != 0
 
@@ -124,7 +124,7 @@ class FlowRegistration:
     owner_only: bool = False
 
     def planned_next(self, next_execution_ms: int, now_ms: int) -> int:
-        """Return what a running flow plans next by this schedule, when another one had planned `next_execution_ms`."""
+        """Return what a flow plans next by this schedule, when another one had planned `next_execution_ms`."""
         if self.first_ms:
             return self.first_ms
         anchor = now_ms + self.schedule.interval_ms
@@ -149,9 +149,9 @@ class RegisterOutcome(StrEnum):
 class StatusChange:
     """A wish for another status. `allowed_from` are the statuses from which it may be reached.
 
-    `start_at_ms` is the first planned time, 0 for now, below 0 for a flow that begins on events. A flow that leaves
-    `running`, but for a pause, has its open runs marked as stopping, with `by` and `reason`. `passed` are the planned
-    times that a pause has cost.
+    `start_at_ms` is the first planned time, 0 for now, below 0 for a flow that begins on events; nothing is planned
+    when a pause ends of a flow whose schedule is over. A flow that leaves `running`, but for a pause, has its open runs
+    marked as stopping, with `by` and `reason`. `passed` are the planned times that a pause has cost.
     """
 
     flow_id: str

@@ -164,6 +164,9 @@ def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int,
     Raises FailedPrecondition when nothing is planned any more, InvalidInput for a first time where none is planned.
     """
     schedule, pause = flow.schedule, flow.pause
+    if pause is not None and not pause.next_ms:
+        # The schedule was over, and its last cycle runs.
+        return 0, None
     if schedule.on:
         if start_at_ms:
             message = f"the flow begins on {schedule.on.words}: say from when in the field start of its schedule"
@@ -171,7 +174,8 @@ def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int,
         if schedule.is_over(now_ms):
             raise schedule_over(flow)
         return schedule.stands_by_ms, None
-    if pause is not None and pause.next_ms > 0 and not schedule.once:
+    # One that runs once, and whose time has passed, begins now.
+    if pause is not None and pause.next_ms > (now_ms if schedule.once else 0):
         planned = schedule.planned(pause.next_ms)
         first_ms = planned.after(max(now_ms, pause.next_ms) - 1)
         if first_ms is None:

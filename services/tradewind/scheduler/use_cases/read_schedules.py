@@ -50,7 +50,8 @@ def planned_times(flow: FlowRecord, now_ms: int) -> Iterator[int]:
         if flow.next_execution_ms > 0:
             yield from times_from(flow.schedule, flow.next_execution_ms)
     elif flow.pause:
-        yield from times_from(flow.schedule, flow.pause.next_ms, now_ms)
+        if flow.pause.next_ms:
+            yield from times_from(flow.schedule, flow.pause.next_ms, now_ms)
     else:
         yield from times_from(flow.schedule, now_ms)
 

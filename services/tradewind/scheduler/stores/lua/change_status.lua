@@ -1,8 +1,9 @@
 -- Starts, pauses, resumes, stops or begins to delete a flow; what the trigger service must hear goes to the outbox in the same script.
 -- KEYS: 1 owner, 2 hash of the flow.
 -- args: base, epoch (0), now, flow_id, status (running, stopped or deleting), from (statuses that it may be
---   reached from), start_at (ms, 0 for now, below 0 for what stands by), by, reason, source (of log lines), passed ({first, last, count} of planned times
---   that passed while it was paused, or false).
+--   reached from), start_at (ms, 0 for now, below 0 for what stands by; does not count when a pause ends of a flow whose schedule
+--   is over), by, reason, source (of log lines), passed ({first, last, count} of planned times that passed while it was
+--   paused, or false).
 -- Returns {outcome (changed, unchanged, not_found, refused), status found, runs marked as stopping ({cycle, run} each),
 --   whether more are to be marked by calling again}.
 --!include stopping
@@ -20,25 +21,27 @@ if known[1] ~= args.status then
     if status == known[1] then outcome = 'changed' end
   end
 end
+-- Ends a pause; returns whether the schedule was over when it began, so that nothing is planned any more.
 local function resume()
-  local paused = redis.call('HMGET', flow, 'paused_by', 'note')
+  local paused = redis.call('HMGET', flow, 'paused_by', 'note', 'paused_next')
   if args.passed then
     firings.note(flow, args.passed[1], 'skipped', paused_words(paused[1], paused[2]), nil, nil, args.passed[3], args.passed[2])
   end
-  redis.call('HDEL', flow, 'paused_by', 'paused_at', 'note', 'paused_next')
+  forget_pause(flow)
+  return paused[3] == '0'
 end
 
 if outcome == 'changed' and args.status == 'paused' then
   pause(flow, args.flow_id, args.by, args.reason)
 elseif outcome == 'changed' then
-  local first, epoch = 0, math.max(tonumber(known[2]) + 1, time)
+  local first, epoch, over = 0, math.max(tonumber(known[2]) + 1, time), false
   if known[1] == 'paused' then
-    resume()
+    over = resume()
   elseif args.status == 'running' then
     redis.call('HDEL', flow, 'fired', 'failures')
     redis.call('HSET', flow, 'started_epoch', epoch)
   end
-  if args.status == 'running' then first = args.start_at ~= 0 and args.start_at or time end
+  if args.status == 'running' and not over then first = args.start_at ~= 0 and args.start_at or time end
   redis.call('HSET', flow, 'status', args.status, 'anchor', first, 'next_execution', first, 'updated_at', time,
     'schedule_epoch', epoch)
   if args.status == 'stopped' then

@@ -52,10 +52,13 @@ function firings.next_queued(key, flow_id)
   return tonumber(string.match(label or '', '^%d+')), label, inputs
 end
 
+local function forget_pause(key) call('HDEL', key, 'paused_by', 'paused_at', 'note', 'paused_next') end
+
 -- Ends a flow in a status, of whose schedule `next_at` comes next (0 for nothing), when nothing of it runs or waits.
 local function end_flow_that_is_over(key, status, next_at, ended)
   if (status == 'running' or status == 'paused') and next_at == 0
     and call('ZCOUNT', key .. ':cycles', STOPPING, '+inf') == 0 and call('EXISTS', key .. ':queued') == 0 then
     call('HSET', key, 'status', ended, 'next_execution', 0, 'updated_at', time)
+    forget_pause(key)
   end
 end

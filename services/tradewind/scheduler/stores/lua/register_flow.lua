@@ -39,10 +39,16 @@ local function supersede(revision, first_cycle)
   end
 end
 
--- A running flow's trigger follows its new schedule: an interval begins anew at the next planned time, or sooner.
+-- What a new schedule plans next: an interval begins anew at the next planned time, or sooner.
+local function planned_next(next_execution)
+  if args.first ~= 0 then return args.first end
+  local anchor = time + args.interval
+  return next_execution > 0 and next_execution < anchor and next_execution or anchor
+end
+
+-- A running flow's trigger follows its new schedule.
 local function reschedule(next_execution, epoch)
-  local anchor = args.first ~= 0 and args.first or time + args.interval
-  if args.first == 0 and next_execution > 0 and next_execution < anchor then anchor = next_execution end
+  local anchor = planned_next(next_execution)
   redis.call('HSET', flow, 'anchor', anchor, 'next_execution', anchor, 'schedule_epoch', math.max(epoch + 1, time))
   redis.call('ZADD', outbox, time, args.flow_id)
 end
@@ -57,7 +63,7 @@ end
 
 local function register()
   local known = redis.call('HMGET', flow, 'status', 'revision', 'digest', 'schedule', 'next_execution',
-    'schedule_epoch', 'user_id', 'created_at', 'last_cycle')
+    'schedule_epoch', 'user_id', 'created_at', 'last_cycle', 'paused_next')
   if known[1] == 'deleting' then return {'deleting', 0} end
   if args.owner_only and known[1] and known[7] ~= args.user_id then return {'not_owner', 0} end
   if args.request ~= '' then
@@ -91,6 +97,8 @@ local function register()
   note_revision(revision, first_cycle)
   if known[1] == 'running' and known[4] ~= args.schedule then
     reschedule(tonumber(known[5]), tonumber(known[6]))
+  elseif known[10] == '0' and known[4] ~= args.schedule then
+    redis.call('HSET', flow, 'paused_next', planned_next(0))
   end
   return remember(known[1] and 'changed' or 'created', revision)
 end

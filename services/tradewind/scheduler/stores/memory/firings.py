@@ -144,4 +144,4 @@ def end_flow_that_is_over(flow: Flow, now: int, status: FlowStatus) -> None:
     """End a flow whose schedule plans nothing more, and of which nothing runs or waits."""
     following = flow.pause.next_ms if flow.pause else flow.next_execution_ms
     if flow.status in (FlowStatus.RUNNING, FlowStatus.PAUSED) and not (following or flow.open or flow.queued):
-        flow.status, flow.next_execution_ms, flow.updated_ms = status, 0, now
+        flow.status, flow.next_execution_ms, flow.updated_ms, flow.pause = status, 0, now, None

@@ -1,6 +1,7 @@
 """Flows in memory."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tradewind.scheduler.domain.chain_state import StopRequest
 from tradewind.scheduler.domain.firing import FiringOutcome
@@ -90,6 +91,8 @@ class MemoryFlows:
             flow.anchor_ms = flow.next_execution_ms = registration.planned_next(flow.next_execution_ms, now)
             flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
             self._data.outbox[flow.flow_id] = now
+        elif flow.pause is not None and not flow.pause.next_ms and flow.schedule != registration.schedule:
+            flow.pause = replace(flow.pause, next_ms=registration.planned_next(0, now))
         flow.user_id = user_id
         flow.config_json = registration.config_json
         flow.structure_json = registration.structure_json
@@ -142,7 +145,9 @@ class MemoryFlows:
         return StatusAnswer(outcome, found, mark_stopping(self._data, flow, stop, LogSource.USER))
 
     def _start_or_end(self, flow: Flow, change: StatusChange, now: int) -> None:
+        over = False
         if flow.pause is not None:
+            over = not flow.pause.next_ms
             if change.passed is not None:
                 note_firing(flow, now, change.passed, FiringOutcome.SKIPPED, paused_words(flow.pause))
             flow.pause = None
@@ -153,7 +158,7 @@ class MemoryFlows:
         flow.stop = FlowStop(change.by, change.reason, now) if stopped else None
         flow.status = change.status
         flow.anchor_ms = flow.next_execution_ms = (
-            (change.start_at_ms or now) if change.status is FlowStatus.RUNNING else 0
+            (change.start_at_ms or now) if change.status is FlowStatus.RUNNING and not over else 0
         )
         flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
         flow.updated_ms = now
