@@ -10,6 +10,7 @@ from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin, FollowUp
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_record import StatusOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.server.partitions import partition_of
@@ -138,6 +139,17 @@ async def test_it_waits_while_the_flow_is_paused_and_ends_when_that_stops(bench:
     await bench.end(second._replace(version=2), CycleStatus.CANCELLED)
     ended = await bench.filled(backfill_id)
     assert (ended.status, ended.running, ended.failed) == (BackfillStatus.CANCELLED, 0, 1)
+
+
+async def test_a_stop_cancels_it_also_when_the_flow_is_stopped(bench: Bench) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.STOPPED)
+    backfill_id = await bench.backfill(T - 3 * MINUTE, T)
+    state = await begin_next(bench, backfill_id)
+    answer = await bench.move(FlowStatus.STOPPED)
+    assert (answer.outcome, answer.stopping) == (StatusOutcome.UNCHANGED, (state.name,))
+    backfill = await bench.filled(backfill_id)
+    assert (backfill.status, backfill.reason, backfill.left) == (BackfillStatus.CANCELLED, "the flow was stopped", 2)
 
 
 async def test_a_cancelled_one_begins_no_more(bench: Bench, server: RedisServer | None) -> None:

@@ -48,11 +48,11 @@ class FlowRecords(Protocol):
         ...
 
     async def change_status(self, change: StatusChange) -> StatusAnswer:
-        """Move a flow to another status; a flow that is there already is left alone, but for its runs.
+        """Move a flow to another status; one that is there already is left alone, but for its runs and backfills.
 
         A change raises the schedule epoch and puts the flow into the outbox; planned times that wait are dropped unless
-        it runs on. Leaving `running` for good marks every open run as stopping, raises its version and makes it due for
-        a look at once. A pause notes who, why, and what was planned next.
+        it runs on. Leaving `running` for good cancels its backfills, marks every open run as stopping, raises its
+        version and makes it due for a look at once. A pause notes who, why, and what was planned next.
         """
         ...
 

@@ -51,10 +51,10 @@ elseif outcome == 'changed' then
   end
   redis.call('ZADD', base .. 'outbox', time, args.flow_id)
   if args.status ~= 'running' then firings.drop_queued(flow, args.flow_id, QUEUE, 'the flow was stopped') end
-  if args.status ~= 'running' then backfills.cancel_all(flow, args.flow_id, 'the flow was stopped') end
 end
 local marked, more = {}, false
 if args.status ~= 'running' and args.status ~= 'paused' and outcome ~= 'refused' then
+  backfills.cancel_all(flow, args.flow_id, 'the flow was stopped')
   marked, more = mark_stopping(args.flow_id, args.by, args.reason, args.source)
 end
 conclude()

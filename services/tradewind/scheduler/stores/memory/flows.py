@@ -141,6 +141,8 @@ class MemoryFlows:
                 self._start_or_end(flow, change, now)
         if change.status in (FlowStatus.RUNNING, FlowStatus.PAUSED):
             return StatusAnswer(outcome, found)
+        for backfill_id in flow.backfills:
+            cancel(flow, backfill_id, now, "the flow was stopped")
         stop = StopRequest(change.by, change.reason, now)
         return StatusAnswer(outcome, found, mark_stopping(self._data, flow, stop, LogSource.USER))
 
@@ -165,8 +167,6 @@ class MemoryFlows:
         self._data.outbox[flow.flow_id] = now
         if change.status is not FlowStatus.RUNNING:
             drop_queued(flow, now, "the flow was stopped")
-            for backfill_id in flow.backfills:
-                cancel(flow, backfill_id, now, "the flow was stopped")
 
     async def definition(self, flow_id: str, revision: int) -> str | None:
         flow = self._data.flows.get(flow_id)
