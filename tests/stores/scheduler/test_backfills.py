@@ -12,6 +12,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import StatusOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.server.partitions import partition_of
 
@@ -93,6 +94,34 @@ async def test_a_time_that_has_had_its_cycle_is_passed_over(bench: Bench) -> Non
         (T, "skipped", -1, 1, "cycle 0 had begun for it"),
     ]
     assert (T, "fired", 0, 1, "") in await bench.firings()
+
+
+async def test_the_schedule_goes_on_behind_a_time_that_it_had_begun(bench: Bench) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    state = await begin_next(bench, await bench.backfill(T, T + MINUTE))
+    answer = await bench.begin(await bench.scheduled(T, now_ms=T))
+    assert (answer.outcome, answer.run, answer.next_ms) == (BeginOutcome.DUPLICATE, state.name, T + MINUTE)
+    assert (await bench.flow()).next_execution_ms == T + MINUTE
+
+
+async def test_of_times_behind_one_that_it_had_begun_the_schedule_fires_those_that_it_would(bench: Bench) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    await begin_next(bench, await bench.backfill(T, T + MINUTE))
+    bench.clock.advance(2 * MINUTE)
+    answer = await bench.begin(await bench.scheduled(T))
+    assert (answer.outcome, answer.next_ms) == (BeginOutcome.DUPLICATE, T + 2 * MINUTE)
+    assert (await bench.begun(await bench.scheduled(T + 2 * MINUTE))).facts.planned_ms == T + 2 * MINUTE
+
+
+async def test_a_schedule_ends_whose_last_time_it_had_begun(bench: Bench) -> None:
+    await bench.register(schedule=ScheduleDefinition(times_ms=(T,)))
+    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    state = await begin_next(bench, await bench.backfill(T, T + MINUTE))
+    assert (await bench.begin(await bench.scheduled(T))).next_ms == 0
+    await bench.end(state)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
 async def test_the_schedule_does_not_mind_it(bench: Bench) -> None:

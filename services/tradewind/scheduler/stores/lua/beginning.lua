@@ -45,10 +45,16 @@ local function drop_run(flow_id, cycle, run_id)
   return known[2], string.match(first, '^%S+')
 end
 
--- What was answered to a due time before, or nil.
-local function answered_before(key, due, next_at, revision)
+-- What was answered to a due time before, or nil. One that is planned still was not answered by this schedule, but begun by a
+-- backfill or planned by another one: it goes on behind that.
+local function answered_before(key, due, next_at, following, revision)
   local outcome, cycle, run, run_id = firings.of(key, due)
   if not outcome then return nil end
+  if next_at == due then
+    next_at = following
+    call('HSET', key, 'next_execution', next_at)
+    end_flow_that_is_over(key, 'running', next_at, 'completed')
+  end
   if outcome ~= 'fired' then return answer('settled', revision, {next_at = next_at}) end
   return answer('duplicate', revision, {cycle = cycle, run = run, run_id = run_id, next_at = next_at})
 end
@@ -115,7 +121,7 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
     if plan then
       if not queued and not event and schedule_epoch < tonumber(flow[8]) then return answer('stale_epoch', current) end
       if flow[1] ~= 'running' then return answer('not_running', current) end
-      local first = not queued and answered_before(key, due, tonumber(flow[7]), current)
+      local first = not queued and answered_before(key, due, tonumber(flow[7]), planned > due and planned or next_at, current)
       if first then return first end
     end
     if not same then return refusal('revision_changed', current, request, payload) end

@@ -121,7 +121,7 @@ class MemoryCycles:
         return run.request if run.request and self._data.first_answer(flow.flow_id, run.request) else None
 
     def _refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
-        """Return the answer to a request that begins nothing, and at most moves a backfill on."""
+        """Return the answer to a request that begins nothing, and at most moves a backfill or the schedule on."""
         if request.request is not None:
             first = self._data.first_answer(flow.flow_id, request.request)
             if first is not None:
@@ -139,6 +139,11 @@ class MemoryCycles:
                 return BeginAnswer(BeginOutcome.NOT_RUNNING, revision=flow.revision)
             line = None if request.queued else flow.firings.get(request.due_ms)
             if line is not None:
+                if flow.next_execution_ms == request.due_ms:
+                    # Begun by a backfill, or planned by another schedule: this one goes on behind it.
+                    later = request.planned_ms > request.due_ms
+                    flow.next_execution_ms = request.planned_ms if later else request.next_ms
+                    end_flow_that_is_over(flow, self._data.now(), FlowStatus.COMPLETED)
                 if line.outcome is not FiringOutcome.FIRED:
                     return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
                 name = RunName(flow.flow_id, line.cycle, line.run)
