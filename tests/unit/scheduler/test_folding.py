@@ -1,8 +1,11 @@
 """Folding events: one write for each run, its end in the same write, whatever others write meanwhile."""
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
-from tradewind.scheduler.domain.chain_state import REASON
+from tradewind.scheduler.domain.beginning import BeginRequest
+from tradewind.scheduler.domain.chain_state import REASON, CycleOrigin
 from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.flow_record import StatusChange
+from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.server.partitions import partition_of
 
 OWNED: dict[int, int] = {}
@@ -43,6 +46,23 @@ async def test_known_ends_and_strangers_write_nothing() -> None:
     assert (state.version, set(state.components)) == (2, {"0"})
     ghost = event(run._replace(name=run.name._replace(cycle=9)))
     assert await scheduler.fold([ghost], OWNED) == set()
+
+
+async def test_the_end_of_a_run_counts_where_another_one_of_its_name_is_remembered() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    run = (await scheduler.run()).state
+    # The flow is deleted, registered and run again by other replicas.
+    flows = scheduler.stores.flows
+    await flows.change_status(StatusChange("f", FlowStatus.DELETING, tuple(FlowStatus)))
+    while not await flows.remove_step("f"):
+        pass
+    await scheduler.register()
+    request = BeginRequest((await scheduler.planned()).shape, "anew", CycleOrigin.RUN_FLOW, 5000)
+    await scheduler.stores.cycles.begin([request])
+    await scheduler.fold([event(run), event(run, run_id="anew")], OWNED)
+    state = await scheduler.state(run.name)
+    assert (state.facts.run_id, state.status) == ("anew", CycleStatus.COMPLETED)
 
 
 async def test_waiters_hear_of_the_end_as_it_is_on_record() -> None:

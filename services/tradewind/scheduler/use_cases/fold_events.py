@@ -75,7 +75,7 @@ class FoldEvents:
 
     async def _round(self, news: News, epochs: Epochs, lost: set[int]) -> News:
         """Try each run once and return those in conflict; their states are forgotten, so that they are read anew."""
-        states = await self._known({run for run, _ in news})
+        states = await self._known(news)
         updates: list[RunUpdate] = []
         for (run, run_id), ends in news.items():
             state = states.get(run)
@@ -127,12 +127,13 @@ class FoldEvents:
         self.took_place(final, result)
         return written(final, result.version, result.end_ms)
 
-    async def _known(self, runs: Iterable[RunName]) -> dict[RunName, ChainState]:
+    async def _known(self, runs: Iterable[tuple[RunName, str]]) -> dict[RunName, ChainState]:
+        """Return the states of runs; one that is remembered may be of another run that had the name before."""
         states: dict[RunName, ChainState] = {}
         unknown: list[RunName] = []
-        for run in runs:
+        for run, run_id in runs:
             state = self._open_states.get(run)
-            if state is None:
+            if state is None or state.facts.run_id != run_id:
                 unknown.append(run)
             else:
                 states[run] = state
