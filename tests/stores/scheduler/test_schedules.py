@@ -6,10 +6,11 @@ import pytest
 
 from tests.stores.scheduler.bench import MINUTE, Bench
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.domain.chain_state import ChainState, FollowUp
+from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin, FollowUp
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
 from tradewind.server.partitions import partition_of
@@ -141,6 +142,18 @@ async def test_the_running_one_is_asked_to_make_way(bench: Bench) -> None:
         ("dropped", -1, 1, "a later planned time took its place"),
         ("fired", 1, 1, ""),
     ]
+
+
+async def test_the_running_one_makes_way_however_many_run_for_other_flows(bench: Bench) -> None:
+    due = await running(bench, overlap=OverlapPolicy.CANCEL_RUNNING)
+    parents = [Parent(RunName("above", cycle), "r", "node", 1) for cycle in range(501)]
+    await bench.stores.cycles.begin([bench.request(origin=CycleOrigin.SUB_FLOW, parent=parent) for parent in parents])
+    first = await tick(bench, due)
+    assert first is not None
+    bench.clock.advance(MINUTE)
+    assert (await bench.begin(await bench.scheduled(bench.now))).stopping
+    assert (await bench.state(first.name)).stop is not None
+    assert (await bench.state(RunName("f", 0))).stop is None
 
 
 @pytest.mark.parametrize("overlap", list(OverlapPolicy))

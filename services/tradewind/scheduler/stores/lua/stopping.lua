@@ -6,10 +6,11 @@ local STOPS = 500
 -- their names and whether there are more.
 local function mark_stopping(flow_id, by, reason, source, sparing)
   local cycles = flow_key(flow_id) .. ':cycles'
-  local marked, members = {}, call('ZRANGEBYSCORE', cycles, OPEN, '+inf', 'LIMIT', 0, STOPS + 1)
-  for i = 1, math.min(#members, STOPS) do
-    local cycle, run = string.match(members[i], '^(%d+):(%d+)$')
-    local spared = sparing and (run ~= '0' or call('ZSCORE', flow_key(flow_id) .. ':filling', members[i]))
+  local marked, members = {}, call('ZRANGEBYSCORE', cycles, OPEN, '+inf', 'LIMIT', 0, sparing and -1 or STOPS + 1)
+  for _, name in ipairs(members) do
+    if #marked == STOPS then break end
+    local cycle, run = string.match(name, '^(%d+):(%d+)$')
+    local spared = sparing and (run ~= '0' or call('ZSCORE', flow_key(flow_id) .. ':filling', name))
     local key = run_key(flow_id, cycle, run)
     local known = not spared and call('HMGET', key, 'run_id', 'version')
     if known and known[1] then
@@ -18,10 +19,10 @@ local function mark_stopping(flow_id, by, reason, source, sparing)
       call('HSET', key, 'version', version, unpack(fields))
       announce(flow_id, tonumber(cycle), tonumber(run), version, fields)
       append_line(flow_id, cycle, 'WARNING', source, 'Stopping: ' .. reason)
-      check_at(time, flow_id .. ':' .. members[i])
+      check_at(time, flow_id .. ':' .. name)
       marked[#marked + 1] = {tonumber(cycle), tonumber(run)}
     end
-    if not spared then call('ZADD', cycles, STOPPING + cycle * RUNS + run, members[i]) end
+    if not spared then call('ZADD', cycles, STOPPING + cycle * RUNS + run, name) end
   end
   return marked, #members > STOPS
 end
