@@ -181,6 +181,54 @@ async def test_so_many_cycles_and_no_more(bench: Bench) -> None:
     assert (await bench.begin(await bench.scheduled(bench.now + MINUTE))).next_ms > 0
 
 
+@pytest.mark.parametrize(
+    ("overlap", "begun"),
+    [
+        (OverlapPolicy.SKIP, [0, 3]),
+        (OverlapPolicy.QUEUE_ONE, [0, 1]),
+        (OverlapPolicy.QUEUE_ALL, [0, 1]),
+        (OverlapPolicy.CANCEL_RUNNING, [0, 1]),
+    ],
+)
+async def test_times_at_which_nothing_begins_are_none_of_so_many_cycles(
+    bench: Bench, overlap: OverlapPolicy, begun: list[int]
+) -> None:
+    due = await running(bench, overlap=overlap, schedule=ScheduleDefinition(MINUTE, max_cycles=2))
+    first = await tick(bench, due)
+    assert first is not None
+    for minute in (1, 2):
+        bench.clock.advance(MINUTE)
+        if (await bench.flow()).next_execution_ms:
+            assert await tick(bench, due + minute * MINUTE) is None
+    await bench.end(await bench.state(first.name))
+    bench.clock.advance(MINUTE)
+    if overlap is OverlapPolicy.SKIP:
+        last = await tick(bench, bench.now)
+    else:
+        last = await bench.begun(bench.waiting())
+    assert last is not None
+    assert [(line[0] - due) // MINUTE for line in await bench.firings() if line[1] == "fired"] == begun
+    assert (await bench.flow()).next_execution_ms == 0
+    await bench.end(last)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
+async def test_of_three_cycles_the_third_is_planned_after_others_gave_way(bench: Bench) -> None:
+    schedule = ScheduleDefinition(MINUTE, max_cycles=3)
+    due = await running(bench, overlap=OverlapPolicy.CANCEL_RUNNING, schedule=schedule)
+    first = await tick(bench, due)
+    assert first is not None
+    for _ in range(3):
+        bench.clock.advance(MINUTE)
+        assert await tick(bench, bench.now) is None
+    assert (await bench.flow()).next_execution_ms == bench.now + MINUTE
+    await bench.end(await bench.state(first.name))
+    await bench.end(await bench.begun(bench.waiting()))
+    bench.clock.advance(MINUTE)
+    assert await tick(bench, bench.now) is not None
+    assert (await bench.flow()).next_execution_ms == 0
+
+
 async def test_a_schedule_whose_last_time_was_missed_is_over(bench: Bench) -> None:
     late = ScheduleDefinition(times_ms=(bench.now,), catch_up=CatchUp.NONE)
     due = await running(bench, schedule=late)

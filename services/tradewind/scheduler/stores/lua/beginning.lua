@@ -75,7 +75,7 @@ local function in_the_way(key)
 end
 
 -- What becomes of a planned time while a cycle is open: it waits, or somebody gives way. Returns whether runs were marked as
--- stopping.
+-- stopping, and by how many more planned times wait than before.
 local function give_way(key, flow_id, overlap, planned, open, label, inputs)
   local running = 'cycle ' .. string.match(open, '^%d+') .. ' was running'
   local waiting = call('ZCARD', key .. ':queued')
@@ -85,13 +85,14 @@ local function give_way(key, flow_id, overlap, planned, open, label, inputs)
     firings.drop_queued(key, flow_id, waiting, 'a later planned time took its place')
     firings.queue(key, flow_id, planned, running .. ' and was asked to stop', label, inputs)
     return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler',
-      true) > 0
+      true) > 0, 1 - waiting
   elseif waiting >= (overlap == 'queue_one' and 1 or QUEUE) then
     firings.note(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited', nil, nil, nil, label)
   else
     firings.queue(key, flow_id, planned, running, label, inputs)
+    return false, 1
   end
-  return false
+  return false, 0
 end
 
 local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, nodes, facts, memory, request, payload,
@@ -144,10 +145,11 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
       if missed then
         firings.note(key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2])
       end
-      if planned > 0 and most > 0 and call('HINCRBY', key, 'fired', 1) >= most then next_at = 0 end
+      local stopping, cycles = false, 1
+      if planned > 0 and open then stopping, cycles = give_way(key, flow_id, flow[4], planned, open, label, memory) end
+      if planned > 0 and most > 0 and call('HINCRBY', key, 'fired', cycles) >= most then next_at = 0 end
       -- Events go on coming until the trigger service hears that no more are wanted.
       if event and next_at == 0 then call('ZADD', base .. 'outbox', time, flow_id) end
-      local stopping = planned > 0 and open and give_way(key, flow_id, flow[4], planned, open, label, memory)
       if planned == 0 or open then
         call('HSET', key, 'next_execution', next_at)
         end_flow_that_is_over(key, 'running', next_at, 'completed')

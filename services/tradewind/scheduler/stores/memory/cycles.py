@@ -89,21 +89,23 @@ class MemoryCycles:
                 planned_ms, event_id = waiting.planned_ms, waiting.event_id
                 request = request._replace(inputs_json=waiting.inputs_json or request.inputs_json)
             elif request.scheduled:
-                next_ms = self._plan(request, flow, now)
-                if not planned_ms or (flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW):
-                    inputs_json = request.inputs_json
-                    stopping = bool(planned_ms) and give_way(self._data, flow, planned_ms, now, event_id, inputs_json)
+                if request.missed is not None:
+                    note_firing(flow, now, request.missed, FiringOutcome.MISSED, "found due too late")
+                held_up = bool(flow.in_the_way) and flow.overlap is not OverlapPolicy.ALLOW
+                stopping, cycles = False, 1
+                if planned_ms and held_up:
+                    stopping, cycles = give_way(self._data, flow, planned_ms, now, event_id, request.inputs_json)
+                next_ms = self._plan(request, flow, now, cycles)
+                if not planned_ms or held_up:
                     end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
                     return BeginAnswer(BeginOutcome.SETTLED, next_ms=next_ms, revision=flow.revision, stopping=stopping)
         return self._create(request, remembered, flow, planned_ms, next_ms, now, event_id)
 
-    def _plan(self, request: BeginRequest, flow: Flow, now: int) -> int:
-        """Put on record what the schedule plans next, and what was missed; return what is planned next."""
-        if request.missed is not None:
-            note_firing(flow, now, request.missed, FiringOutcome.MISSED, "found due too late")
+    def _plan(self, request: BeginRequest, flow: Flow, now: int, cycles: int) -> int:
+        """Put on record what the schedule plans next, and return it; `cycles` more have begun or wait."""
         next_ms, most = request.next_ms, request.shape.schedule.max_cycles
         if request.planned_ms and most:
-            flow.fired += 1
+            flow.fired += cycles
             next_ms = 0 if flow.fired >= most else next_ms
         flow.next_execution_ms = next_ms
         if request.event is not None and not next_ms:

@@ -55,8 +55,8 @@ class Flow:
 
     `revisions` holds definitions before the current one, `history` what is known of these and of it.
     `firings` says what became of planned times, `queued` which of them wait; `fired` counts cycles of its schedule
-    since it was started, which raised its schedule epoch to `started_epoch`; `failures` those that failed in a row;
-    `filling` are the open runs of backfills, by 0 those that run for a node of another flow.
+    that began or wait since it was started, which raised its schedule epoch to `started_epoch`; `failures` those that
+    failed in a row; `filling` are the open runs of backfills, by 0 those that run for a node of another flow.
     """
 
     flow_id: str

@@ -93,11 +93,15 @@ def paused_words(pause: Pause) -> str:
     return f"paused by {pause.by}" + (f": {pause.note}" if pause.note else "")
 
 
-def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str = "", inputs_json: str = "") -> bool:
-    """Settle a planned time while a cycle is open; return whether runs were marked as stopping."""
+def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str, inputs_json: str) -> tuple[bool, int]:
+    """Settle a planned time while a cycle is open.
+
+    Returns whether runs were marked as stopping, and by how many more planned times wait than before.
+    """
     going_on = [name for name in flow.in_the_way if not flow.open[name]]
     running = f"cycle {max(going_on or flow.in_the_way).cycle} was running"
     waiting = Waiting(planned, event_id, inputs_json if event_id else "")
+    before = len(flow.queued)
     most = {OverlapPolicy.QUEUE_ONE: 1, OverlapPolicy.QUEUE_ALL: QUEUE}.get(flow.overlap, 0)
     if flow.overlap is OverlapPolicy.SKIP:
         note_firing(flow, now, planned, FiringOutcome.SKIPPED, running, event_id=event_id)
@@ -105,13 +109,13 @@ def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str = "",
         drop_queued(flow, now, "a later planned time took its place")
         _queue(flow, now, waiting, f"{running} and was asked to stop")
         stop = StopRequest("system", "the next cycle is due and overlap is cancel_running", now)
-        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, sparing=True))
-    elif len(flow.queued) >= most:
-        reason = f"{running} and {len(flow.queued)} waited"
+        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, sparing=True)), 1 - before
+    elif before >= most:
+        reason = f"{running} and {before} waited"
         note_firing(flow, now, planned, FiringOutcome.DROPPED, reason, event_id=event_id)
     else:
         _queue(flow, now, waiting, running)
-    return False
+    return False, len(flow.queued) - before
 
 
 def _queue(flow: Flow, now: int, waiting: Waiting, reason: str) -> None:
