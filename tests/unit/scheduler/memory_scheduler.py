@@ -8,7 +8,7 @@ from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.flow_record import FlowRegistration
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.domain.submission import ComponentEvent, Submission, SubmitAnswer, SubmitOutcome
+from tradewind.scheduler.domain.submission import ComponentEvent, StopOrder, Submission, SubmitAnswer, SubmitOutcome
 from tradewind.scheduler.domain.weather import read_weather
 from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.stores.memory import MemoryStores
@@ -31,6 +31,7 @@ class DirectNodeTasks:
     asked: list[tuple[list[RunName], list[str]]] = field(default_factory=list)
     plans: set[str] = field(default_factory=set)
     outcomes: list[SubmitAnswer | Exception] = field(default_factory=list)
+    stopped: list[tuple[RunName, str]] = field(default_factory=list)
 
     async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
         self.asked.append(([run.state.name for run in runs], [plan.digest for plan in plans]))
@@ -38,6 +39,9 @@ class DirectNodeTasks:
         if self.outcomes and isinstance(self.outcomes[0], Exception):
             raise self.outcomes.pop(0)  # type: ignore[misc]
         return [self._answer(run) for run in runs]
+
+    async def stop(self, order: StopOrder) -> None:
+        self.stopped.append((order.run, order.reason))
 
     def _answer(self, run: Submission) -> SubmitAnswer:
         if self.outcomes and isinstance(self.outcomes[0], SubmitAnswer):

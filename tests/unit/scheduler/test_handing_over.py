@@ -1,6 +1,7 @@
 """Handing cycles over: batches, plans, refusals, and what happens to the rest when one is at fault."""
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
+from tradewind.scheduler.domain.chain_state import STOP, StopRequest
 from tradewind.scheduler.domain.submission import SubmitAnswer, SubmitOutcome
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
 from tradewind.scheduler.use_cases.hand_over import retry_after
@@ -88,6 +89,20 @@ async def test_a_taken_number_is_passed_by_in_growing_steps() -> None:
     assert state.name.cycle == 7
     assert state.facts.run_id == run.state.facts.run_id
     assert await scheduler.stores.states.load(run.state.name) is None
+
+
+async def test_a_run_that_was_asked_to_stop_is_under_its_new_number() -> None:
+    node_tasks = DirectNodeTasks(outcomes=[SubmitAnswer(SubmitOutcome.RUN_CONFLICT)])
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register()
+    run = await scheduler.run()
+    stop = StopRequest("ada", "not today", scheduler.clock.now_ms(), request_id="r")
+    await scheduler.stores.states.try_update(run.state._replace(stop=stop), {STOP})
+    (state,) = await scheduler.hand_over([run])
+    assert state == await scheduler.state(state.name)
+    assert (state.name.cycle, state.stop) == (1, stop)
+    assert node_tasks.stopped == [(state.name, "not today")]
+    assert scheduler.open_states.get(state.name) == state
 
 
 async def test_a_taken_number_of_a_deleted_flow_is_refused() -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import structlog
 
 from tradewind.scheduler.domain.backfill import BackfillStep
-from tradewind.scheduler.domain.chain_state import REASON, ChainState
+from tradewind.scheduler.domain.chain_state import REASON, STOP, ChainState, StopRequest
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer, SubmitOutcome
@@ -19,6 +19,7 @@ from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
 from tradewind.scheduler.use_cases.definitions import PlannedFlow
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.scheduler.use_cases.stop_orders import stop_orders
 from tradewind.server.batching import Batcher
 from tradewind.server.clock import Clock
 
@@ -156,16 +157,29 @@ class HandOver:
                 backfill=BackfillStep(facts.backfill_id) if facts.backfill_id else None,
                 parent=facts.parent,
             )
+            before = await self._states.load(state.name)
             (begun,) = await self._begin([wish])
             if begun.answer.state is None:
                 return state, SubmitAnswer(SubmitOutcome.REFUSED, reason="FLOW_DELETING")
             _log.warning("cycle_renumbered", flow_id=state.name.flow_id, cycle=state.name.cycle)
             self._open_states.drop(state.name)
             state = begun.answer.state
+            if before is not None and before.stop is not None:
+                state = await self._stopping(state, before.stop)
             (answer,) = await self._send([PlannedRun(state, begun.planned or run.planned)])
             if not _name_is_taken(answer):
                 break
         return state, answer
+
+    async def _stopping(self, state: ChainState, stop: StopRequest) -> ChainState:
+        """Ask a run to stop, before it is submitted, as it was under the number that it had before."""
+        state = state._replace(stop=stop)
+        (result,) = await self._states.update_many([RunUpdate(state, (STOP,), check_in_ms=0)])
+        state = state._replace(version=result.version)
+        self._open_states.keep([state])
+        for order in stop_orders(state):
+            await self._node_tasks.stop(order)
+        return state
 
     async def _given_up(self, state: ChainState, answer: SubmitAnswer) -> ChainState:
         """End a rerun that has nothing to build on: its name is taken, or the results that it was to keep are gone."""
