@@ -1,6 +1,7 @@
 """Bulk jobs over a whole stack: the client and the commands."""
 
 import re
+from datetime import timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,11 @@ async def test_what_failed_is_run_again_by_filter(client: Client, shell: Shell, 
     looked = await shell.json("job", "rerun", "eu.*", "--dry-run")
     assert (looked["matched"], looked["done"], looked["failed"], len(looked["items"])) == (50, 0, 0, 50)
     assert (await client.get_cycle("eu.a", 0)).run == 0
+    begun = (await client.get_cycle("eu.b", 0)).start_time
+    assert begun is not None
+    there = begun.astimezone(timezone(timedelta(hours=5))).isoformat()
+    earlier = await shell.json("job", "rerun", "eu.*", "--started-before", there, "--dry-run")
+    assert {item["flow_id"] for item in earlier["items"]} == {"eu.a"}, "the time is that of the zone it names"
     shown = await shell("job", "rerun", "eu.*", "--wait", "--reason", "the feed was late", "--request-id", "once")
     job_id = re.findall(r"^(job-\w+) rerun completed: 50 cycles matched, 50 done, 0 failed", shown, re.MULTILINE)[0]
     again = await client.start_bulk_job("rerun", ["eu.*"], reason="the feed was late", request_id="once")

@@ -1,13 +1,12 @@
 """`tradewind flow backfill|backfills|cancel-backfill`: past ranges of flows."""
 
 import asyncio
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli.failures import FAILED, fail
-from tradewind.cli.parameters import FlowName, Output, first
+from tradewind.cli.parameters import FlowName, Output, first, moment
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -105,13 +104,3 @@ def _progress(backfill: "BackfillRecord") -> str:
     parts = {"completed": backfill.completed, "failed": backfill.failed, "running": backfill.running}
     parts["passed over"] = backfill.skipped
     return ", ".join(f"{count} {what}" for what, count in parts.items() if count) or "none begun yet"
-
-
-def _moment(text: str, option: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f'"{text}" is no time; give one such as 2026-11-01 or 2026-11-01T09:30:00+01:00', param_hint=option
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

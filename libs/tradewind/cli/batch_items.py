@@ -1,8 +1,9 @@
 """Items of a batch from a file of JSON lines."""
 
-import json
 import sys
 from pathlib import Path
+
+from tradewind.cli.parameters import read_json
 
 
 def read_items(file: str) -> list[str]:
@@ -10,10 +11,13 @@ def read_items(file: str) -> list[str]:
 
     Raises OSError, or ValueError that names every line that is no JSON object (ten of them at most).
     """
-    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not UTF-8 text: byte {error.start} is none of it") from None
     items: list[str] = []
     faults: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         fault = _fault(line)
@@ -30,7 +34,7 @@ def read_items(file: str) -> list[str]:
 
 def _fault(line: str) -> str:
     try:
-        value = json.loads(line)
+        value = read_json(line)
     except ValueError as error:
         return f"this is no JSON: {error}"
     return "" if isinstance(value, dict) else "this is JSON, but no object"

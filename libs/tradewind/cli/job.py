@@ -1,12 +1,11 @@
 """`tradewind job ...`: the same done to many cycles, on record."""
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli.failures import FAILED
-from tradewind.cli.parameters import Output, RequestId, chosen_statuses, first
+from tradewind.cli.parameters import Output, RequestId, chosen_statuses, first, moment
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 
@@ -17,8 +16,14 @@ app = typer.Typer(no_args_is_help=True, help="Rerun or stop many cycles.", rich_
 
 Flows = Annotated[list[str], typer.Argument(metavar="FLOW...", help="Names of flows, or patterns with * and ?.")]
 Statuses = Annotated[list[str] | None, typer.Option("--status", help="Only cycles in this status; may be repeated.")]
-After = Annotated[datetime | None, typer.Option("--started-after", help="Only cycles that began then or later, UTC.")]
-Before = Annotated[datetime | None, typer.Option("--started-before", help="Only cycles that began before, UTC.")]
+After = Annotated[
+    str | None,
+    typer.Option("--started-after", metavar="TIME", help="Only cycles that began then or later; UTC unless it says."),
+]
+Before = Annotated[
+    str | None,
+    typer.Option("--started-before", metavar="TIME", help="Only cycles that began before; UTC unless it says."),
+]
 Limit = Annotated[int, typer.Option(min=0, help="At most this many; 1000 when 0.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which cycles it would be.")]
 Reason = Annotated[str, typer.Option(help="Why; it is on record.")]
@@ -66,7 +71,7 @@ async def stop(
     await _start(session, "stop", flows, asked, wait, output)
 
 
-_Asked = tuple[list[str] | None, datetime | None, datetime | None, int, bool, str, str | None]
+_Asked = tuple[list[str] | None, str | None, str | None, int, bool, str, str | None]
 
 
 async def _start(session: Session, action: str, flows: list[str], asked: _Asked, wait: bool, output: Format) -> None:
@@ -78,8 +83,8 @@ async def _start(session: Session, action: str, flows: list[str], asked: _Asked,
             action,
             flows,
             statuses=chosen_statuses(status, CycleStatus),
-            started_after=_utc(after),
-            started_before=_utc(before),
+            started_after=None if after is None else moment(after, "--started-after"),
+            started_before=None if before is None else moment(before, "--started-before"),
             limit=limit,
             dry_run=dry_run,
             reason=reason,
@@ -91,12 +96,6 @@ async def _start(session: Session, action: str, flows: list[str], asked: _Asked,
     session.screen.json(job) if output is Format.JSON else _show(session.screen, job)
     if job.failed:
         raise typer.Exit(FAILED)
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    from datetime import UTC
-
-    return None if moment is None else moment.replace(tzinfo=UTC)
 
 
 @app.command()

@@ -3,8 +3,9 @@
 import json
 import sys
 from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -88,25 +89,42 @@ def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
     return found
 
 
+def moment(text: str, option: str, zone: tzinfo | None = UTC) -> datetime:
+    """Read a time as ISO 8601, of `zone` unless it names one, None being local time. Raises typer.BadParameter."""
+    try:
+        read = datetime.fromisoformat(text)
+        return (read if read.tzinfo or zone is None else read.replace(tzinfo=zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(
+            f'"{text}" is no time; give one such as 2026-11-01 or 2026-11-01T09:30:00+01:00', param_hint=option
+        ) from None
+
+
 def inputs_of(
     given: Iterable[str] | None, text: str | None, option: str = "--input", text_option: str = "--inputs-json"
 ) -> dict[str, Any]:
     """Read the inputs of a cycle; single ones win over those of the JSON object. Raises typer.BadParameter."""
     inputs: dict[str, Any] = {}
     if text is not None:
-        try:
-            read = json.loads(sys.stdin.read() if text == "-" else text)
-        except ValueError as error:
-            raise typer.BadParameter(f"this is no JSON: {error}", param_hint=text_option) from None
+        read = json_of(text, text_option)
         if not isinstance(read, dict):
             raise typer.BadParameter("this is JSON, but no object", param_hint=text_option)
         inputs.update(read)
     for key, value in pairs(given, option).items():
         try:
-            inputs[key] = json.loads(value)
+            inputs[key] = read_json(value)
         except ValueError:
             inputs[key] = value
     return inputs
+
+
+def read_json(text: str) -> Any:
+    """Read JSON as the standard has it, which knows no NaN and no Infinity. Raises ValueError."""
+    return json.loads(text, parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number in JSON")
 
 
 def json_of(text: str | None, option: str) -> Any:
@@ -114,7 +132,7 @@ def json_of(text: str | None, option: str) -> Any:
     if text is None:
         return None
     try:
-        return json.loads(sys.stdin.read() if text == "-" else text)
+        return read_json(sys.stdin.read() if text == "-" else text)
     except ValueError as error:
         raise typer.BadParameter(f"this is no JSON: {error}", param_hint=option) from None
 

@@ -1,12 +1,11 @@
 """`tradewind trigger ...`: what fires at a time or for an event, and is received from a queue."""
 
 import json
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import Output, first
+from tradewind.cli.parameters import Output, first, inputs_of, json_of, moment
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -23,24 +22,6 @@ Queue = Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="Whos
 TriggerName = Annotated[str, typer.Argument(metavar="ID", help="Id of the trigger.")]
 Limit = Annotated[int, typer.Option(min=1, help="At most this many.")]
 Json = Annotated[str | None, typer.Option("--payload-json", metavar="JSON", help="What its receiver gets with it.")]
-
-
-def moment(text: str, option: str) -> datetime:
-    """Read a time as ISO 8601, local unless it names a zone. Raises typer.BadParameter."""
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
-        raise typer.BadParameter(f'"{text}" is no time such as 2026-12-24T18:00:00Z', param_hint=option) from None
-
-
-def json_of(text: str | None, option: str) -> Any:
-    """Read JSON. Raises typer.BadParameter."""
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"this is no JSON: {error}", param_hint=option) from None
 
 
 def show(session: Session, trigger: "TriggerRecord", output: Format) -> None:
@@ -93,31 +74,33 @@ async def save(
     output: Output = Format.TEXT,
 ) -> None:
     """Create or replace a trigger; saving the same again changes nothing."""
-    moments = [moment(each, "--at") for each in at or ()]
-    try:
-        async with session.client() as client:
-            saved = await client.save_trigger(
-                trigger_id,
-                queue=queue,
-                at=moments[0] if len(moments) == 1 else None,
-                times=moments if len(moments) > 1 else (),
-                after=after,
-                every=every,
-                cron=cron,
-                time_zone=time_zone,
-                event=event,
-                filter=json_of(where, "--filter"),
-                on_finished=on_finished,
-                statuses=status or (),
-                payload=json_of(payload_json, "--payload-json"),
-                jitter=jitter,
-                start=moment(start, "--start") if start else None,
-                end=moment(end, "--end") if end else None,
-                max_firings=max_firings,
-                epoch=epoch,
-            )
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}; here they are options, --at to --on-finished") from None
+    moments = [moment(each, "--at", zone=None) for each in at or ()]
+    kinds = [bool(moments), after is not None, every is not None, bool(cron), bool(event), on_finished is not None]
+    if kinds.count(True) != 1:
+        raise typer.BadParameter(
+            "say when it fires by exactly one of --at, --after, --every, --cron, --event and --on-finished"
+        )
+    async with session.client() as client:
+        saved = await client.save_trigger(
+            trigger_id,
+            queue=queue,
+            at=moments[0] if len(moments) == 1 else None,
+            times=moments if len(moments) > 1 else (),
+            after=after,
+            every=every,
+            cron=cron,
+            time_zone=time_zone,
+            event=event,
+            filter=inputs_of(None, where, text_option="--filter"),
+            on_finished=on_finished,
+            statuses=status or (),
+            payload=json_of(payload_json, "--payload-json"),
+            jitter=jitter,
+            start=moment(start, "--start", zone=None) if start else None,
+            end=moment(end, "--end", zone=None) if end else None,
+            max_firings=max_firings,
+            epoch=epoch,
+        )
     show(session, saved, output)
 
 

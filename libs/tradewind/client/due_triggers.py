@@ -18,7 +18,7 @@ from tradewind.client.errors import Unavailable
 from tradewind.client.json_text import decode
 from tradewind.client.refusals import error_from
 from tradewind.client.triggers import TriggerRecord, trigger_from
-from tradewind.client.wire import Seconds, duration, moment, seconds_of, timestamp
+from tradewind.client.wire import Seconds, duration, moment, seconds_of, span, timestamp
 
 _Method: TypeAlias = grpc.aio.StreamStreamMultiCallable[pb.ReceiveDueRequest, pb.ReceiveDueResponse]
 _Call: TypeAlias = grpc.aio.StreamStreamCall[pb.ReceiveDueRequest, pb.ReceiveDueResponse]
@@ -68,7 +68,7 @@ class DueTrigger:
         """Say that it could not be handled: it comes again after `retry_after` seconds, by backoff when None."""
         nack = pb.DueTriggerNack(token=self.token, error=error)
         if retry_after is not None:
-            nack.retry_after.FromMilliseconds(round(seconds_of(retry_after) * 1000))
+            nack.retry_after.CopyFrom(span(seconds_of(retry_after)))
         await self._stream.say(pb.ReceiveDueRequest(nacks=[nack]))
 
     async def extend(self, lease: Seconds) -> None:

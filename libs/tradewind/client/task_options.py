@@ -6,7 +6,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, retry_pb2
-from tradewind.client.wire import Seconds
+from tradewind.client.wire import Seconds, span
 from tradewind.flow import Cache, Retry, Timeouts
 from tradewind.flow.spec import concurrency_of, key_rate_of
 from tradewind.flow.values import seconds_in
@@ -55,6 +55,4 @@ def _duration(length: Seconds | str | None) -> Duration | None:
     seconds = seconds_in(length)
     if seconds < 0:
         raise ValueError(f"a length of time must not be negative, is {seconds} s")
-    message = Duration()
-    message.FromMilliseconds(round(seconds * 1000))
-    return message
+    return span(seconds)

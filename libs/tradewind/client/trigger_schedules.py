@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from google.protobuf.duration_pb2 import Duration
-
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.client.json_text import encode
-from tradewind.client.wire import Seconds, seconds_of, timestamp
+from tradewind.client.wire import Seconds, seconds_of, span, timestamp
 
 _KINDS = "at, times, after, every, cron, event or on_finished"
 
@@ -37,16 +35,16 @@ def schedule_of(
         raise ValueError(f"say when it fires by exactly one of {_KINDS}")
     schedule = trigger_pb2.Schedule(start=timestamp(start), end=timestamp(end), max_firings=max_firings)
     if seconds_of(jitter):
-        schedule.jitter.CopyFrom(_span(jitter))
+        schedule.jitter.CopyFrom(span(seconds_of(jitter)))
     if at is not None:
         schedule.once.at.CopyFrom(timestamp(at) or trigger_pb2.OnceSchedule().at)
     elif times:
         schedule.times.at.extend(moment for moment in map(timestamp, times) if moment is not None)
     elif after is not None:
-        schedule.delay.CopyFrom(_span(after))
+        schedule.delay.CopyFrom(span(seconds_of(after)))
     elif every is not None:
-        schedule.interval.interval.CopyFrom(_span(every))
-        begin = anchor or start or datetime.now(UTC) + timedelta(seconds=seconds_of(every))
+        schedule.interval.interval.CopyFrom(span(seconds_of(every)))
+        begin = anchor or start or _from_now(seconds_of(every))
         schedule.interval.anchor.CopyFrom(timestamp(begin) or schedule.interval.anchor)
     elif cron:
         schedule.cron.expression, schedule.cron.time_zone = cron, time_zone
@@ -61,7 +59,8 @@ def schedule_of(
     return schedule
 
 
-def _span(length: Seconds) -> Duration:
-    span = Duration()
-    span.FromMilliseconds(round(seconds_of(length) * 1000))
-    return span
+def _from_now(seconds: float) -> datetime:
+    try:
+        return datetime.now(UTC) + timedelta(seconds=seconds)
+    except OverflowError:
+        raise ValueError(f"{seconds:g} s from now is after the year 9999") from None

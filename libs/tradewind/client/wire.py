@@ -14,6 +14,8 @@ from tradewind.client.json_text import encode
 Word = TypeVar("Word", bound=StrEnum)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_S = 315_576_000_000
+"""What a Duration holds: 10 000 years."""
 
 Seconds = float | timedelta
 """A length of time: a number of seconds, or a timedelta."""
@@ -44,21 +46,32 @@ def seconds_of(length: Seconds) -> float:
 
 
 def duration(seconds: float) -> Duration | None:
-    """Return a Duration, None for no time at all."""
-    if not seconds:
-        return None
-    whole, rest = divmod(max(1, round(seconds * 1000)), 1000)
+    """Return a Duration, None for no time at all. Raises ValueError for more than 10 000 years."""
+    return span(max(seconds, 0.001)) if seconds else None
+
+
+def span(seconds: float) -> Duration:
+    """Return a Duration of whole milliseconds, none too. Raises ValueError for more than 10 000 years."""
+    if not seconds <= _LONGEST_S:
+        raise ValueError(f"a length of time must be at most 10 000 years, is {seconds:g} s")
+    whole, rest = divmod(round(seconds * 1000), 1000)
     return Duration(seconds=whole, nanos=rest * 1_000_000)
 
 
 def timestamp(moment: datetime | None) -> Timestamp | None:
-    """Return a Timestamp. Raises ValueError for a moment without a time zone, which could be any."""
+    """Return a Timestamp.
+
+    Raises ValueError for a moment without a time zone, which could be any, and outside of the years 1 to 9999 in UTC.
+    """
     if moment is None:
         return None
     if moment.tzinfo is None:
         raise ValueError(f"{moment} has no time zone: use datetime.now(UTC), or .astimezone() for local time")
     message = Timestamp()
-    message.FromDatetime(moment)
+    try:
+        message.FromDatetime(moment)
+    except OverflowError:
+        raise ValueError(f"{moment} is outside of the years 1 to 9999 in UTC") from None
     return message
 
 

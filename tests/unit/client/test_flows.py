@@ -98,6 +98,13 @@ async def test_what_json_cannot_say_is_refused_before_it_is_sent(client: Client)
         await client.register_flow("prices", {"nodes": [object()]})
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+async def test_a_number_that_json_has_not_is_refused_rather_than_sent_as_null(client: Client, number: float) -> None:
+    with pytest.raises(ValueError, match=f"{number} is no number in JSON"):
+        await client.run_flow("momentum", {"prices": [None, {"last": (1.0, number)}]})
+    await client.run_flow("momentum", {"prices": [None, {"last": (1.0, None)}]})
+
+
 async def test_lists_flows_over_pages(client: Client, stack: FakeStack) -> None:
     stack.scheduler.page_size = 2
     for name in "abcde":

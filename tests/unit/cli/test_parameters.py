@@ -1,0 +1,73 @@
+"""What people write as times, JSON and lists of items."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import typer
+
+from tests.unit.cli.shell import Shell
+from tradewind.cli.batch_items import read_items
+from tradewind.cli.parameters import inputs_of, moment
+
+
+@pytest.fixture
+def in_honolulu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Pacific/Honolulu")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_honolulu")
+def test_a_time_is_of_the_zone_that_it_names() -> None:
+    nine = datetime(2026, 11, 1, 9, tzinfo=UTC)
+    assert moment("2026-11-01T09:00", "--from") == nine
+    assert moment("2026-11-01T14:00+05:00", "--from") == nine
+    assert moment("2026-11-01T09:00:00.000Z", "--at", zone=None) == nine
+    assert moment("2026-10-31T23:00", "--at", zone=None) == nine
+
+
+@pytest.mark.parametrize("text", ["soon", "9999-12-31T23:59:59-10:00", "0001-01-01T00:00:00+10:00"])
+def test_what_is_no_time_is_refused(text: str, shell: Shell) -> None:
+    assert f'"{text}" is no time' in shell("job", "stop", "*", "--started-after", text, ends=2).err
+    assert f'"{text}" is no time' in shell("trigger", "save", "a", "-q", "q", "--at", text, ends=2).err
+    assert f'"{text}" is no time' in shell("flow", "backfill", "a", "--from", text, "--to", text, ends=2).err
+
+
+def test_a_trigger_fires_by_one_thing(shell: Shell) -> None:
+    save = ("trigger", "save", "a", "-q", "q")
+    one = "exactly one of --at, --after, --every, --cron, --event and --on-finished"
+    assert one in " ".join(shell(*save, ends=2).err.split())
+    assert one in " ".join(shell(*save, "--every", "5", "--event", "e", ends=2).err.split())
+    assert "JSON, but no object" in shell(*save, "--event", "e", "--filter", "[1]", ends=2).err
+
+
+@pytest.mark.parametrize("seconds", ["1e300", "inf", "nan"])
+def test_a_length_of_time_without_end_is_refused(seconds: str, shell: Shell) -> None:
+    for option in ("--every", "--after"):
+        assert "at most 10 000 years" in shell("trigger", "save", "a", "-q", "q", option, seconds, ends=2).err
+    assert len(shell("flow", "delete", "a", "--wait", seconds, ends=2).err) < 200
+
+
+def test_an_interval_that_begins_after_all_time_is_refused(shell: Shell) -> None:
+    assert "after the year 9999" in shell("trigger", "save", "a", "-q", "q", "--every", "3e11", ends=2).err
+
+
+def test_text_that_python_alone_takes_for_a_number_is_text() -> None:
+    assert inputs_of(["a=NaN", "b=-Infinity", "c=1.5"], None) == {"a": "NaN", "b": "-Infinity", "c": 1.5}
+    with pytest.raises(typer.BadParameter, match="NaN is no number in JSON"):
+        inputs_of(None, '{"a": NaN}')
+
+
+def test_a_line_of_items_ends_where_a_line_of_json_does(tmp_path: Path) -> None:
+    file = tmp_path / "items.jsonl"
+    file.write_bytes('\ufeff{"a": "x\u2028y\u0085z"}\r\n\r\n{"a": 2}\n'.encode())
+    assert read_items(str(file)) == ['{"a": "x\u2028y\u0085z"}', '{"a": 2}']
+
+    file.write_bytes(b'{"a": "\xe9"}')
+    with pytest.raises(ValueError, match=r"items\.jsonl is not UTF-8 text: byte 7 is none of it"):
+        read_items(str(file))
