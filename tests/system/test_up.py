@@ -68,6 +68,24 @@ async def test_a_killed_stack_finishes_its_cycle(started: Processes, tmp_path: P
         assert await client.cycle("gated", 0).result() == {"gate": {"passed": 6}}
 
 
+async def test_waiting_for_a_backfill_outlives_the_stack(started: Processes, tmp_path: Path) -> None:
+    first, address = await started.up()
+    await started.worker(address)
+    gate = tmp_path / "open"
+    shell = Shell(address)
+    await shell("flow", "register", "gated", "-", input=flows.gated(gate).to_json())
+    hour = ("--from", "2026-01-01T00:00", "--to", "2026-01-01T01:00")
+    waiting = started.start("flow", "backfill", "gated", *hour, "--wait", address=address)
+    await until(lambda: Path(f"{gate}.begun").exists(), "the gate has begun")
+
+    await first.kill()
+    _, address = await started.up(port=int(address.rpartition(":")[2]))
+    gate.touch()
+
+    assert await waiting.ended() == 0, waiting.printed
+    assert waiting.printed == "backfill 1 of gated: 1 times, 1 completed\n"
+
+
 async def test_a_second_one_says_who_holds_the_directory(started: Processes) -> None:
     first, _ = await started.up()
     second = started.start("up", "--port", "0", "--data", str(started.home / "data"))

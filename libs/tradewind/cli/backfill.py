@@ -39,9 +39,10 @@ async def backfill(
 
     Times for which a cycle has begun are passed over. With --wait, exits with 1 when a cycle fails.
     """
-    from_moment, to_moment = _moment(start, "--from"), _moment(end, "--to")
+    from_moment, to_moment = moment(start, "--from"), moment(end, "--to")
     async with session.client() as client:
         made = await client.backfill_flow(name, from_moment, to_moment, max_running=max_running)
+        client.patience = session.patience
         while wait and not made.ended:
             await asyncio.sleep(_LOOK_S)
             made = await client.get_backfill(name, made.backfill_id)
