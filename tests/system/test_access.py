@@ -156,9 +156,9 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
     assert sorted(user["user_id"] for user in await shell.json("user", "list")) == ["admin", "ann"]
     async with Client(guarded.address, token=token) as ann:
         assert (await ann.who_am_i()).role is Role.USER
-        await shell("user", "set", "ann", "--role", "operator")
+        assert (await shell.json("user", "set", "ann", "--role", "operator"))["role"] == "operator"
         await until(lambda: _is(ann, Role.OPERATOR), "the role has changed")
-        await shell("token", "revoke", listed["session_id"], "--user", "ann")
+        assert await shell.json("token", "revoke", listed["session_id"], "--user", "ann") == {"revoked": 1}
         await until(lambda: _is(ann, None), "the token is good no more")
     await shell("logout")
     refused = await shell("whoami", ends=1)

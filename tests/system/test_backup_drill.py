@@ -51,6 +51,7 @@ async def test_all_is_lost_and_comes_back(tmp_path: Path) -> None:
         started = datetime.now(UTC).timestamp()
         await until(taken, "the files hold what was answered")
         assert "is whole" in await shell("backup", "verify", str(kept))
+        assert (await shell.json("backup", "verify", str(kept)))["keys"] > 0
     shutil.rmtree(data)
 
     assert f"is in {data}" in await shell("backup", "restore", str(kept), str(data))

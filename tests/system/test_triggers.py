@@ -105,3 +105,5 @@ async def test_triggers_as_a_person_types_them(shell: Shell) -> None:
     assert 'no trigger "gone"' in await shell("trigger", "redrive", "gone", *queue, ends=2)
     assert await shell("trigger", "remove", "dear", *queue) == "dear is removed\n"
     assert await shell("trigger", "remove", "dear", *queue) == "there was no dear\n"
+    assert await shell.json("trigger", "fire", "nightly", *queue) == {"trigger_id": "nightly", "fired": True}
+    assert await shell.json("trigger", "remove", "nightly", *queue) == {"trigger_id": "nightly", "removed": True}

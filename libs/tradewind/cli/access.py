@@ -36,6 +36,7 @@ async def login(
     session: Session,
     token: Annotated[str | None, typer.Option(help="The token to log in with; asked for when left out.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="A file that holds it.")] = None,
+    output: Output = Format.TEXT,
 ) -> None:
     """Begin a session with a token and keep it for the address."""
     from tradewind.grpc_engine.bearer import token_of
@@ -47,11 +48,15 @@ async def login(
         me = await client.who_am_i()
         made = await client.log_in(label=f"login from {platform.node()}"[:128])
     keep_token(session.addresses.access, made.token)
-    session.screen.line(f"logged in as {me.user_id} ({me.role}) at {session.addresses.access}")
+    address = session.addresses.access
+    if output is Format.JSON:
+        session.screen.json({"user_id": me.user_id, "role": me.role, "address": address})
+    else:
+        session.screen.line(f"logged in as {me.user_id} ({me.role}) at {address}")
 
 
 @asynchronous
-async def logout(session: Session) -> None:
+async def logout(session: Session, output: Output = Format.TEXT) -> None:
     """End the session that was kept for the address; what TRADEWIND_TOKEN holds stays good."""
     address = session.addresses.access
     kept = kept_token(address)
@@ -62,7 +67,7 @@ async def logout(session: Session) -> None:
             await client.log_out()
     finally:
         keep_token(address, None)
-    session.screen.line("logged out")
+    session.screen.json({"address": address}) if output is Format.JSON else session.screen.line("logged out")
 
 
 @asynchronous
@@ -146,6 +151,7 @@ async def revoke(
     session_id: Annotated[str | None, typer.Argument(help="Which; as `token list` shows it.")] = None,
     user: User = "",
     all: Annotated[bool, typer.Option("--all", help="All of the user.")] = False,
+    output: Output = Format.TEXT,
 ) -> None:
     """End a token or session at once, or all of a user."""
     if (session_id is None) is not all:
@@ -153,9 +159,13 @@ async def revoke(
     async with session.client() as client:
         if session_id is not None:
             await client.revoke_session(session_id, user_id=user)
-            session.screen.line(f"revoked {session_id}")
+            count = 1
         else:
-            session.screen.line(f"revoked {await client.revoke_sessions(user)}")
+            count = await client.revoke_sessions(user)
+    if output is Format.JSON:
+        session.screen.json({"revoked": count})
+    else:
+        session.screen.line(f"revoked {session_id or count}")
 
 
 @users.command("set")
@@ -167,11 +177,12 @@ async def set_(
     time_zone: Annotated[
         str, typer.Option(help="IANA zone in which their days begin, for quotas; as it is when left out, UTC at first.")
     ] = "",
+    output: Output = Format.TEXT,
 ) -> None:
     """Put a user on record, or change the role at once."""
     async with session.client() as client:
         user = await client.set_user(user_id, role, time_zone=time_zone)
-    session.screen.line(f"{user.user_id} is {user.role}")
+    session.screen.json(user) if output is Format.JSON else session.screen.line(f"{user.user_id} is {user.role}")
 
 
 @users.command("quotas")

@@ -98,7 +98,7 @@ def list_(
 
 @app.command()
 @asynchronous
-async def verify(session: Session, backup: Place) -> None:
+async def verify(session: Session, backup: Place, output: Output = Format.TEXT) -> None:
     """Check that a backup is whole, and that a store loads it."""
     from tradewind.server.redis.backup import BackupError, count_keys, find_backup
     from tradewind.server.redis.embedded import EmbeddedStoreError
@@ -108,7 +108,10 @@ async def verify(session: Session, backup: Place) -> None:
         keys = await count_keys(found)
     except (BackupError, EmbeddedStoreError) as error:
         raise fail(str(error)) from None
-    session.screen.line(f"{found.path} is whole: a store loads {keys} keys from it")
+    if output is Format.JSON:
+        session.screen.json({"path": str(found.path), "keys": keys})
+    else:
+        session.screen.line(f"{found.path} is whole: a store loads {keys} keys from it")
 
 
 @app.command()
@@ -119,6 +122,7 @@ def restore(
     data: Annotated[Path, typer.Argument(help="The directory of the store, which must not run.")],
     replace: Annotated[bool, typer.Option("--replace", help="Put what is there aside, below that directory.")] = False,
     persistence: Annotated[Persistence, typer.Option(help="How that store keeps its data.")] = Persistence.APPEND_ONLY,
+    output: Output = Format.TEXT,
 ) -> None:
     """Put a backup in the place of a stopped store's data; afterwards: tradewind doctor --mend."""
     from tradewind.server.redis import backup as backups
@@ -128,5 +132,8 @@ def restore(
         aside = backups.restore(found, data, replace=replace, persistence=persistence.value)
     except (backups.BackupError, OSError) as error:
         raise fail(str(error)) from None
+    if output is Format.JSON:
+        session.screen.json({"path": str(found.path), "data": str(data), "aside": str(aside) if aside else None})
+        return
     session.screen.line(f"{found.path} is in {data}" + (f"; what was there is in {aside}" if aside else ""))
     session.screen.line("start the store and the services, then: tradewind doctor --mend")

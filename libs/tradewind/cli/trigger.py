@@ -131,11 +131,20 @@ async def show_(session: Session, trigger_id: TriggerName, queue: Queue, output:
 
 @app.command()
 @asynchronous
-async def remove(session: Session, trigger_id: TriggerName, queue: Queue, epoch: int = 0) -> None:
+async def remove(
+    session: Session,
+    trigger_id: TriggerName,
+    queue: Queue,
+    epoch: int = 0,
+    output: Output = Format.TEXT,
+) -> None:
     """Remove a trigger with all its firings that wait."""
     async with session.client() as client:
         removed = await client.remove_trigger(queue, trigger_id, epoch=epoch)
-    session.screen.line(f"{trigger_id} is removed" if removed else f"there was no {trigger_id}")
+    if output is Format.JSON:
+        session.screen.json({"trigger_id": trigger_id, "removed": removed})
+    else:
+        session.screen.line(f"{trigger_id} is removed" if removed else f"there was no {trigger_id}")
 
 
 @app.command()
@@ -146,12 +155,16 @@ async def fire(
     queue: Queue,
     payload_json: Annotated[str | None, typer.Option(metavar="JSON", help="An object handed on as an event.")] = None,
     request_id: Annotated[str, typer.Option(metavar="ID", help="The same id fires once.")] = "",
+    output: Output = Format.TEXT,
 ) -> None:
     """Deliver a trigger once more, now; its planned times stay as they are."""
     async with session.client() as client:
         payload = json_of(payload_json, "--payload-json")
         fired = await client.fire_trigger(queue, trigger_id, payload, request_id=request_id)
-    session.screen.line(f"{trigger_id} {'is fired' if fired else 'was fired by this request before'}")
+    if output is Format.JSON:
+        session.screen.json({"trigger_id": trigger_id, "fired": fired})
+    else:
+        session.screen.line(f"{trigger_id} {'is fired' if fired else 'was fired by this request before'}")
 
 
 @app.command()
@@ -219,11 +232,15 @@ async def redrive(
     trigger_id: TriggerName,
     queue: Queue,
     firing: Annotated[str, typer.Option(metavar="FIRING", help="One dead firing of it, from the list.")] = "",
+    output: Output = Format.TEXT,
 ) -> None:
     """Make what is dead due again."""
     async with session.client() as client:
         await client.redrive_trigger(queue, trigger_id, firing)
-    session.screen.line(f"{firing or trigger_id} is due again")
+    if output is Format.JSON:
+        session.screen.json({"trigger_id": trigger_id, "firing_id": firing})
+    else:
+        session.screen.line(f"{firing or trigger_id} is due again")
 
 
 @app.command()

@@ -33,6 +33,11 @@ def test_every_command_of_operators_has_one() -> None:
     assert set(EXAMPLES) <= set(COMMANDS), "there is no such command"
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"up", "worker run"}))
+def test_it_prints_for_programs(name: str) -> None:
+    assert any("-o" in parameter.opts for parameter in COMMANDS[name].params)
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_it_is_a_line_of_that_command(name: str, shell: Shell) -> None:
     example = EXAMPLES[name]
