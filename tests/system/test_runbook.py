@@ -21,7 +21,7 @@ PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 RUNBOOK, GUARDED = PAGE.split("## Runbook\n")[1].split("\n## ")[0].split("\n### Where access is on\n")
 TASK = re.compile(r"^\*\*(.+?)\*\*.*?```console\n(.*?)```", re.MULTILINE | re.DOTALL)
 TASKS, GUARDED_TASKS = TASK.findall(RUNBOOK), TASK.findall(GUARDED)
-DEAD, BATCH, JOB = "task:0a1b", "batch:0a1b", "job-0a1b"
+DEAD, BATCH, JOB = "task:0a1b", "8be0f2", "job-0a1b"
 """Ids that only a stack can know."""
 WAITS = 'waits for cycle 0 of flow \\"feeds\\"'
 TELLS = {
