@@ -87,6 +87,10 @@ async def test_a_calendar_a_pause_and_what_became_of_planned_times(shell: Shell)
     await shell("flow", "watch", "ticks", "--cycles", "1")
     assert (await shell("flow", "pause", "nothing", ends=2)) == 'error: no flow "nothing"\n'
 
+    await shell("flow", "register", "once", "-", input=flows.sums("0").to_json())
+    await shell("flow", "start", "once")
+    assert re.fullmatch(r"once is \w+\n", await shell("flow", "resume", "once"))
+
 
 async def test_a_failure_is_told_and_exits_with_1(shell: Shell) -> None:
     await shell("flow", "register", "failing", "-", input=flows.failing().to_json())

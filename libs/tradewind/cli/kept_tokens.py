@@ -27,10 +27,15 @@ def keep_token(address: str, token: str | None) -> Path:
 
 
 def _read() -> dict[str, str]:
+    path = _path()
     try:
-        found: dict[str, str] = json.loads(_path().read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds no tokens by address any more: remove it, and log in again where you were")
     return found
 
 

@@ -131,7 +131,8 @@ class Bars:
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
-            TextColumn("[dim]{task.fields[note]}"),
+            # As it is: a reason may hold what rich takes for markup.
+            TextColumn("{task.fields[note]}", style="dim", markup=False),
             TimeElapsedColumn(),
             console=screen.console,
             transient=True,

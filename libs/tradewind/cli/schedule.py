@@ -34,8 +34,9 @@ async def resume(session: Session, name: FlowName, output: Output = Format.TEXT)
     if output is Format.JSON:
         session.screen.json(flow)
     else:
-        following = f"next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else ""
-        session.screen.line(f"{name} is {flow.status}; {following or 'begins on ' + flow.begins_on}")
+        following = f"; begins on {flow.begins_on}" if flow.begins_on else ""
+        following = f"; next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else following
+        session.screen.line(f"{name} is {flow.status}{following}")
 
 
 @app.command("next")

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.cli.shell import COMMAND, Shell
 from tests.unit.client.fake_stack import FakeStack
+from tradewind.cli import main
 
 HEAVY = (
     "grpc",
@@ -96,6 +97,16 @@ def test_a_reader_that_has_enough_is_no_error(stack: FakeStack) -> None:
         process.wait(timeout=30)
 
 
+def test_ctrl_c_before_there_is_a_command_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(prog_name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tradewind.cli.app.app", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+
+
 def test_a_table_at_a_terminal(shell: Shell) -> None:
     shell("flow", "run", "momentum")
 
@@ -117,6 +128,17 @@ def test_bars_at_a_terminal(shell: Shell, stack: FakeStack) -> None:
     assert "━" in ran.out
     assert "momentum cycle 0 completed in 250 ms (2 completed)" in ran.out
     assert ran.out.rstrip().endswith("model.forecast = 7")
+
+
+def test_a_reason_beside_a_bar_is_shown_as_it_is(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    stack.scheduler.reason = "no worker offers [/feed]"
+    stack.scheduler.end_soon("momentum", 0, after=1.0)
+
+    ran = shell.at_terminal("flow", "run", "momentum", "--wait")
+
+    assert ran.code == 0
+    assert "no worker offers [/feed]" in ran.out
 
 
 def test_red_errors_at_a_terminal(shell: Shell) -> None:

@@ -31,6 +31,15 @@ def test_the_worker_of_the_benchmark_is_told_what_the_session_knows(
     assert worker_environment(session)["TRADEWIND_TOKEN"] == "given"
 
 
+@pytest.mark.parametrize("text", ["garbage", "[]", '{"localhost'])
+def test_a_file_of_tokens_that_holds_none_is_named(session: Session, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tradewind" / "tokens.json"
+    file.parent.mkdir()
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=f"{file} holds no tokens by address any more: remove it, and log in again"):
+        _ = session.token
+
+
 def test_flags_are_completed_by_the_environment_which_alone_is_left_to_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CERT", "KEY", "SERVER_NAME"):
         monkeypatch.delenv(f"TRADEWIND_TLS_{name}", raising=False)

@@ -56,6 +56,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         self.lost_answers = 0
         self.streams = 0
         self.mute = False
+        self.reason = ""
         self.page_size = 1000
         self.violations: list[flow_pb2.Violation] = []
         self._watchers: set[asyncio.Queue[pb.WatchFlowResponse | Refusal | None]] = set()
@@ -100,6 +101,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
             revision=1,
             origin=cycle_pb2.CYCLE_ORIGIN_RUN_FLOW,
             inputs_json=inputs_json,
+            reason=self.reason,
             node_count=2,
             version=1,
         )
