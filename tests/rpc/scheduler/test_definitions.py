@@ -315,6 +315,20 @@ async def test_what_is_not_there_is_told(scheduler: Client, flow_id: str, code: 
         await refused(call, code, reason)
 
 
+async def test_a_page_of_large_flows_ends_before_a_message_is_full(scheduler: Client) -> None:
+    config = json.dumps({"text": "é" * 120_000}, ensure_ascii=False)
+    for number in range(4):
+        nodes = [flow_pb2.NodeSpec(id=f"n{place}", type="noop", config_json=config) for place in range(6)]
+        await scheduler.register(f"f{number}", nodes=nodes)
+    listed: list[str] = []
+    token = ""
+    while not listed or token:
+        page = await scheduler.stub.ListFlows(pb2.ListFlowsRequest(page_token=token))
+        listed += [flow.flow_id for flow in page.flows]
+        token = page.next_page_token
+    assert listed == ["f0", "f1", "f2", "f3"]
+
+
 async def test_flows_are_listed_by_id_filtered_and_paged(scheduler: Client) -> None:
     for number in range(25):
         await scheduler.register(f"flow-{number:02}", labels={"odd": str(number % 2), "team": "a"})

@@ -1,5 +1,7 @@
 """Reading cycles, everything of one, and logs."""
 
+import json
+
 import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -30,6 +32,19 @@ async def test_cycles_are_listed_newest_first_filtered_and_paged(scheduler: Clie
     late = await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f", started_after=middle))
     early = await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f", started_before=middle))
     assert len(late.cycles) + len(early.cycles) == 7
+
+
+async def test_a_page_of_cycles_with_large_inputs_ends_before_a_message_is_full(scheduler: Client) -> None:
+    await scheduler.register()
+    for _ in range(6):
+        await scheduler.run(inputs_json=json.dumps({"text": "x" * 1_000_000}))
+    numbers: list[int] = []
+    token = ""
+    while not numbers or token:
+        page = await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f", page_token=token))
+        numbers += [cycle.cycle for cycle in page.cycles]
+        token = page.next_page_token
+    assert numbers == [5, 4, 3, 2, 1, 0]
 
 
 async def test_as_many_ended_cycles_are_kept_as_the_flow_says(scheduler: Client) -> None:

@@ -11,6 +11,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.faults import cycle_not_found, flow_not_found
+from tradewind.scheduler.use_cases.watch_backlog import MESSAGE_BYTES, weight_of
 
 _LEAST_READ = 50
 
@@ -79,8 +80,12 @@ class ReadFlows:
         return found[0] if found else None
 
     async def flows(self, wanted: FlowFilter, after: str, limit: int) -> tuple[list[FlowRecord], str | None]:
-        """Return up to `limit` flows with greater ids than `after`, by id, and after which one the next page begins."""
+        """Return up to `limit` flows with greater ids than `after`, by id, and after which one the next page begins.
+
+        Fewer where they would not go into one message.
+        """
         found: list[FlowRecord] = []
+        room = MESSAGE_BYTES
         while True:
             ids = await self._flows.list_ids(after, max(limit, _LEAST_READ))
             if not ids:
@@ -88,7 +93,8 @@ class ReadFlows:
             for flow in await self._flows.find(ids):
                 if flow is None or not wanted.takes(flow):
                     continue
-                if len(found) == limit:
+                room -= len(flow.config_json) + len(flow.structure_json)
+                if found and (len(found) == limit or room < 0):
                     return found, found[-1].flow_id
                 found.append(flow)
             after = ids[-1]
@@ -112,19 +118,21 @@ class ReadFlows:
     ) -> tuple[list[ChainState], RunName | None]:
         """Return up to `limit` cycles of a flow, newest first, and below which one the next page begins.
 
-        Raises NotFound.
+        Fewer where they would not go into one message. Raises NotFound.
         """
         await self.flow(flow_id)
         found: list[ChainState] = []
+        room = MESSAGE_BYTES
         while True:
             size = max(limit, _LEAST_READ)
             states = await self._cycles.newest(flow_id, below, size)
             for state in states:
                 if not wanted.takes(state):
                     continue
-                if len(found) == limit:
+                room -= weight_of(state)
+                if found and (len(found) == limit or room < 0):
                     return found, found[-1].name
                 found.append(state)
-            if len(states) < size or states[-1].facts.start_ms < wanted.started_after_ms:
+            if len(states) < size:
                 return found, None
             below = states[-1].name
