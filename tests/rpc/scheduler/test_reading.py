@@ -168,3 +168,28 @@ async def test_logs_are_merged_filtered_and_paged(
     assert paged == whole
     bad = scheduler.stub.ListLogs(pb2.ListLogsRequest(flow_id="f", min_level=9))  # type: ignore[arg-type]
     await refused(bad, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+
+
+async def test_long_lines_are_read_in_as_many_messages_as_they_take(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    said = [f"{at} ".ljust(8192, "é") for at in range(600)]
+    stamp = Timestamp(seconds=1)
+    peers.node_tasks.logs["f", 0] = [
+        node_task_pb2.NodeLog(
+            log_id=f"l{at}", node_id="n0", level="INFO", source="node", message=text, created_at=stamp
+        )
+        for at, text in enumerate(said)
+    ]
+    read: list[str] = []
+    token = ""
+    while not read or token:
+        request = pb2.ListLogsRequest(flow_id="f", node_id="n0", page_size=1000, page_token=token)
+        page = await scheduler.stub.ListLogs(request)
+        read += [line.message for line in page.lines]
+        token = page.next_page_token
+    assert read == said
+    described = await scheduler.stub.DescribeCycle(pb2.DescribeCycleRequest(flow_id="f"))
+    *node_lines, _, ended = [line.message for line in described.logs]
+    assert ended == "Cycle 0 completed"
+    assert node_lines == said[-len(node_lines) :]

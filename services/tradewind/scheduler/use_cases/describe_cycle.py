@@ -15,6 +15,7 @@ from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_logs import ReadLogs
+from tradewind.scheduler.use_cases.watch_backlog import MESSAGE_BYTES
 
 MOST_LINES = 1000
 PAGE = 1000
@@ -75,10 +76,14 @@ class DescribeCycle:
             await self._explain(page)
         if page_token:
             return CycleDescription(state, flow, page)
-        newest: deque[LogLine] = deque(maxlen=MOST_LINES)
+        newest: deque[LogLine] = deque()
+        room = MESSAGE_BYTES
         if lines:
             async for line, _ in self._logs.of_cycle(state):
                 newest.append(line)
+                room -= len(line.text)
+                while room < 0 or len(newest) > MOST_LINES:
+                    room += len(newest.popleft().text)
         return CycleDescription(state, flow, page, tuple(newest), await self._statistics(state, page))
 
     async def _statistics(self, state: ChainState, page: ListNodeTasksResponse) -> NodeCounts:

@@ -12,9 +12,11 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords, LogLines
 from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.scheduler.use_cases.watch_backlog import MESSAGE_BYTES
 
 LOGGED_CYCLES = 5
-_CHUNK = 1000
+_CHUNK = 128
+"""So many lines of 8192 characters each go into one message, whatever the characters are."""
 
 
 class LogPosition(msgspec.Struct, array_like=True, frozen=True):
@@ -59,11 +61,13 @@ class ReadLogs:
     ) -> tuple[list[LogLine], LogPosition | None]:
         """Return up to `limit` lines of a cycle, or of the newest five, oldest first, and where the next page begins.
 
-        Raises NotFound when there is no such flow, PeerUnavailable when the node task manager is away.
+        Fewer where they would not go into one message. Raises NotFound when there is no such flow, PeerUnavailable when
+        the node task manager is away.
         """
         await self._read.flow(flow_id)
         found: list[LogLine] = []
         last: LogPosition | None = None
+        room = MESSAGE_BYTES
         for state in await self._logged(flow_id, cycle):
             if after is not None and state.name.cycle < after.cycle:
                 continue
@@ -71,7 +75,8 @@ class ReadLogs:
             async for line, position in self.of_cycle(state, start):
                 if not wanted.takes(line):
                     continue
-                if len(found) == limit:
+                room -= len(line.text)
+                if found and (len(found) == limit or room < 0):
                     return found, last
                 found.append(line)
                 last = position
