@@ -115,6 +115,20 @@ async def test_of_times_behind_one_that_it_had_begun_the_schedule_fires_those_th
     assert (await bench.begun(await bench.scheduled(T + 2 * MINUTE))).facts.planned_ms == T + 2 * MINUTE
 
 
+async def test_a_time_that_it_had_begun_is_not_caught_up_with(bench: Bench) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    await begin_next(bench, await bench.backfill(T + MINUTE, T + 2 * MINUTE))
+    bench.clock.advance(MINUTE)
+    answer = await bench.begin(await bench.scheduled(T))
+    assert (answer.outcome, answer.next_ms) == (BeginOutcome.SETTLED, T + 2 * MINUTE)
+    assert await bench.firings() == [
+        (T, "missed", -1, 1, "found due too late"),
+        (T + MINUTE, "fired", 0, 1, "backfill 1"),
+    ]
+    assert (await bench.flow()).next_execution_ms == T + 2 * MINUTE
+
+
 async def test_a_schedule_ends_whose_last_time_it_had_begun(bench: Bench) -> None:
     await bench.register(schedule=ScheduleDefinition(times_ms=(T,)))
     await bench.move(FlowStatus.RUNNING, start_at_ms=T)

@@ -124,6 +124,8 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
       if flow[1] ~= 'running' then return answer('not_running', current) end
       local first = not queued and answered_before(key, due, tonumber(flow[7]), planned > due and planned or next_at, current)
       if first then return first end
+      -- What is caught up with may have had its cycle by a backfill.
+      if planned > due and firings.of(key, planned) == 'fired' then planned = 0 end
     end
     if not same then return refusal('revision_changed', current, request, payload) end
     if backfill then

@@ -83,6 +83,10 @@ class MemoryCycles:
             refusal = self._refusal(request, flow)
             if refusal is not None:
                 return refusal
+            line = flow.firings.get(planned_ms) if 0 < request.due_ms < planned_ms else None
+            if line is not None and line.outcome is FiringOutcome.FIRED:
+                # What is caught up with has had its cycle by a backfill.
+                planned_ms, request = 0, request._replace(planned_ms=0)
             event_id = request.event.event_id if request.event else ""
             if request.queued:
                 waiting = flow.queued.pop(0)
