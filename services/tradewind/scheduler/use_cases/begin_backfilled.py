@@ -10,8 +10,10 @@ from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
 from tradewind.scheduler.use_cases.hand_over import PlannedRun
 
+_MOST = 10_000
+"""So many backfills of a partition are looked at: those that wait, as for a paused flow, keep no others waiting."""
 _AT_ONCE = 100
-"""So many backfills of a partition are looked at, and so many cycles begin together."""
+"""So many cycles begin together."""
 
 
 class BeginBackfilled:
@@ -24,7 +26,7 @@ class BeginBackfilled:
     async def __call__(self, partitions: Collection[int], epochs: Epochs) -> list[PlannedRun]:
         """Begin what there is room for in every backfill under way; return the runs to hand over."""
         runs: list[PlannedRun] = []
-        for flow_id, backfill_id in await self._backfills.active(partitions, _AT_ONCE):
+        for flow_id, backfill_id in await self._backfills.active(partitions, _MOST):
             runs += await self.one(flow_id, backfill_id, epochs)
         return runs
 
