@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
@@ -90,6 +91,29 @@ async def test_what_lies_in_the_past_is_refused(scheduler: Client) -> None:
     request = pb2.RegisterFlowRequest(flow_id="f", spec=spec)
     error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert "all its times have passed" in str(error)
+
+
+async def test_a_flow_whose_end_has_passed_is_not_started(scheduler: Client, peers: Peers) -> None:
+    end = Timestamp(seconds=now_ms() // 1000 + HOUR)
+    await register(scheduler, schedule=flow_pb2.ScheduleSpec(interval="1h", end="2020-01-01T00:00:00Z"))
+    start = scheduler.stub.StartFlow(pb2.StartFlowRequest(flow_id="f"))
+    await refused(start, grpc.StatusCode.FAILED_PRECONDITION, "SCHEDULE_OVER")
+    await register(scheduler, schedule=flow_pb2.ScheduleSpec(interval="1h", end=end.ToJsonString()))
+    late = scheduler.stub.StartFlow(pb2.StartFlowRequest(flow_id="f", start_at=end))
+    await refused(late, grpc.StatusCode.FAILED_PRECONDITION, "SCHEDULE_OVER")
+    assert "f" not in peers.triggers.triggers
+
+
+async def test_a_running_flow_ends_where_its_end_is_moved_before_its_next_time(scheduler: Client, peers: Peers) -> None:
+    await register(scheduler, interval="1h")
+    due = (await scheduler.start()).next_execution.ToMilliseconds()
+    await fire(peers, due)
+    await scheduler.ended()
+    end = Timestamp(seconds=due // 1000 + 60)
+    await register(scheduler, schedule=flow_pb2.ScheduleSpec(interval="1h", end=end.ToJsonString()))
+    assert (await fire(peers, due + HOUR)).finished
+    assert await firings(scheduler) == [("FIRED", 1)]
+    assert (await scheduler.flow()).status == flow_pb2.FLOW_STATUS_COMPLETED
 
 
 async def test_one_that_waited_begins_when_the_one_before_has_ended(scheduler: Client, peers: Peers) -> None:

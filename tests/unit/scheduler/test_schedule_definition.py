@@ -62,6 +62,12 @@ def test_what_is_put_off_on_purpose_is_not_late_for_that() -> None:
     assert strict.judge(START, START + HOUR + 11_000).fire_ms is None
 
 
+def test_nothing_fires_at_the_end_or_after_it() -> None:
+    for due in (START, START + HOUR):
+        verdict = ScheduleDefinition(HOUR, end_ms=START).judge(due, due)
+        assert (verdict.fire_ms, verdict.next_ms, verdict.missed) == (None, None, None)
+
+
 def test_the_next_one_after_the_end_is_none() -> None:
     verdict = ScheduleDefinition(HOUR, end_ms=START + HOUR).judge(START, START)
     assert (verdict.fire_ms, verdict.next_ms) == (START, None)

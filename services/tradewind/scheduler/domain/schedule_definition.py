@@ -92,7 +92,7 @@ class ScheduleDefinition:
         return now_ms - event_ms > self.window_ms
 
     def is_over(self, now_ms: int) -> bool:
-        """Say whether its window has ended, so that no event begins a cycle any more."""
+        """Say whether its window has ended, so that nothing begins a cycle any more."""
         return 0 < self.end_ms <= now_ms
 
     def planned(self, from_ms: int) -> Schedule:
@@ -103,7 +103,12 @@ class ScheduleDefinition:
         return Schedule(self._grid(from_ms), max(self.start_ms, from_ms), self.end_ms)
 
     def judge(self, due_ms: int, now_ms: int) -> Verdict:
-        """Judge a planned time that is due: what fires, what is due next, what was missed."""
+        """Judge a planned time that is due: what fires, what is due next, what was missed.
+
+        One that an earlier schedule planned may lie at the end of this one or after it: then this one is over.
+        """
+        if self.is_over(due_ms):
+            return Verdict(None, None)
         # What was put off on purpose is not late for that.
         window_ms = self.jitter_ms + (ON_TIME_MS if self.catch_up is CatchUp.NONE else self.window_ms)
         all_of_them = self.catch_up is CatchUp.ALL
