@@ -177,7 +177,7 @@ class Scheduler:
             node_types, node_tasks, SubFlowPaths(stores.flows), ChainedFlows(stores.flows), put, clock
         )
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
-        self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
+        self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states, definitions)
         self._streams = OpenStreams()
         begin_backfilled = BeginBackfilled(begin, stores.backfills)
         waiting = (BeginQueued(begin, stores.firings), begin_backfilled)

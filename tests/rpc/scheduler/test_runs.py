@@ -105,6 +105,18 @@ async def test_what_sinks_emitted_comes_along_when_asked_for(scheduler: Client, 
     assert [(each.node_id, list(each.outputs)) for each in response.outputs] == [("b", [output])]
 
 
+async def test_a_repeated_request_brings_what_the_sinks_of_its_own_revision_emitted(
+    scheduler: Client, peers: Peers
+) -> None:
+    await scheduler.register("f", "a")
+    output = node_task_pb2.Output(handle="out", value_json="42")
+    peers.node_tasks.nodes["f", 0, 0] = [node_task_pb2.NodeTask(node_task_id="f:0:0:a", node_id="a", outputs=[output])]
+    first = await scheduler.run_flow(include_outputs=True, request_id="r")
+    await scheduler.register("f", "a", "b", edges="a>b")
+    again = await scheduler.run_flow(include_outputs=True, request_id="r")
+    assert (again.cycle.run_id, again.outputs) == (first.cycle.run_id, first.outputs)
+
+
 async def test_overlap_skip_refuses_and_names_the_cycle_in_the_way(scheduler: Client, peers: Peers) -> None:
     peers.node_tasks.by_itself = False
     await scheduler.register("f", overlap=flow_pb2.OVERLAP_POLICY_SKIP)

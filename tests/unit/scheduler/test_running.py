@@ -37,7 +37,7 @@ async def running(node_tasks: DirectNodeTasks) -> tuple[MemoryScheduler, RunCycl
     stores = scheduler.stores
     hub = ChangeHub(stores.changes, stores.cycles, stores.states)
     ends = AwaitEnds(scheduler.waiters, hub, stores.states, lambda _partition: True)
-    return scheduler, RunCycles(scheduler.begin, scheduler.hand_over, ends, stores.states)
+    return scheduler, RunCycles(scheduler.begin, scheduler.hand_over, ends, stores.states, scheduler.definitions)
 
 
 async def test_what_comes_during_a_submission_begins_together_after_it() -> None:

@@ -134,7 +134,8 @@ class World:
         begin = Mortal(of.begin, dies)
         hand_over: Any = Mortal(of.hand_over, dies)
         hand_over.__dict__["begin"] = of.hand_over.begin
-        run = RunCycles(begin, hand_over, SimpleNamespace(abandon=list), stores.states)  # type: ignore[arg-type]
+        ends: Any = SimpleNamespace(abandon=list)
+        run = RunCycles(begin, hand_over, ends, stores.states, of.definitions)  # type: ignore[arg-type]
         states: Any = Mortal(stores.states, dies)
         returned = ReturnEnds(Mortal(stores.returns, dies), states, of.definitions, self._outputs, nodes)  # type: ignore[arg-type]
         flows: Any = Mortal(stores.flows, dies)

@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Begun, Wish
-from tradewind.scheduler.use_cases.definitions import PlannedFlow
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.end_waiters import EndWait
 from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
 from tradewind.server.batching import Batcher
@@ -39,12 +39,18 @@ class RunCycles:
     """Calls that come in while others are under way go together with the next ones."""
 
     def __init__(
-        self, begin: BeginCycles, hand_over: HandOver, await_ends: AwaitEnds, states: ChainStateRepository
+        self,
+        begin: BeginCycles,
+        hand_over: HandOver,
+        await_ends: AwaitEnds,
+        states: ChainStateRepository,
+        definitions: Definitions,
     ) -> None:
         self._begin = begin
         self._hand_over = hand_over
         self._await_ends = await_ends
         self._states = states
+        self._definitions = definitions
         self._batcher: Batcher[Sequence[Wish], list[Begun]] = Batcher(
             self._flush, weigh=len, max_weight=MOST_AT_ONCE, gate=self._submitted
         )
@@ -117,6 +123,8 @@ class RunCycles:
         states = await self._states.load_many([result.run for result in repeated if result.run is not None])
         for result, state in zip(repeated, states, strict=True):
             result.state = state
+            # It may have begun with an earlier revision.
+            result.planned = await self._definitions.of_run(state) if state is not None else None
         return [result for result in repeated if result.state is not None]
 
     async def _flush(self, groups: list[Sequence[Wish]]) -> list[list[Begun]]:
