@@ -162,3 +162,12 @@ async def test_a_flow_says_how_far_its_backfills_are(scheduler: Client, peers: P
     assert (await told())["backfilling"][0].endswith("; it waits until the flow is resumed")
     await scheduler.stub.CancelBackfill(pb2.CancelBackfillRequest(flow_id="f", backfill_id=1))
     assert "backfilling" not in await told()
+
+
+async def test_a_stopped_flow_is_filled_on_the_grid_on_which_it_ran(scheduler: Client) -> None:
+    await scheduler.register(interval="1h")
+    started = (await scheduler.start()).next_execution.ToMilliseconds()
+    await scheduler.stop()
+    assert (await backfill(scheduler, 3)).times == 3
+    assert (await ended(scheduler)).completed == 3
+    assert {time % HOUR for time in await firings(scheduler, 1)} == {started % HOUR}

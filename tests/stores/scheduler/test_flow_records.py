@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
@@ -113,6 +115,17 @@ async def test_starting_sets_the_first_planned_time_and_tells_the_outbox(bench: 
     assert flow.anchor_ms == flow.next_execution_ms == bench.now
     assert flow.schedule_epoch > before.schedule_epoch
     assert (await bench.stores.outbox.check([partition_of("f")], 10))[partition_of("f")].due == ("f",)
+
+
+@pytest.mark.parametrize("status", [FlowStatus.STOPPED, FlowStatus.PAUSED])
+async def test_the_grid_stays_when_a_flow_no_longer_runs(bench: Bench, status: FlowStatus) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.RUNNING)
+    started = bench.now
+    bench.clock.advance(7)
+    await bench.move(status)
+    flow = await bench.flow()
+    assert (flow.next_execution_ms, flow.anchor_ms) == (0, started)
 
 
 async def test_starting_may_name_the_first_planned_time(bench: Bench) -> None:

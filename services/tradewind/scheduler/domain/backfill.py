@@ -108,14 +108,14 @@ def past_times(schedule: ScheduleDefinition, flow_anchor_ms: int, from_ms: int, 
     """Return the planned times from one moment on and before another, None when there are none.
 
     They are those of the grid: windows and numbers of the schedule do not bind. An interval's goes back before the
-    moment at which its flow was started.
+    moment at which its flow was started, `flow_anchor_ms` (0 or below for none).
     """
     bare = ScheduleDefinition(
         interval_ms=schedule.interval_ms, cron=schedule.cron, zone=schedule.zone, times_ms=schedule.times_ms
     )
     anchor_ms = from_ms
     if schedule.interval_ms:
-        anchor_ms = schedule.start_ms or flow_anchor_ms or from_ms
+        anchor_ms = schedule.start_ms or max(flow_anchor_ms, 0) or from_ms
         # From 0 on, so that `from_ms` is never before it.
         anchor_ms %= schedule.interval_ms
     planned: Schedule = replace(bare.planned(anchor_ms), start_ms=0)

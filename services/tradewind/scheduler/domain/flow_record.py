@@ -54,8 +54,9 @@ class FlowRecord:
     """A flow on record. Times in milliseconds since the epoch, 0 for none.
 
     `last_cycle` is -1 before the first cycle. `schedule_epoch` rises with each change that the trigger service must
-    hear of; `anchor_ms` is the first planned time of the present schedule. `config_json` is canonical Weather Syntax.
-    `next_execution_ms` is below 0 while it begins on events, as `ScheduleDefinition.stands_by_ms` says.
+    hear of; `anchor_ms` is the first planned time since it was started last, or given another schedule while it
+    ran. `config_json` is canonical Weather Syntax. `next_execution_ms` is below 0 while it begins on events, as
+    `ScheduleDefinition.stands_by_ms` says.
     """
 
     flow_id: str

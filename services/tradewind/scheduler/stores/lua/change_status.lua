@@ -42,8 +42,9 @@ elseif outcome == 'changed' then
     redis.call('HSET', flow, 'started_epoch', epoch)
   end
   if args.status == 'running' and not over then first = args.start_at ~= 0 and args.start_at or time end
-  redis.call('HSET', flow, 'status', args.status, 'anchor', first, 'next_execution', first, 'updated_at', time,
-    'schedule_epoch', epoch)
+  redis.call('HSET', flow, 'status', args.status, 'next_execution', first, 'updated_at', time, 'schedule_epoch', epoch)
+  -- One that no longer runs is filled on the grid on which it did.
+  if first ~= 0 then redis.call('HSET', flow, 'anchor', first) end
   if args.status == 'stopped' then
     redis.call('HSET', flow, 'stopped_by', args.by, 'stop_reason', args.reason, 'stopped_at', time)
   elseif known[1] == 'stopped' then

@@ -159,9 +159,9 @@ class MemoryFlows:
         stopped = change.status is FlowStatus.STOPPED
         flow.stop = FlowStop(change.by, change.reason, now) if stopped else None
         flow.status = change.status
-        flow.anchor_ms = flow.next_execution_ms = (
-            (change.start_at_ms or now) if change.status is FlowStatus.RUNNING and not over else 0
-        )
+        flow.next_execution_ms = (change.start_at_ms or now) if change.status is FlowStatus.RUNNING and not over else 0
+        # One that no longer runs is filled on the grid on which it did.
+        flow.anchor_ms = flow.next_execution_ms or flow.anchor_ms
         flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
         flow.updated_ms = now
         self._data.outbox[flow.flow_id] = now
