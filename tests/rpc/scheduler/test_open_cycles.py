@@ -65,6 +65,21 @@ async def test_a_run_that_the_node_task_manager_has_lost_is_submitted_again(watc
     assert (await watchful.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
 
 
+async def test_why_a_cycle_waited_is_forgotten_once_it_runs(watchful: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await watchful.register()
+    await peers.node_tasks.break_off()
+    assert "tried again" in (await watchful.run(wait=0)).reason
+    await peers.node_tasks.up()
+
+    async def runs() -> bool:
+        cycle = await watchful.cycle()
+        return cycle.status == cycle_pb2.CYCLE_STATUS_RUNNING and not cycle.reason
+
+    await until(runs, "the cycle runs and waits for nothing")
+    assert ("f", 0, 0) in peers.node_tasks.runs
+
+
 async def test_a_stop_counts_though_the_store_had_lost_a_later_state_of_the_cycle(
     scheduler: Client, peers: Peers, embedded: RedisServer
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import structlog
 
-from tradewind.scheduler.domain.chain_state import STOP, SUBMITTED, ChainState, StopRequest
+from tradewind.scheduler.domain.chain_state import REASON, STOP, SUBMITTED, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.handlers import HANDLERS_MS
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
@@ -139,11 +139,13 @@ class LookAfterRuns:
                 again.append(state)
                 continue
             wait_ms = self._wait_ms(state, _STOP_AGAIN_MS if state.stop is not None else self._compare_ms)
-            if state.submitted_ms:
+            if state.submitted_ms and not state.reason:
                 calm[state.name] = wait_ms
             else:
-                known = state._replace(submitted_ms=self._clock.now_ms())
-                await self._write(RunUpdate(known, (SUBMITTED,), wait_ms), epochs)
+                # Why it waited counts no more.
+                known = state._replace(submitted_ms=state.submitted_ms or self._clock.now_ms(), reason="")
+                fields = (SUBMITTED, REASON) if state.reason else (SUBMITTED,)
+                await self._write(RunUpdate(known, fields, wait_ms), epochs)
         await self._open_runs.postpone(calm)
         await self._submit_again(again, epochs)
         if missed:
