@@ -315,6 +315,18 @@ async def test_a_pause_plans_nothing_anew_of_a_schedule_that_is_over(
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 
+async def test_a_flow_of_which_a_pause_left_nothing_has_completed_when_it_is_resumed(bench: Bench) -> None:
+    schedule = ScheduleDefinition(MINUTE, max_cycles=2)
+    first = await tick(bench, await running(bench, schedule=schedule, overlap=OverlapPolicy.QUEUE_ONE))
+    assert first is not None
+    bench.clock.advance(MINUTE)
+    assert await tick(bench, bench.now) is None
+    await bench.end(first)
+    await bench.move(FlowStatus.PAUSED)
+    await bench.move(FlowStatus.RUNNING)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
 async def test_a_schedule_that_is_over_gives_way_to_another_one_while_paused(bench: Bench) -> None:
     await tick(bench, await running(bench, schedule=ONCE))
     await bench.move(FlowStatus.PAUSED)

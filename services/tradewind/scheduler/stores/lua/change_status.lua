@@ -45,6 +45,7 @@ elseif outcome == 'changed' then
   redis.call('HSET', flow, 'status', args.status, 'next_execution', first, 'updated_at', time, 'schedule_epoch', epoch)
   -- One that no longer runs is filled on the grid on which it did.
   if first ~= 0 then redis.call('HSET', flow, 'anchor', first) end
+  if over then end_flow_that_is_over(flow, args.status, 0, 'completed') end
   if args.status == 'stopped' then
     redis.call('HSET', flow, 'stopped_by', args.by, 'stop_reason', args.reason, 'stopped_at', time)
   elseif known[1] == 'stopped' then

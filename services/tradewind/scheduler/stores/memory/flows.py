@@ -20,7 +20,13 @@ from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.revision import Revision
 from tradewind.scheduler.stores.memory.backfills import cancel
 from tradewind.scheduler.stores.memory.data import TOMBSTONE_MS, Data, Flow
-from tradewind.scheduler.stores.memory.firings import drop_queued, note_firing, pause, paused_words
+from tradewind.scheduler.stores.memory.firings import (
+    drop_queued,
+    end_flow_that_is_over,
+    note_firing,
+    pause,
+    paused_words,
+)
 from tradewind.scheduler.stores.memory.stopping import mark_stopping
 
 
@@ -162,6 +168,8 @@ class MemoryFlows:
         flow.next_execution_ms = (change.start_at_ms or now) if change.status is FlowStatus.RUNNING and not over else 0
         # One that no longer runs is filled on the grid on which it did.
         flow.anchor_ms = flow.next_execution_ms or flow.anchor_ms
+        if over:
+            end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
         flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
         flow.updated_ms = now
         self._data.outbox[flow.flow_id] = now
