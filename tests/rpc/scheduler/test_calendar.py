@@ -104,6 +104,15 @@ async def test_a_flow_whose_end_has_passed_is_not_started(scheduler: Client, pee
     assert "f" not in peers.triggers.triggers
 
 
+async def test_a_running_flow_is_left_as_it_is_when_it_is_started_after_its_end(scheduler: Client) -> None:
+    await register(scheduler, interval="1h")
+    started = await scheduler.start()
+    over = flow_pb2.ScheduleSpec(interval="1h", end="2020-01-01T00:00:00Z")
+    await register(scheduler, schedule=over)
+    again = await scheduler.start()
+    assert (again.status, again.next_execution) == (flow_pb2.FLOW_STATUS_RUNNING, started.next_execution)
+
+
 async def test_a_running_flow_ends_where_its_end_is_moved_before_its_next_time(scheduler: Client, peers: Peers) -> None:
     await register(scheduler, interval="1h")
     due = (await scheduler.start()).next_execution.ToMilliseconds()

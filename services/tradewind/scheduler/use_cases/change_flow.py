@@ -64,6 +64,8 @@ class ChangeFlow:
         events.
         """
         flow = await self._found(flow_id)
+        if flow.status is FlowStatus.RUNNING:
+            return await self.settled(flow_id)
         first_ms, passed = first_planned(flow, start_at_ms, self._clock.now_ms())
         change = StatusChange(flow_id, FlowStatus.RUNNING, _from(FlowStatus.RUNNING), first_ms, passed=passed)
         await self._change(change)
