@@ -8,7 +8,7 @@ import pytest
 from tests.system.flows import gated
 from tests.system.processes import Shell
 from tests.waiting import until
-from tradewind.client import Client, CycleStatus, NodeTaskStatus, WrongStatus
+from tradewind.client import Client, CycleFailed, CycleStatus, NodeTaskStatus, WrongStatus
 from tradewind.flow import Flow
 
 
@@ -63,6 +63,12 @@ async def test_a_rerun_keeps_good_results_and_runs_the_rest(client: Client, shel
     assert re.search(r"keeps 4 of 6 results of run 0: the file is there now", shown)
     assert re.search(r"^a +counted +completed .*kept from run 0", shown, re.MULTILINE)
     assert "is not there" in await shell("cycle", "show", "ladder", "0", "--run", "0")
+    # A handle of the first run tells of that one.
+    earlier = client.cycle("ladder", 0, 0)
+    assert [(record.run, record.status) async for record in earlier.watch()] == [(0, CycleStatus.PARTIAL)]
+    with pytest.raises(CycleFailed) as failed:
+        await client.cycle("ladder", 0, 0).result(30)
+    assert (failed.value.cycle.run, [each.node_id for each in failed.value.failures]) == (0, ["b"])
     # A run of a run of a run: what was kept before is kept again, from where it is.
     third = await shell.json("cycle", "rerun", "ladder", "0", "--from", "d", "--wait")
     assert third["cycle"]["run"] == 2

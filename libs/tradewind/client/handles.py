@@ -126,9 +126,15 @@ class CycleHandle:
         """Return everything of it: nodes, signals, logs, statistics. Raises NotFound."""
         return await self._client.describe_cycle(self.flow_id, self.cycle, self.run, include_outputs=include_outputs)
 
-    def watch(self) -> AsyncGenerator[CycleRecord, None]:
+    async def watch(self) -> AsyncGenerator[CycleRecord, None]:
         """Yield it as it is and with every change, until it has ended. Raises NotFound."""
-        return self._client.watch_cycle(self.flow_id, self.cycle)
+        async with aclosing(self._client.watch_cycle(self.flow_id, self.cycle)) as states:
+            async for record in states:
+                if self.run is not None and record.run != self.run:
+                    # A later run has begun, so this one has ended.
+                    yield await self.get()
+                    return
+                yield record
 
     async def watch_node(self, node_id: str, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
         """Yield one of its nodes as it is and with each thing that happens to it, as Client.watch_task.
@@ -169,7 +175,7 @@ class CycleHandle:
         seconds = None if timeout is None else seconds_of(timeout)
         try:
             async with asyncio.timeout(seconds):
-                async with aclosing(self._client.watch_cycle(self.flow_id, self.cycle)) as states:
+                async with aclosing(self.watch()) as states:
                     async for record in states:
                         self._record = known = record
         except TimeoutError:
@@ -188,7 +194,7 @@ class CycleHandle:
         if self._outputs is None:
             cycle = await self.wait(timeout)
             description = await self._client.describe_cycle(
-                self.flow_id, self.cycle, self.run, include_outputs=True, include_logs=False
+                self.flow_id, self.cycle, cycle.run, include_outputs=True, include_logs=False
             )
             outputs = {node.node_id: node.outputs for node in description.sinks if node.outputs}
             if not cycle.succeeded:
