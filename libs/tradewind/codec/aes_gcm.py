@@ -1,7 +1,6 @@
 """Encryption of payloads by AES-GCM, with keys that may be replaced one after the other."""
 
 import base64
-import binascii
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,17 +62,23 @@ def aes_gcm() -> AesGcm:
     path = os.environ.get(KEYS_VARIABLE)
     if not path:
         raise ValueError(f"{KEYS_VARIABLE} is to name the file of the keys")
-    keys = {}
+    keys: dict[str, bytes] = {}
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_bytes().splitlines()
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}; {KEYS_VARIABLE} names it") from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        name, _, key = line.strip().partition(" ")
         try:
-            keys[name] = base64.b64decode(key.strip(), validate=True)
-        except binascii.Error:
+            name, key = line.decode().split()
+            decoded = base64.b64decode(key, validate=True)
+        except ValueError:
             raise ValueError(f"{path}, line {number}: this is not a name, a space and a key in base64") from None
+        # In the wrong order, what stands in the place of the name is the key: it is not told.
+        if len(decoded) not in _LENGTHS:
+            raise ValueError(f"{path}, line {number}: the key has {len(decoded)} bytes, not 16, 24 or 32")
+        if name in keys:
+            raise ValueError(f"{path}, line {number}: a line before has the same name")
+        keys[name] = decoded
     return AesGcm(keys)

@@ -121,6 +121,19 @@ def test_a_file_of_keys_that_is_none_is_told_without_its_content(
     assert "not-base64" not in str(caught.value)
 
 
+@pytest.mark.parametrize("line", ["{key}", "2026", "{key} 2026", "{key} main", "2026 é", "2026 {key} more", "a {key}"])
+def test_no_line_of_keys_is_told_whatever_is_wrong_with_it(
+    line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = base64.b64encode(KEY).decode()
+    keys = tmp_path / "keys"
+    keys.write_text(f"a\t{key}\n{line.format(key=key)}\n", encoding="utf-8")
+    monkeypatch.setenv("TRADEWIND_CODEC_KEYS", str(keys))
+    with pytest.raises(ValueError, match=f"{keys}, line 2: ") as caught:
+        aes_gcm()
+    assert key not in str(caught.value)
+
+
 @pytest.mark.parametrize("line", ["import json; json.absent", "raise RuntimeError('no')", "("])
 def test_what_goes_wrong_within_the_module_of_a_codec_is_told(
     line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
