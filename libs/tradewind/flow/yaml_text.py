@@ -69,6 +69,9 @@ def load(text: str) -> Any:
         raise YamlFault(f"is no YAML: {said}", _place(error.problem_mark or error.context_mark)) from None
     except (yaml.YAMLError, ValueError) as error:
         raise YamlFault(f"is no YAML: {error}", Place()) from None
+    except (LookupError, AttributeError):
+        # What PyYAML makes of `!!bool maybe`.
+        raise YamlFault("is no YAML: a value is not what its tag (!!) says", Place()) from None
 
 
 def place_of(text: str, path: str) -> Place:
