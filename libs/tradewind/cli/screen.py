@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 import typer
@@ -43,6 +44,9 @@ class Screen:
     """Prints to stdout."""
 
     def __init__(self) -> None:
+        if isinstance(sys.stdout, TextIOWrapper):
+            # What the terminal's encoding does not have must not keep the rest from being read.
+            sys.stdout.reconfigure(errors="backslashreplace")
         self.terminal = sys.stdout.isatty()
         self._console: Console | None = None
 

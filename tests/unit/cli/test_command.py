@@ -97,6 +97,24 @@ def test_a_reader_that_has_enough_is_no_error(stack: FakeStack) -> None:
         process.wait(timeout=30)
 
 
+def test_a_closed_stdout_is_no_error(stack: FakeStack) -> None:
+    command = [*COMMAND, "--address", stack.address, "flow", "run", "momentum", "--wait"]
+
+    ended = subprocess.run(["sh", "-c", 'exec "$@" <&- >&-', "sh", *command], stderr=subprocess.PIPE, text=True)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_what_the_encoding_of_stdout_does_not_have_is_escaped(stack: FakeStack) -> None:
+    stack.scheduler.log("momentum", "日本 is é")
+    command = [*COMMAND, "--address", stack.address, "flow", "logs", "momentum"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+
+    ended = subprocess.run(command, capture_output=True, check=True, env=environment)
+
+    assert ended.stdout.decode("latin-1").rstrip().endswith("\\u65e5\\u672c is é")
+
+
 def test_ctrl_c_before_there_is_a_command_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(prog_name: str) -> None:
         raise KeyboardInterrupt
