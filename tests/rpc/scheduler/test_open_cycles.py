@@ -1,5 +1,7 @@
 """Open cycles are looked after: whatever was lost, they end."""
 
+import time
+
 import pytest_asyncio
 
 from tests.rpc.scheduler.conftest import Client, Peers, Start
@@ -108,6 +110,20 @@ async def test_a_cycle_that_takes_too_long_times_out(scheduler: Client, peers: P
     took = cycle.end_time.ToMilliseconds() - cycle.start_time.ToMilliseconds()
     assert 200 <= took < 4000
     assert peers.node_tasks.stops[0].by == "system"
+
+
+async def test_a_cycle_that_ended_while_no_scheduler_was_there_has_not_timed_out(start: Start, peers: Peers) -> None:
+    peers.node_tasks.by_itself, peers.node_tasks.deaf = False, True
+    first = await start()
+    await first.register("f", timeout="500ms")
+    cycle = await first.run(wait=0)
+    await first.server.stop()
+    await peers.node_tasks.finish(("f", 0, 0))
+    deadline_ms = cycle.start_time.ToMilliseconds() + 500
+    await until(lambda: time.time_ns() // 1_000_000 > deadline_ms, "the time limit of the cycle has passed")
+    second = await start()
+    assert (await second.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
+    assert not peers.node_tasks.stops
 
 
 async def test_a_stopped_cycle_that_was_never_submitted_ends_too(watchful: Client, peers: Peers) -> None:

@@ -1,6 +1,7 @@
 """Looks after open runs: what was not submitted is, what was missed is noticed, what takes too long is stopped."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 import structlog
@@ -81,7 +82,8 @@ class LookAfterRuns:
             return
         # Whatever goes wrong from here on, they are looked at again.
         await self._open_runs.postpone({state.name: self._wait_ms(state, _SOON_MS) for state in states})
-        states = [await self._timed_out(state, epochs) for state in states]
+        done = await self._done([state for state in states if self._is_overdue(state)])
+        states = [state if state.name in done else await self._timed_out(state, epochs) for state in states]
         await self._stop([state for state in states if state.stop is not None])
         await self._compare(states, epochs)
 
@@ -92,14 +94,25 @@ class LookAfterRuns:
             return wish_ms
         return max(0, min(wish_ms, deadline_ms - self._clock.now_ms()))
 
+    def _is_overdue(self, state: ChainState) -> bool:
+        deadline_ms = state.facts.deadline_ms
+        return 0 < deadline_ms <= self._clock.now_ms() and state.stop is None
+
+    async def _done(self, states: Sequence[ChainState]) -> set[RunName]:
+        """Return those runs whose components have all ended: while no scheduler was there, none heard of that."""
+        if not states:
+            return set()
+        sights = await self._node_tasks.components(states)
+        ended = Counter((sight.run, sight.run_id) for sight in sights if sight.finished)
+        return {state.name for state in states if ended[state.name, state.facts.run_id] == state.facts.component_count}
+
     async def _timed_out(self, state: ChainState, epochs: Epochs) -> ChainState:
         """Mark a run as stopping whose deadline has passed."""
-        deadline_ms, now_ms = state.facts.deadline_ms, self._clock.now_ms()
-        if not deadline_ms or state.stop is not None or now_ms < deadline_ms:
+        if not self._is_overdue(state):
             return state
-        seconds = (deadline_ms - state.facts.start_ms) / 1000
+        seconds = (state.facts.deadline_ms - state.facts.start_ms) / 1000
         reason = f"the cycle took longer than its timeout of {seconds:g} s"
-        stopping = state._replace(stop=StopRequest("system", reason, now_ms, timeout=True))
+        stopping = state._replace(stop=StopRequest("system", reason, self._clock.now_ms(), timeout=True))
         log = LogText(LogLevel.WARNING, f"Stopping: {reason}")
         return await self._write(RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log), epochs) or state
 
