@@ -127,7 +127,12 @@ class CycleHandle:
         return await self._client.describe_cycle(self.flow_id, self.cycle, self.run, include_outputs=include_outputs)
 
     async def watch(self) -> AsyncGenerator[CycleRecord, None]:
-        """Yield it as it is and with every change, until it has ended. Raises NotFound."""
+        """Yield it as it is and with every change, until it has ended.
+
+        One that is still to come is waited for. Raises NotFound, also for one that has passed its retention.
+        """
+        if self.record is None:
+            await self._is_or_will_be()
         async with aclosing(self._client.watch_cycle(self.flow_id, self.cycle)) as states:
             async for record in states:
                 if self.run is not None and record.run != self.run:
@@ -135,6 +140,15 @@ class CycleHandle:
                     yield await self.get()
                     return
                 yield record
+
+    async def _is_or_will_be(self) -> None:
+        try:
+            await self.get()
+        except NotFound:
+            last = (await self._client.get_flow(self.flow_id)).flow.last_cycle
+            if last is not None and self.cycle <= last:
+                # It may have begun meanwhile.
+                await self.get()
 
     async def watch_node(self, node_id: str, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
         """Yield one of its nodes as it is and with each thing that happens to it, as Client.watch_task.
@@ -168,7 +182,7 @@ class CycleHandle:
         return record
 
     async def wait(self, timeout: Seconds | None = None) -> CycleRecord:
-        """Return it once it has ended, however it did. Raises TimedOut when it has not after `timeout`."""
+        """Return it once it has ended, however it did. Raises NotFound as watch, TimedOut when not after `timeout`."""
         known = self.record
         if known is not None and known.ended:
             return known

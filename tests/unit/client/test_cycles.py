@@ -61,6 +61,24 @@ async def test_waiting_ends_in_time(client: Client, stack: FakeStack) -> None:
     assert (await run.get()).status is CycleStatus.RUNNING
 
 
+async def test_a_cycle_that_is_not_kept_any_more_is_not_waited_for(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.flows["momentum"].last_cycle = 5
+
+    with pytest.raises(NotFound, match="no cycle 3"):
+        await client.cycle("momentum", 3).wait(timeout=5)
+
+
+async def test_a_cycle_to_come_is_waited_for(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    result = asyncio.ensure_future(client.cycle("momentum", 0).result())
+    await until(lambda: stack.scheduler.watchers == 1, "the client watches for the cycle")
+
+    await stack.scheduler.begin("momentum")
+    await stack.scheduler.end("momentum", 0)
+
+    assert await result == {"model": {"forecast": 7}}
+
+
 async def test_a_failed_run_says_which_nodes_and_why(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
     run = await client.flow("momentum").run(wait=5)
