@@ -1,12 +1,16 @@
 """The component of Kubernetes that turns metrics on agrees with the settings of the services."""
 
 import os
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from tests.house.manifests import SERVICES, Manifest, build, container, of_kind, selects, settings_of, workloads
 from tests.house.project import ROOT
+from tradewind.cli.app import app
 from tradewind.server.redis.watch import METRICS
 from tradewind.server.settings import TelemetrySettings
 
@@ -55,3 +59,16 @@ def assert_scraped(folder: str, pod: Manifest, settings: TelemetrySettings) -> N
 def test_alerts_and_dashboard_are_config_maps(folder: str) -> None:
     files = {name for each in build(folder) if each["kind"] == "ConfigMap" for name in each["data"]}
     assert {"alerts.yaml", "dashboard.json"} <= files
+
+
+def test_alerts_name_commands_as_they_are_to_be_typed() -> None:
+    alerts = (ROOT / "k8s" / "components" / "monitoring" / "alerts.yaml").read_text(encoding="utf-8")
+    commands = re.findall(r"`tradewind ([^`]+)`", alerts)
+    assert commands
+    for command in commands:
+        found: Any = get_command(app)
+        words = command.split()
+        while hasattr(found, "commands"):
+            found = found.commands[words.pop(0)]
+        # Parsed, not run: an argument that is missing is an error.
+        found.make_context("tradewind", words)
