@@ -110,7 +110,9 @@ class _Recorder:
     def __init__(self) -> None:
         self.run = NodeRun()
 
-    def complete(self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "") -> None:
+    def complete(
+        self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
+    ) -> None:
         if isinstance(outputs, Suspension):
             self.run.wait = NodeWait.of(outputs)
             return

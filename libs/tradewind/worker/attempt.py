@@ -28,8 +28,10 @@ class Telling(Protocol):
 class Reports(Telling, Protocol):
     """Takes what is to be said of attempts, by token. Beside what nodes tell, that is the loop's thread's."""
 
-    def complete(self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "") -> None:
-        """The node ran, in the span that `traceparent` names, and emits `outputs`."""
+    def complete(
+        self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
+    ) -> None:
+        """The node ran, in the span that `traceparent` names, and emits `outputs`; an eager one goes on with them."""
         ...
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
@@ -60,6 +62,7 @@ class Attempt:
         "assignment",
         "begun_ns",
         "deadline",
+        "following",
         "highest",
         "memories",
         "named",
@@ -95,6 +98,8 @@ class Attempt:
         self.stop: Stop | None = None
         self.stop_seen = False
         """Whether the node's code came to know of the stop."""
+        self.following: Attempt | None = None
+        """The attempt of an eager node that goes on with what this one emits."""
         self.settled = False
         """Whether its outcome is decided: what the code does from here on is not reported."""
         self.named = False

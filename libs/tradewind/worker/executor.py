@@ -13,6 +13,7 @@ from tradewind.worker import failures
 from tradewind.worker.attempt import Attempt, Reports
 from tradewind.worker.coding import CodedRunner
 from tradewind.worker.deadlines import Deadlines
+from tradewind.worker.eager import next_assignment
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.memory import Memories
 from tradewind.worker.nodes import Node
@@ -32,6 +33,9 @@ logger = logging.getLogger("tradewind.worker")
 
 TIMEOUT_GRACE = 1.0
 """Seconds that a node has to clean up after its deadline."""
+
+LONG_TURN = 0.001
+"""Seconds that a turn of the loop may take before eager nodes go on in the next."""
 
 AnyNode = Node[..., Any]
 
@@ -73,6 +77,8 @@ class Executor:
         self._leftover: set[asyncio.Task[Any]] = set()
         self._idle = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self.goes_on = False
+        """Whether eager nodes may begin: a node task manager hears this worker, which is not leaving."""
 
     @property
     def held(self) -> Mapping[str, Attempt]:
@@ -98,16 +104,41 @@ class Executor:
             fault = NodeFault("UNKNOWN_NODE_TYPE", f"this worker does not offer the node type {assignment.node_type}")
             self._reports.fail(failures.faulted(attempt, fault))
             return
-        if assignment.HasField("deadline"):
-            deadline = assignment.deadline
-            attempt.deadline = deadline.seconds + deadline.nanos / 1e9
-            late = time.time() - attempt.deadline
-            if late > 0:
-                self._reports.fail(failures.timed_out(attempt, _late(late)))
-                return
-            self._deadlines.watch(attempt.deadline)
+        attempt.deadline = deadline_of(assignment)
+        late = time.time() - attempt.deadline if attempt.deadline else 0.0
+        if late > 0:
+            self._reports.fail(failures.timed_out(attempt, _late(late)))
+            return
+        self._hold(attempt)
+        run = self._run_on if assignment.eager_steps else self._running
+        attempt.task = self._loop.create_task(run(attempt, node))
+
+    def _hold(self, attempt: Attempt) -> None:
         self._held[attempt.token] = attempt
-        attempt.task = self._loop.create_task(self._running(attempt, node))
+        if attempt.deadline:
+            self._deadlines.watch(attempt.deadline)
+
+    async def _run_on(self, attempt: Attempt, node: AnyNode) -> None:
+        """Run a node, then what may go on with what it emitted: within one turn of the loop, so that all of it is
+        reported at once, unless that takes more than a moment."""
+        began = time.perf_counter()
+        while True:
+            await self._running(attempt, node)
+            if attempt.following is None:
+                return
+            attempt = attempt.following
+            node = self._nodes[attempt.assignment.node_type]
+            if time.perf_counter() - began > LONG_TURN:
+                await self._pause(attempt)
+                began = time.perf_counter()
+
+    async def _pause(self, attempt: Attempt) -> None:
+        """Let others have a turn before a node begins."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._forget(attempt)
+            raise
 
     def _running(self, attempt: Attempt, node: AnyNode) -> Coroutine[Any, Any, object]:
         """Return what is to become the attempt's task."""
@@ -200,7 +231,8 @@ class Executor:
         stop = attempt.stop
         if outputs is not None and (stop is None or (stop.kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
             duration_ns = time.perf_counter_ns() - attempt.begun_ns
-            self._reports.complete(attempt.token, outputs, duration_ns, attempt.traceparent)
+            begun = self._follow(attempt, outputs) if attempt.assignment.eager_steps else ""
+            self._reports.complete(attempt.token, outputs, duration_ns, attempt.traceparent, begun)
             self._count(attempt, "completed")
             return None
         if stop is not None and stop.kind is StopKind.LEASE_LOST:
@@ -216,6 +248,19 @@ class Executor:
         self._reports.fail(failure)
         self._count(attempt, "terminated" if failure.terminated else "failed")
         return failure
+
+    def _follow(self, attempt: Attempt, outputs: Ending) -> str:
+        """Hold the eager node that goes on with these outputs; returns its token, "" when there is none."""
+        assignment = next_assignment(attempt.assignment, outputs) if self.goes_on and attempt.stop is None else None
+        node = self._nodes.get(assignment.node_type) if assignment is not None else None
+        if assignment is None or node is None or not node.eager:
+            return ""
+        following = attempt.following = Attempt(assignment, self._reports)
+        following.memories = self._memories
+        following.deadline = deadline_of(assignment)
+        following.task = attempt.task
+        self._hold(following)
+        return following.token
 
     def _count(self, attempt: Attempt, outcome: str) -> None:
         if self._metrics is not None:
@@ -276,6 +321,14 @@ class Executor:
             self._leftover.add(attempt.task)
             attempt.task.add_done_callback(self._leftover.discard)
             attempt.task.cancel()
+
+
+def deadline_of(assignment: work_pb2.NodeTaskAssignment) -> float:
+    """Return when an assigned node times out, in seconds since the epoch, 0 for never."""
+    if not assignment.HasField("deadline"):
+        return 0.0
+    deadline = assignment.deadline
+    return deadline.seconds + deadline.nanos / 1e9
 
 
 def _failure(attempt: Attempt, error: BaseException | None) -> work_pb2.NodeTaskFailure:

@@ -32,6 +32,7 @@ class Node(Generic[P, R]):
         process: bool = False,
         version: str = "",
         cache: Cache | str | None = None,
+        eager: bool = False,
     ) -> None:
         where = f'node "{type}" ({getattr(function, "__qualname__", function)})'
         _check_names(type, outputs, where)
@@ -50,6 +51,8 @@ class Node(Generic[P, R]):
         self.given_version = _checked_version(version, where)
         self.cache = _cache_use(cache, where)
         """Where outputs of nodes may come from that do not say it themselves; None for nowhere."""
+        self.eager = eager
+        """Whether it may begin before what it gets is stored."""
         self.signature = read_signature(function, where)
         for parameter in self.signature.parameters:
             check_readable(parameter, where)
@@ -75,7 +78,7 @@ class Node(Generic[P, R]):
 
     def offer(self) -> work_pb2.OfferedType:
         """Return what a worker says of it to the node task manager."""
-        return work_pb2.OfferedType(node_type=self.type, version=self.version, cache=self.cache)
+        return work_pb2.OfferedType(node_type=self.type, version=self.version, cache=self.cache, eager=self.eager)
 
 
 def node(
@@ -86,6 +89,7 @@ def node(
     process: bool = False,
     version: str = "",
     cache: Cache | str | None = None,
+    eager: bool = False,
 ) -> Callable[[Callable[P, R]], Node[P, R]]:
     """Make a function the node type `type`. An `async def` runs on the event loop, a plain function in a thread.
     With `process`, either runs in a process of its own: calculations run side by side, whatever happens there reaches
@@ -101,6 +105,10 @@ def node(
     name another one themselves; change `version` (up to 64 characters) with what the function gives for the same
     inputs, so that older results do not count.
 
+    With `eager`, a worker that has just run the node before goes on with this one at once, while that is being stored:
+    a chain of such nodes takes one round to the servers rather than one for each. When the worker dies in between,
+    more of them run again, and some may have run with a value that nobody sees: for nodes that change nothing outside.
+
     `description` is the first paragraph of the docstring unless given. Raises NodeDefinitionError when the function
     cannot be a node.
     """
@@ -108,7 +116,7 @@ def node(
         raise NodeDefinitionError('@node needs the name of the node type: @node("moving_average")')
     if isinstance(outputs, str):
         raise NodeDefinitionError(f'node "{type}": outputs is a list of handles: outputs=["{outputs}"]')
-    return lambda function: Node(type, function, outputs, description, process, version, cache)
+    return lambda function: Node(type, function, outputs, description, process, version, cache, eager)
 
 
 def _check_names(type: str, outputs: Sequence[str], where: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker.eager import Begun
 from tradewind.worker.outputs import Ending
 
 MAX_ITEMS = 500
@@ -19,7 +20,9 @@ RESYNC_S = 5.0
 RESYNC_MESSAGES = 2000
 RESYNC_BYTES = 64 * 1024 * 1024
 
-_Completion = tuple[str, Ending, int, str]
+_Completion = tuple[str, Ending, int, str, str]
+_Outcome = _Completion | work_pb2.NodeTaskFailure | str
+"""A completion, a failure, or a token to be given back."""
 _Line = tuple[str, str, str, int]
 
 
@@ -49,6 +52,8 @@ class Outbox:
 
     Outcomes and log lines are kept until a message with them is acknowledged; after a stream has ended, `requeue` puts
     what was not acknowledged back in front. Of log lines it holds a bounded number and says how many it dropped.
+    What is to be said of a token that this worker made goes into the message that makes it known, or waits until that
+    is acknowledged.
     `progress` and `log` may be called by any thread, everything else by the loop's.
     """
 
@@ -71,6 +76,10 @@ class Outbox:
         self._renew = False
         self._pong = 0
         self._draining = False
+        self._begun = Begun()
+        self._waiting: list[_Outcome] = []
+        self._waiting_lines: list[_Line] = []
+        self._waiting_progress: dict[str, tuple[int, str, str]] = {}
         self._unacknowledged: deque[_Sent] = deque()
         self._recent: deque[tuple[float, _Sent]] = deque()
         self._recent_bytes = 0
@@ -78,9 +87,13 @@ class Outbox:
         self._settled: set[str] = set()
         self._settled_order: deque[str] = deque()
 
-    def complete(self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "") -> None:
-        """Report that a node ran."""
-        self._completions.append((token, outputs, duration_ns, traceparent))
+    def complete(
+        self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
+    ) -> None:
+        """Report that a node ran, and that another one was begun with its outputs under `eager_token`."""
+        self._completions.append((token, outputs, duration_ns, traceparent, eager_token))
+        if eager_token:
+            self._begun.add(eager_token)
         self._end(token)
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
@@ -102,7 +115,7 @@ class Outbox:
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
         """Send a line, or count it as dropped when too many wait, or are not acknowledged."""
         with self._lock:
-            if len(self._lines) + self._unacknowledged_lines < MAX_LOG_LINES:
+            if len(self._lines) + len(self._waiting_lines) + self._unacknowledged_lines < MAX_LOG_LINES:
                 self._lines.append((token, level, message, created_ns))
             else:
                 self._dropped[token] = self._dropped.get(token, 0) + 1
@@ -127,20 +140,39 @@ class Outbox:
         """Say whether an outcome of the token is here, or was acknowledged not long ago."""
         return token in self._unsettled or token in self._settled
 
+    def is_unconfirmed(self, token: str) -> bool:
+        """Say whether this worker made the token, and the node task manager may not know it yet."""
+        return token in self._begun
+
     def outcome_tokens(self) -> list[str]:
         """Return the tokens of completions and failures that are not acknowledged."""
-        tokens = [completion[0] for completion in self._completions]
+        tokens = [_token_of(outcome) for outcome in self._waiting if not isinstance(outcome, str)]
+        tokens += [completion[0] for completion in self._completions]
         tokens += [failure.token for failure in self._failures]
         for sent in self._unacknowledged:
             tokens += [completion[0] for completion in sent.completions]
             tokens += [failure.token for failure in sent.failures]
         return tokens
 
-    def drop(self, token: str) -> None:
-        """Forget the outcome of a token that holds no lease any more."""
+    def drop(self, token: str) -> list[str]:
+        """Forget the outcome of a token that holds no lease any more, and what was begun with it that nobody knows of.
+
+        Returns the tokens of all of them.
+        """
+        lost = [token]
+        for each in lost:
+            lost += self._drop(each)
+        return lost
+
+    def _drop(self, token: str) -> list[str]:
+        """Forget an outcome; returns what was begun with it."""
+        self._begun.forget(token)
         if token not in self._unsettled:
-            return
+            return []
         self._settle([token])
+        completions = [*self._completions, *(each for sent in self._unacknowledged for each in sent.completions)]
+        begun = [each[4] for each in completions if each[0] == token and each[4]]
+        self._waiting = [each for each in self._waiting if _token_of(each) != token]
         self._completions = deque(each for each in self._completions if each[0] != token)
         self._failures = deque(each for each in self._failures if each.token != token)
         self._give_backs = deque(each for each in self._give_backs if each != token)
@@ -149,6 +181,7 @@ class Outbox:
             sent.failures = [each for each in sent.failures if each.token != token]
             sent.give_backs = [each for each in sent.give_backs if each != token]
         self._acknowledgement.set()
+        return begun
 
     async def wait(self) -> None:
         """Wait until there is something to say."""
@@ -207,6 +240,8 @@ class Outbox:
             or self._recent_bytes > RESYNC_BYTES
         ):
             self._recent_bytes -= self._recent.popleft()[1].size
+        self._begun.acknowledge(sequence)
+        self._release()
         self._acknowledgement.set()
 
     def requeue(self) -> None:
@@ -219,6 +254,8 @@ class Outbox:
                 self._give_backs.extendleft(reversed(sent.give_backs))
                 self._lines.extendleft(reversed(sent.lines))
             self._unacknowledged_lines = 0
+        self._begun.unsend()
+        self._release()
         self.wake()
 
     def resync(self) -> None:
@@ -226,9 +263,10 @@ class Outbox:
 
         That is the 5 s before the last acknowledgement, for an outage may have been longer than that.
         """
-        for _, sent in self._recent:
-            self._completions.extend(sent.completions)
-            self._failures.extend(sent.failures)
+        for _, sent in reversed(self._recent):
+            # First, for what came later may have been begun with it.
+            self._completions.extendleft(reversed(sent.completions))
+            self._failures.extendleft(reversed(sent.failures))
             self._unsettled.update(completion[0] for completion in sent.completions)
             self._unsettled.update(failure.token for failure in sent.failures)
         self._recent.clear()
@@ -242,28 +280,62 @@ class Outbox:
             await self._acknowledgement.wait()
 
     def _take_outcomes(self, request: work_pb2.WorkRequest, sent: _Sent, room: int) -> None:
-        left = MAX_ITEMS
+        left, sequence = MAX_ITEMS, request.sequence
+        completions = request.completions
+        while self._completions and left > 0:
+            size = _size_of(self._completions[0])
+            if room < size and sent.completions:
+                break
+            completion = self._completions.popleft()
+            if self._keep_back(completion, sequence):
+                continue
+            sent.completions.append(completion)
+            _write(completion, completions.add())
+            if completion[4]:
+                self._begun.add(completion[4], sequence)
+            room -= size
+            left -= 1
         while self._failures and left > 0 and room > 0:
             failure = self._failures.popleft()
+            if self._keep_back(failure, sequence):
+                continue
             request.failures.append(failure)
             sent.failures.append(failure)
             room -= failure.ByteSize()
             left -= 1
         while self._give_backs and left > 0:
             token = self._give_backs.popleft()
+            if self._keep_back(token, sequence):
+                continue
             request.give_back_tokens.append(token)
             sent.give_backs.append(token)
             left -= 1
-        completions = request.completions
-        while self._completions and left > 0:
-            room -= _size_of(self._completions[0])
-            if room < 0 and sent.completions:
-                break
-            completion = self._completions.popleft()
-            sent.completions.append(completion)
-            _write(completion, completions.add())
-            left -= 1
         sent.size = MAX_BYTES - room
+
+    def _keep_back(self, outcome: _Outcome, sequence: int) -> bool:
+        """Put aside what must not go with this message; say whether that is so."""
+        kept = self._begun.keeps_back(_token_of(outcome), sequence)
+        if kept:
+            self._waiting.append(outcome)
+        return kept
+
+    def _release(self) -> None:
+        """Queue again what was put aside: it may go with the next message, or is put aside again."""
+        if not (self._waiting or self._waiting_lines or self._waiting_progress):
+            return
+        waiting, self._waiting = self._waiting, []
+        for outcome in waiting:
+            if isinstance(outcome, str):
+                self._give_backs.append(outcome)
+            elif isinstance(outcome, tuple):
+                self._completions.append(outcome)
+            else:
+                self._failures.append(outcome)
+        with self._lock:
+            self._lines.extendleft(reversed(self._waiting_lines))
+            self._progress = self._waiting_progress | self._progress
+            self._waiting_lines, self._waiting_progress = [], {}
+        self.wake()
 
     def _take_logs_and_progress(self, request: work_pb2.WorkRequest, sent: _Sent) -> int:
         room = MAX_BYTES
@@ -272,10 +344,16 @@ class Outbox:
         with self._lock:
             while self._progress and len(request.progress) < MAX_ITEMS:
                 token, (percent, message, step) = self._progress.popitem()
+                if token in self._begun:
+                    self._waiting_progress[token] = (percent, message, step)
+                    continue
                 request.progress.add(token=token, progress=percent, message=message, current_step=step)
                 room -= len(message.encode()) + len(step.encode())
             while self._lines and len(sent.lines) < MAX_ITEMS and room > MAX_BYTES // 2:
                 line = self._lines.popleft()
+                if line[0] in self._begun:
+                    self._waiting_lines.append(line)
+                    continue
                 sent.lines.append(line)
                 room -= len(line[2].encode())
             if not self._lines:
@@ -295,6 +373,7 @@ class Outbox:
         if self._progress:
             with self._lock:
                 self._progress.pop(token, None)
+        self._waiting_progress.pop(token, None)
         self._wanted.set()
 
     def _settle(self, tokens: list[str]) -> None:
@@ -307,6 +386,12 @@ class Outbox:
     def _woken(self) -> None:
         self._waking = False
         self._wanted.set()
+
+
+def _token_of(outcome: _Outcome) -> str:
+    if isinstance(outcome, str):
+        return outcome
+    return outcome[0] if isinstance(outcome, tuple) else outcome.token
 
 
 def _size_of(completion: _Completion) -> int:
@@ -322,9 +407,11 @@ def _size_of(completion: _Completion) -> int:
 
 def _write(completion: _Completion, message: work_pb2.NodeTaskCompletion) -> None:
     # Fields that are set one by one cost half of what keyword arguments do.
-    message.token, ending, duration_ns, traceparent = completion
+    message.token, ending, duration_ns, traceparent, eager_token = completion
     if traceparent:
         message.traceparent = traceparent
+    if eager_token:
+        message.eager_token = eager_token
     if isinstance(ending, list):
         for handle, text in ending:
             output = message.outputs.add()

@@ -72,6 +72,7 @@ class WorkStream:
     def drain(self) -> None:
         """Take no more: what is still assigned is given back at once."""
         self._draining = True
+        self._executor.goes_on = False
         self._outbox.drain()
 
     async def finish(self) -> None:
@@ -114,6 +115,7 @@ class WorkStream:
             work = [asyncio.create_task(self._read(call)), asyncio.create_task(self._write(call))]
             await asyncio.wait(work, return_when=asyncio.FIRST_EXCEPTION)
         finally:
+            self._executor.goes_on = False
             self.connected.clear()
             self._cancel_timers()
             for task in work:
@@ -161,8 +163,10 @@ class WorkStream:
         for termination in response.terminations[:]:
             self._executor.terminate(termination)
         for loss in response.losses[:]:
-            self._executor.lose(loss.token, loss.reason)
-            self._outbox.drop(loss.token)
+            # Of what it cannot know yet the server says nothing for good: its answer comes with the acknowledgement.
+            if not self._outbox.is_unconfirmed(loss.token):
+                for token in self._outbox.drop(loss.token):
+                    self._executor.lose(token, loss.reason)
 
     def _take(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         token = assignment.token
@@ -191,6 +195,7 @@ class WorkStream:
         logger.info("connected as %s, session %s", self._identity.worker_id, welcome.session)
         self._lost_is_told = False
         self.connected.set()
+        self._executor.goes_on = not self._draining
         self._schedule_renewal(seconds_of(welcome.renew_interval) or _RENEW_INTERVAL)
 
     def _name(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from tradewind.node_task_manager.ports.work import Assignment, Outcome
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 from tradewind.server.metrics import FAST, REGISTRY, SLOW, SWITCH, BoundedNames
 
 READY_TO_START_SECONDS = Histogram(
@@ -62,5 +62,5 @@ def count_ended(outcomes: Iterable[Outcome], refusals: Iterable[str]) -> None:
         for outcome, refused in zip(outcomes, refusals, strict=True):
             if refused:
                 LEASES_LOST.inc()
-            else:
+            elif outcome.kind is not OutcomeKind.BEGUN:
                 ENDED.labels(outcome.kind.value).inc()

@@ -20,6 +20,8 @@ AD_HOC = TASK_PLANS | {BATCH.digest: BATCH}
 
 def random_plan(rng: random.Random, number: int, *, lasting: bool) -> Plan:
     """Draw a graph of up to 7 nodes whose edges go forward; its nodes' names are its own."""
+    if rng.random() < 0.3:
+        return _random_tree(rng, number)
     count = rng.randint(1, 7)
     nodes = tuple(
         PlanNode(
@@ -55,6 +57,26 @@ def random_plan(rng: random.Random, number: int, *, lasting: bool) -> Plan:
     if lasting:
         nodes = tuple(_lasting(node) if node.fan_out or policy is FailurePolicy.FAIL_FAST else node for node in nodes)
     return Plan(f"plan{number}", nodes, edges, policy, max_running=rng.choice((0, 0, 1, 3)))
+
+
+def _random_tree(rng: random.Random, number: int) -> Plan:
+    """Draw nodes of which each gets what another one emits, under no limits: workers go on with them by themselves."""
+    nodes = tuple(
+        PlanNode(
+            f"n{number}-{at}",
+            rng.choice(TYPES),
+            start_to_close_ms=rng.choice((0, 5_000, 300_000)),
+            retry=_random_policy(rng) if rng.random() < 0.3 else None,
+            heartbeat_ms=rng.choice((0, 0, 40_000)),
+            total_ms=rng.choice((0, 0, 0, 120_000)),
+        )
+        for at in range(rng.randint(2, 7))
+    )
+    edges = tuple(
+        PlanEdge(target - rng.choice((1, 1, min(target, 2))), rng.choice("xxy"), target, "in")
+        for target in range(1, len(nodes))
+    )
+    return Plan(f"plan{number}", nodes, edges)
 
 
 def _lasting(node: PlanNode) -> PlanNode:

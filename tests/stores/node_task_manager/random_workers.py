@@ -1,17 +1,21 @@
 """What workers do, drawn at random: they take node tasks, end them, fall silent and come back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec import structs
 
 from tests.stores.node_task_manager.both import WORKERS, Both, Pair
+from tests.stores.node_task_manager.eager import Eager
 from tests.stores.node_task_manager.random_plans import TYPES
 from tests.stores.node_task_manager.waits import random_wait
-from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind, Postponed, Vacancy
 
+ENDS = (OutcomeKind.COMPLETED, OutcomeKind.FAILED, OutcomeKind.TERMINATED, OutcomeKind.SUSPENDED)
 LARGE = '"' + "v" * 5000 + '"'
 
 
@@ -22,6 +26,11 @@ class Workers(Both):
     sessions: dict[str, int] = field(default_factory=dict)
     forgotten: int = 0
     """Attempts of which the store is to have lost every trace."""
+    gone_on: dict[str, Assignment] = field(default_factory=dict)
+    """Attempts that workers have begun by themselves, by nonce."""
+
+    def __post_init__(self) -> None:
+        self.eager = Eager(self.rng, self.plans)
 
     def vacancies(self) -> list[Vacancy]:
         """Draw workers with room, some with a session, some of them stale."""
@@ -51,15 +60,55 @@ class Workers(Both):
             outcomes.append(self._outcome(self.rng.choice(recent)))
             if self.rng.random() < 0.1:
                 outcomes.append(outcomes[-1])
+            elif not self.cut and self.rng.random() < 0.2:
+                outcomes += self._go_on(outcomes[-1][0])
+        await self._complete(outcomes)
+
+    async def go_on(self) -> None:
+        """End some that run, and begin by themselves what follows from them."""
+        outcomes: list[tuple[Outcome, Outcome]] = []
+        for pair in self.rng.sample(self.pairs, len(self.pairs))[: 0 if self.cut else 20]:
+            (task,) = await self.memory.tasks([pair.memory.task_id])
+            if task is not None and task.status is NodeTaskStatus.RUNNING and task.nonce == pair.memory.nonce:
+                of_memory, of_redis = (
+                    Outcome(a.task_id, a.attempt, a.nonce, OutcomeKind.COMPLETED, (("x", "1"), ("y", "2")))
+                    for a in (pair.memory, pair.redis)
+                )
+                outcomes += [(of_memory, of_redis), *self._go_on(of_memory)]
+        await self._complete(outcomes)
+
+    async def _complete(self, outcomes: Sequence[tuple[Outcome, Outcome]]) -> None:
         args = [[outcome[at] for outcome in outcomes] for at in (0, 1)]
+        # One that is forgotten takes the place of what waits for its next attempt, and may go on sooner.
+        forgotten = {outcome.nonce: outcome.task_id for outcome in args[0] if outcome.nonce.startswith("forgotten")}
+        waits = {nonce: self.waits.pop(task_id, 0) for nonce, task_id in forgotten.items()}
         vacancies = self._also()
-        await self.both("complete", (args[0], vacancies), (args[1], vacancies))
+        of_memory, _ = await self.both("complete", (args[0], vacancies), (args[1], vacancies))
+        for outcome, refused in zip(args[0], of_memory.results, strict=True):
+            if refused and waits.get(outcome.nonce):
+                self.waits[outcome.task_id] = waits[outcome.nonce]
+            given = self.gone_on.get(outcome.nonce)
+            if given is not None and not refused and not any(pair.memory is given for pair in self.pairs):
+                self.pairs.append(Pair(given, given))
+                retry = self.plans[given.plan].nodes[given.index].retry
+                if retry and retry.attempts > 1:
+                    self.begun.append((self.clock(), RunName.of_node_task(given.task_id).flow_id))
+
+    def _go_on(self, outcome: Outcome) -> list[tuple[Outcome, Outcome]]:
+        """Nodes that their worker goes on with by itself, one after the other."""
+        steps: list[tuple[Outcome, Outcome]] = []
+        given = next((pair.memory for pair in self.pairs if pair.memory.nonce == outcome.nonce), None)
+        while given is not None and (step := self.eager.after(given, tuple(at for at, _ in outcome.outputs))):
+            given, outcome = step
+            self.gone_on[given.nonce] = given
+            steps.append((outcome, outcome))
+        return steps
 
     def _outcome(self, pair: Pair) -> tuple[Outcome, Outcome]:
         node = self.plans[pair.memory.plan].nodes[pair.memory.index]
         # What may be tried again fails for the most part, so that waits and budgets come into play; not so items.
         often = node.retry is None or node.fan_out is not None
-        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1, 3) if often else (3, 8, 1, 2))[0]
+        kind = self.rng.choices(ENDS, (8, 2, 1, 3) if often else (3, 8, 1, 2))[0]
         error = None
         if kind in (OutcomeKind.FAILED, OutcomeKind.TERMINATED):
             error = TaskError("NODE_ERROR", "broke", self.rng.choice(("IOError", "IOError", "ValueError")))
@@ -76,8 +125,6 @@ class Workers(Both):
             self.forgotten += 1
             given = structs.replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
             pair = Pair(given, given)
-            # It takes the place of what waits for its next attempt, and may go on sooner.
-            self.waits.pop(given.task_id, None)
         of_memory, of_redis = (
             Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish, cache, wait)
             for a in (pair.memory, pair.redis)

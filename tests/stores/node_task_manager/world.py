@@ -18,7 +18,17 @@ from tradewind.node_task_manager.ports.node_tasks import Cleaned
 from tradewind.node_task_manager.ports.work import Termination, Vacancy
 from tradewind.server.rates import Rate
 
-VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect": 1, "give_back": 1, "stop": 1}
+VERBS = {
+    "submit": 4.0,
+    "claim": 5,
+    "end": 8,
+    "go_on": 2,
+    "lapse": 2,
+    "renew": 2,
+    "reconnect": 1,
+    "give_back": 1,
+    "stop": 1,
+}
 SETTLE_MS = 5_000
 """How long runs that have ended stay in any case: short, so that some go."""
 CLEAN_KEYS = 15
@@ -230,8 +240,16 @@ class World(Workers):
         self.clock.advance(1)
 
     async def configure(self) -> None:
-        """Set other limits, now and then none."""
-        self.config = SystemConfig(
+        """Set other limits, often none."""
+        version = self.config.version + 1
+        self.config = self._limits(version) if self.rng.random() < 0.6 else SystemConfig(version=version)
+        await self.redis.save_config(self.config)
+        for shard in (self.memory, self.redis):
+            shard.configure(self.config)
+        await self.both("reopen", (self._also(),))
+
+    def _limits(self, version: int) -> SystemConfig:
+        return SystemConfig(
             max_running=self.rng.choice((0, 0, 3, 8)),
             max_running_per_user=self.rng.choice((0, 0, 1, 2, 5)),
             max_running_per_flow=self.rng.choice((0, 0, 2)),
@@ -241,12 +259,8 @@ class World(Workers):
             if self.rng.random() < 0.7
             else {TYPES[1]: Rate(self.rng.randint(1, 4), self.rng.choice((1_000, 60_000)))},
             user_weights={} if self.rng.random() < 0.5 else {"ann": self.rng.choice((3.0, 0.3))},
-            version=self.config.version + 1,
+            version=version,
         )
-        await self.redis.save_config(self.config)
-        for shard in (self.memory, self.redis):
-            shard.configure(self.config)
-        await self.both("reopen", (self._also(),))
 
     async def acknowledge(self) -> None:
         """Take some of the events of a partition as a scheduler would, up to one instant: those of the same one come in

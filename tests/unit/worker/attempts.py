@@ -16,7 +16,10 @@ from tradewind.worker.threads import ThreadPool
 
 
 class Bench:
-    """Runs assignments; what is reported is in `runs` (by token), `given_back` and `ended` (in order)."""
+    """Runs assignments; what is reported is in `runs` (by token), `given_back` and `ended` (in order).
+
+    `gone_on` has the token under which an eager node was begun on what each one emitted.
+    """
 
     def __init__(
         self, nodes: Sequence[Node[..., Any]], *, secrets: SecretSource | None = None, threads: int = 4, **options: Any
@@ -24,6 +27,7 @@ class Bench:
         self.runs: dict[str, NodeRun] = {}
         self.given_back: list[str] = []
         self.ended: list[str] = []
+        self.gone_on: dict[str, str] = {}
         self._threads = ThreadPool(threads)
         self.executor = Executor(
             {node.type: node for node in nodes},
@@ -64,8 +68,11 @@ class Bench:
         termination.grace.FromNanoseconds(int(grace * 1e9))
         self.executor.terminate(termination)
 
-    def complete(self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "") -> None:
+    def complete(
+        self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
+    ) -> None:
         assert isinstance(outputs, list), "none of these nodes waits"
+        self.gone_on[token] = eager_token
         self._run(token).outputs = {handle: json.loads(text) for handle, text in outputs}
         self.ended.append(token)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.concurrency import Concurrency
@@ -10,6 +11,9 @@ from tradewind.node_task_manager.domain.fan_out import FanOut
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.server.rates import KeyRate
+
+if TYPE_CHECKING:
+    from tradewind.node_task_manager.domain.eager import EagerSteps
 
 SCHEDULE_TO_START_MS = 5 * 60 * 1000
 START_TO_CLOSE_MS = 5 * 60 * 1000
@@ -122,6 +126,11 @@ class Plan:
         """The place of the node without output edges, -1 when there are several."""
         sinks = [place for place, out in enumerate(self.outputs) if not out]
         return sinks[0] if len(sinks) == 1 else -1
+
+    @cached_property
+    def eager_steps(self) -> "dict[tuple[int, frozenset[str]], EagerSteps]":
+        """What was worked out of it by eager.py: steps by where they start and which types are eager."""
+        return {}
 
     @cached_property
     def place(self) -> dict[str, int]:

@@ -35,6 +35,12 @@ class SystemConfig:
         return self.user_weights.get(user_id, 1.0)
 
     @property
+    def bounded(self) -> bool:
+        """Whether it limits how many node tasks run, or begin in a time."""
+        of_all = (self.max_running, self.max_running_per_user, self.max_running_per_flow, self.max_concurrent_tasks)
+        return any(of_all) or bool(self.max_running_per_node_type or self.rates)
+
+    @property
     def all_caches(self) -> dict[str, CacheSettings]:
         """Every cache there is."""
         return {**BUILT_IN, **self.caches}

@@ -1,5 +1,6 @@
 """What passes between the store and those who work for it: vacancies, assignments, outcomes, effects."""
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -61,18 +62,21 @@ class Termination(msgspec.Struct, frozen=True):
 
 
 class OutcomeKind(StrEnum):
-    """How an attempt ended, as its worker tells it."""
+    """How an attempt ended, as its worker tells it; or that one which was begun eagerly goes on."""
 
     COMPLETED = "completed"
     FAILED = "failed"
     TERMINATED = "terminated"
     SUSPENDED = "suspended"
+    BEGUN = "begun"
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names where they come from.
 
-    One that is suspended says what it waits for.
+    One that is suspended says what it waits for. An `eager` attempt, the first of its node task, was given to nobody:
+    the worker of the outcome right before began it by itself, under a nonce of its own making, with what that one
+    emits. It counts only if that does.
     """
 
     task_id: str
@@ -84,6 +88,20 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     wish: RetryWish | None = None
     cache: str = ""
     wait: Wait | None = None
+    eager: bool = False
+
+
+def in_pieces(outcomes: Sequence[Outcome], most: int) -> Iterator[Sequence[Outcome]]:
+    """Cut into pieces of at most `most`, but for eager ones, which stay with what is before them."""
+    first = 0
+    while len(outcomes) - first > most:
+        cut = first + most
+        while cut < len(outcomes) and outcomes[cut].eager:
+            cut += 1
+        yield outcomes[first:cut]
+        first = cut
+    if first < len(outcomes) or not outcomes:
+        yield outcomes[first:]
 
 
 class Held(msgspec.Struct, frozen=True):

@@ -6,19 +6,22 @@ from typing import Protocol
 import msgspec
 
 from tradewind.node_task_manager.domain.called import CalledWorker
+from tradewind.node_task_manager.domain.eager import NONE, EagerSteps
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.ports.work import Assignment, Held, Termination
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """An assignment with all that its worker needs: its node of the plan, and values by input handle."""
+    """An assignment with all that its worker needs: its node of the plan, values by input handle, and the nodes that it
+    may go on with by itself."""
 
     shard: int
     assignment: Assignment
     run: RunName
     node: PlanNode
     inputs: tuple[tuple[str, Sequence[str]], ...]
+    eager: EagerSteps = NONE
 
     @property
     def nonce(self) -> str:
@@ -29,7 +32,7 @@ class Ready(msgspec.Struct, frozen=True):
     def size(self) -> int:
         """About how many bytes it takes."""
         values = sum(len(value) for _, group in self.inputs for value in group)
-        return 500 + values + len(self.node.config_json) + len(self.assignment.run_inputs)
+        return 500 + values + len(self.node.config_json) + len(self.assignment.run_inputs) + self.eager.size
 
 
 class WorkerLine(Protocol):

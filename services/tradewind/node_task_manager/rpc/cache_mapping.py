@@ -69,7 +69,7 @@ def unknown_cache(path: str, name: str, caches: Collection[str]) -> Violation:
 
 def offers(node_types: Iterable[str], given: Iterable[work_pb2.OfferedType]) -> dict[str, Offer]:
     """Parse what a worker says of the node types it offers."""
-    said = {each.node_type: Offer(each.version, cache_use(each.cache)) for each in given}
+    said = {each.node_type: Offer(each.version, cache_use(each.cache), each.eager) for each in given}
     return {node_type: said[node_type] for node_type in node_types if node_type in said}
 
 

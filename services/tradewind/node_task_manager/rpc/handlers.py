@@ -14,6 +14,7 @@ from tradewind.node_task_manager.rpc import cache_mapping, checks, config_mappin
 from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
 from tradewind.node_task_manager.rpc.cache_handlers import CacheHandlers
 from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandlers
+from tradewind.node_task_manager.rpc.eager_mapping import require_no_eager
 from tradewind.node_task_manager.rpc.event_stream import EventStream
 from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
 from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
@@ -298,6 +299,7 @@ class NodeTaskManagerHandlers(
         self, request: pb2.CompleteNodeTasksRequest, context: Context
     ) -> pb2.CompleteNodeTasksResponse:
         checks.at_most("completions", request.completions, _MAX_CLAIMED)
+        require_no_eager(request.completions)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
         work_mapping.require_shards("completions", outcomes, self._shards)
         work_mapping.note_ends(self._traces, request.completions)
@@ -325,6 +327,7 @@ class NodeTaskManagerHandlers(
         return answer
 
     async def _reported(self, request: pb2.ReportNodeTasksRequest) -> pb2.ReportNodeTasksResponse:
+        require_no_eager(request.completions)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
         outcomes += [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
         given_back = work_mapping.held("give_back_tokens", request.give_back_tokens)

@@ -13,6 +13,7 @@ from tradewind.node_task_manager.metrics import NODE_SECONDS
 from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports.workers import Ready
+from tradewind.node_task_manager.rpc.eager_mapping import step_messages
 from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
 from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, set_timestamp
@@ -154,6 +155,8 @@ def assignment(
         message.item = TaskName.parse(given.task_id).item
     if (resumed := resumption(given.resumed)) is not None:
         message.resumed.CopyFrom(resumed)
+    if ready.eager.steps:
+        message.eager_steps.extend(step_messages(ready.eager))
     for handle, values in ready.inputs:
         added = message.inputs.add()
         added.handle = handle

@@ -9,6 +9,7 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers
+from tradewind.node_task_manager.rpc.eager_mapping import with_eager
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.notes import Notes
@@ -88,8 +89,9 @@ class WorkStream:
             raise InvalidInput(faults)
         held = self._held("hello.held_tokens", hello.held_tokens)
         capacity = 0 if message.draining else hello.capacity
-        worker = ConnectedWorker(hello.worker_id, hello.incarnation, tuple(hello.node_types), capacity, self._line)
-        worker.offers = offers(hello.node_types, hello.offers)
+        said = offers(hello.node_types, hello.offers)
+        types = tuple(hello.node_types)
+        worker = ConnectedWorker(hello.worker_id, hello.incarnation, types, capacity, self._line, offers=said)
         self._worker = worker
         await self._connections.open(worker, held, self._welcome)
         return worker
@@ -107,6 +109,7 @@ class WorkStream:
         # Most messages hold nothing else, and each look at a field costs, more than to ask for those that are set.
         fields = [field.name for field, _ in message.ListFields()]
         if _USUAL.issuperset(fields):
+            outcomes = with_eager(outcomes, message.completions)
             await self._connections.hear(worker, message.sequence, outcomes)
         elif _PONG.issuperset(fields):
             # Nobody waits for its acknowledgement, which goes with the next one: half of what wakes idle workers.
@@ -123,7 +126,7 @@ class WorkStream:
         failures = [mapping.failure(at, each) for at, each in enumerate(message.failures)]
         mapping.require_shards("failures", failures, shards)
         mapping.note_ends(self._traces, message.failures)
-        outcomes += failures
+        outcomes = with_eager([*outcomes, *failures], message.completions)
         given_back = self._held("give_back_tokens", message.give_back_tokens)
         renewed = self._held("held_tokens", message.held_tokens) if message.renew else None
         if message.progress or message.logs:

@@ -17,7 +17,7 @@ from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import MOST_KEPT, MOST_KEPT_OF_RUN, MOST_REQUESTS, Signal
 from tradewind.node_task_manager.ports.node_tasks import Cleaned, Purge, Renewal, Session, Submitted
 from tradewind.node_task_manager.ports.reading import Line, Progress
-from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postponed, Vacancy
+from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postponed, Vacancy, in_pieces
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
@@ -126,11 +126,11 @@ class RedisNodeTaskStore:
             "type_rates": {name: (rate.interval_us, rate.period_us) for name, rate in config.rates.items()},
         }
         given = {name: bound for name, bound in bounds.items() if bound}
-        if given:
+        self._bounded = config.bounded
+        if config.bounded:
             given["bounded"] = True
         if config.user_weights:
             given["weighted"] = True
-        self._bounded = "bounded" in given
         self._limits = _as_text(self._fixed | given)
 
     def _args(self, vacancies: Sequence[Vacancy], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,11 +160,12 @@ class RedisNodeTaskStore:
 
     async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
         done: list[Effects] = []
-        pieces = _pieces(outcomes)
+        pieces = [*in_pieces(outcomes, _AT_ONCE)]
         for at, piece in enumerate(pieces, 1):
-            args = self._args(
-                vacancies if at == len(pieces) else (), {"count": len(piece), "outcomes": _flat_outcomes(piece)}
-            )
+            more: dict[str, Any] = {"count": len(piece), "outcomes": _flat_outcomes(piece)}
+            if eager := {place: True for place, outcome in enumerate(piece, 1) if outcome.eager}:
+                more["eager"] = eager
+            args = self._args(vacancies if at == len(pieces) else (), more)
             done.append(await _COMPLETE(self._client, self._any_key, args))
         return _joined(done)
 

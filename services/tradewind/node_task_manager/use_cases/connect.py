@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from tradewind.node_task_manager.ports.work import Held, Outcome
+from tradewind.node_task_manager.ports.work import Held, Outcome, in_pieces
 from tradewind.node_task_manager.ports.workers import WorkerDirectory
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report
@@ -74,12 +74,11 @@ class Connections:
         for number, dispatcher in self._dispatchers.items():
             ended = [outcome for shard, outcome in outcomes if shard == number]
             back = [token for shard, token in given_back if shard == number] if given_back else ()
-            while len(ended) > MAX_OUTCOMES:
-                reports.append((dispatcher, Report(worker, ended[:MAX_OUTCOMES], sequence)))
-                del ended[:MAX_OUTCOMES]
-            if ended or back or renewed is not None:
+            *firsts, last = in_pieces(ended, MAX_OUTCOMES)
+            reports += [(dispatcher, Report(worker, piece, sequence)) for piece in firsts]
+            if last or back or renewed is not None:
                 held = [token for shard, token in renewed or () if shard == number]
-                report = Report(worker, ended, sequence, given_back=back, renew=renewed is not None, held=held)
+                report = Report(worker, last, sequence, given_back=back, renew=renewed is not None, held=held)
                 reports.append((dispatcher, report))
         worker.line.expect(sequence, len(reports))
         for dispatcher, report in reports:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.metrics import count_assigned
 from tradewind.node_task_manager.ports.events import NewEvent
@@ -52,6 +53,8 @@ class Delivery:
         self._report = report
         self._cached = CachedDelivery(caches, pool, report) if caches is not None else None
         self._reading: set[asyncio.Task[None]] = set()
+        self.bounded = False
+        """Whether limits are set that hold for all: then no worker goes on by itself."""
 
     async def stop(self) -> None:
         """Leave what is still being read to the leases."""
@@ -107,7 +110,6 @@ class Delivery:
             self._terminate(terminations)
 
     def _assign(self, held: Sequence[tuple[ConnectedWorker, Assignment]]) -> None:
-        number = self._shard.number
         at_once: dict[ConnectedWorker, list[Ready]] = {}
         slow: dict[ConnectedWorker, list[Assignment]] = {}
         for worker, assignment in held:
@@ -116,7 +118,7 @@ class Delivery:
                 slow.setdefault(worker, []).append(assignment)
                 continue
             try:
-                at_once.setdefault(worker, []).append(ready(number, assignment, plan))
+                at_once.setdefault(worker, []).append(self._ready(worker, assignment, plan))
             except LookupError:
                 self._report(Report(worker, [_misfit(assignment)]))
         for worker, items in at_once.items():
@@ -134,7 +136,7 @@ class Delivery:
                 try:
                     plan = (await self._plans.fetch(self._shard.plans, [assignment.plan]))[assignment.plan]
                     whole = await read_inputs(self._shard.reader, assignment, plan)
-                    item = None if isinstance(whole, TooLarge) else ready(self._shard.number, whole, plan)
+                    item = None if isinstance(whole, TooLarge) else self._ready(worker, whole, plan)
                 except LookupError:
                     self._report(Report(worker, [_misfit(assignment)]))
                     break
@@ -147,6 +149,9 @@ class Delivery:
                 elif isinstance(whole, TooLarge):
                     self._report(Report(worker, [whole.outcome()]))
                 break
+
+    def _ready(self, worker: ConnectedWorker, assignment: Assignment, plan: Plan) -> Ready:
+        return ready(self._shard.number, assignment, plan, frozenset() if self.bounded else worker.eager_types)
 
     def _give(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
         if self._traces is not None:

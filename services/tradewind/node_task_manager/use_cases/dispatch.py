@@ -15,6 +15,7 @@ import structlog
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
+from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases.alarm import Alarm
@@ -79,6 +80,11 @@ class Dispatcher:
         self._remind_again = False
         self._due = Alarm(self._drain)
         pool.on_room(self._room)
+
+    def configure(self, config: SystemConfig) -> None:
+        """Keep within limits from the next script on; they are this shard's share."""
+        self.shard.tasks.configure(config)
+        self._delivery.bounded = config.bounded
 
     def start(self) -> None:
         """Begin to flush."""

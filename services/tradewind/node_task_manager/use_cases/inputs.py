@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from tradewind.node_task_manager.domain.eager import NONE, eager_steps
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan
@@ -37,8 +38,9 @@ def at_hand(assignment: Assignment) -> bool:
     return not assignment.inputs_outside and ELSEWHERE not in [value for _, value in assignment.inputs]
 
 
-def ready(shard: int, assignment: Assignment, plan: Plan) -> Ready:
-    """Group the values of an assignment by input handle; each group is in the order of the plan."""
+def ready(shard: int, assignment: Assignment, plan: Plan, eager_types: frozenset[str] = frozenset()) -> Ready:
+    """Group the values of an assignment by input handle, each group in the order of the plan; add what nodes of
+    `eager_types` its worker may go on with."""
     by_handle: dict[str, list[str]] = {}
     for at, value in assignment.inputs:
         by_handle.setdefault(plan.edges[at].target_handle, []).append(value)
@@ -48,6 +50,7 @@ def ready(shard: int, assignment: Assignment, plan: Plan) -> Ready:
         RunName.of_node_task(assignment.task_id),
         plan.nodes[assignment.index],
         tuple(by_handle.items()),
+        eager_steps(plan, assignment.index, eager_types) if eager_types else NONE,
     )
 
 

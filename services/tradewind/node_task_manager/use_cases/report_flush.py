@@ -7,7 +7,7 @@ from typing import Protocol
 import structlog
 
 from tradewind.node_task_manager.metrics import LEASES_LOST, count_ended
-from tradewind.node_task_manager.ports.work import Effects, Held
+from tradewind.node_task_manager.ports.work import Effects, Held, OutcomeKind
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.report import Report, ReportQueue
 from tradewind.node_task_manager.use_cases.shard import Shard
@@ -79,9 +79,7 @@ class ReportFlush:
         if caches is not None:
             caches.ending([outcome.nonce for report in batch for outcome in report.outcomes])
         for report in batch:
-            for outcome in report.outcomes:
-                report.worker.held.pop(outcome.nonce, None)
-            self._pool.refresh(report.worker)
+            self._hold(report)
         offers = self._promise()
         outcomes = [outcome for report in batch for outcome in report.outcomes]
         try:
@@ -98,6 +96,16 @@ class ReportFlush:
             report.outcomes = ()
         self._apply(effects, offers)
 
+    def _hold(self, report: Report) -> None:
+        """A worker holds no longer what has ended, but what it has begun by itself."""
+        held = report.worker.held
+        for each in report.outcomes:
+            if each.kind is OutcomeKind.BEGUN:
+                held[each.nonce] = (self._shard.number, Held(each.task_id, each.attempt, each.nonce))
+            else:
+                held.pop(each.nonce, None)
+        self._pool.refresh(report.worker)
+
     def _tell(self, batch: Sequence[Report], results: Sequence[str], caches: ResultCaches | None) -> None:
         """Let caches hear of every end, and workers of those that were refused."""
         refusals = iter(results)
@@ -111,6 +119,7 @@ class ReportFlush:
                     losses.append((Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
             if losses:
                 report.worker.line.lose(self._shard.number, losses)
+                self._release(report.worker, [held.nonce for held, _ in losses])
 
     async def _follow_up(self, report: Report) -> None:
         """Give back and renew, after all outcomes that came before: what has ended must not be sent again."""
@@ -158,6 +167,7 @@ class ReportFlush:
                 _log.error("a report was dropped", worker_id=report.worker.worker_id, error=repr(error))
                 losses = [(Held(o.task_id, o.attempt, o.nonce), "the store refuses it") for o in report.outcomes]
                 report.worker.line.lose(self._shard.number, losses)
+                self._release(report.worker, [held.nonce for held, _ in losses])
                 self._acknowledge(report)
             else:
                 self._reports.put(report)

@@ -67,7 +67,7 @@ class FollowConfig:
 
     async def _enforce(self, config: SystemConfig) -> None:
         for shard, dispatcher in self._dispatchers.items():
-            dispatcher.shard.tasks.configure(config.share(shard, len(self._dispatchers)))
+            dispatcher.configure(config.share(shard, len(self._dispatchers)))
         for dispatcher in self._dispatchers.values():
             dispatcher.apply(await dispatcher.shard.tasks.reopen())
             dispatcher.look()

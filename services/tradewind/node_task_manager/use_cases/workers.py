@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from tradewind.node_task_manager.domain.caching import CacheUse
@@ -17,10 +18,12 @@ _KEPT_BACK = 25
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a worker says of a node type: its version, and which cache outputs may come from unless a node says so."""
+    """What a worker says of a node type: its version, which cache outputs may come from unless a node says so, and
+    whether nodes may begin before what they get is stored."""
 
     version: str = ""
     cache: CacheUse | None = None
+    eager: bool = False
 
 
 @dataclass(eq=False)
@@ -54,6 +57,11 @@ class ConnectedWorker:
         if self.silent or self.line.full:
             return 0
         return max(0, self.capacity - len(self.held) - self.promised)
+
+    @cached_property
+    def eager_types(self) -> frozenset[str]:
+        """The node types that it may go on with by itself: not those whose results may be in a cache."""
+        return frozenset(name for name, offer in self.offers.items() if offer.eager and offer.cache is None)
 
     def version_of(self, node_type: str) -> str:
         """Return the version of a node type, "" when it has none."""

@@ -78,6 +78,7 @@ class NodeTaskAssignment(_message.Message):
     ITEM_FIELD_NUMBER: _builtins.int
     RESUMED_FIELD_NUMBER: _builtins.int
     START_IN_FIELD_NUMBER: _builtins.int
+    EAGER_STEPS_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """Fencing token of this attempt; named in all that the worker says of it."""
     node_task_id: _builtins.str
@@ -132,6 +133,12 @@ class NodeTaskAssignment(_message.Message):
         once.
         """
 
+    @_builtins.property
+    def eager_steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___EagerStep]:
+        """Node tasks of eager types that the worker may begin by itself, one after another: each as soon as the node that it
+        follows has emitted its handle. At most 64, of about 64 KiB.
+        """
+
     def __init__(
         self,
         *,
@@ -155,16 +162,67 @@ class NodeTaskAssignment(_message.Message):
         item: _builtins.int | None = ...,
         resumed: _node_task_pb2.Resumption | None = ...,
         start_in: _duration_pb2.Duration | None = ...,
+        eager_steps: _abc.Iterable[Global___EagerStep] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "deadline", b"deadline", "item", b"item", "planned_time", b"planned_time", "resumed", b"resumed", "start_in", b"start_in"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs", b"inputs", "item", b"item", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "planned_time", b"planned_time", "resumed", b"resumed", "run", b"run", "run_id", b"run_id", "run_inputs_json", b"run_inputs_json", "start_in", b"start_in", "token", b"token", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "deadline", b"deadline", "eager_steps", b"eager_steps", "flow_id", b"flow_id", "inputs", b"inputs", "item", b"item", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "planned_time", b"planned_time", "resumed", b"resumed", "run", b"run", "run_id", b"run_id", "run_inputs_json", b"run_inputs_json", "start_in", b"start_in", "token", b"token", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__item: _TypeAlias = _typing.Literal["item"]  # noqa: Y015
     _WhichOneofArgType__item: _TypeAlias = _typing.Literal["_item", b"_item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__item) -> _WhichOneofReturnType__item | None: ...
 
 Global___NodeTaskAssignment: _TypeAlias = NodeTaskAssignment  # noqa: Y015
+
+@_typing.final
+class EagerStep(_message.Message):
+    """A node task that a worker may begin once another one of its has run, before that is stored; all else is as in the
+    assignment that it came with, but for inputs of the run and a time to begin at.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_NODE_ID_FIELD_NUMBER: _builtins.int
+    HANDLE_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    NODE_TYPE_FIELD_NUMBER: _builtins.int
+    CONFIG_JSON_FIELD_NUMBER: _builtins.int
+    INPUT_HANDLE_FIELD_NUMBER: _builtins.int
+    TIMEOUT_FIELD_NUMBER: _builtins.int
+    after_node_id: _builtins.str
+    """The node that it follows: the assigned one, or one of the steps."""
+    handle: _builtins.str
+    """It may begin when that emits this handle."""
+    node_id: _builtins.str
+    """The node."""
+    node_type: _builtins.str
+    """Its type, one that the worker offers as eager."""
+    config_json: _builtins.str
+    """Its config as JSON text."""
+    input_handle: _builtins.str
+    """The input handle that gets what was emitted: all that the node gets."""
+    @_builtins.property
+    def timeout(self) -> _duration_pb2.Duration:
+        """How long the attempt may take; unset for as long as it wants."""
+
+    def __init__(
+        self,
+        *,
+        after_node_id: _builtins.str = ...,
+        handle: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        node_type: _builtins.str = ...,
+        config_json: _builtins.str = ...,
+        input_handle: _builtins.str = ...,
+        timeout: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timeout", b"timeout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_node_id", b"after_node_id", "config_json", b"config_json", "handle", b"handle", "input_handle", b"input_handle", "node_id", b"node_id", "node_type", b"node_type", "timeout", b"timeout"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EagerStep: _TypeAlias = EagerStep  # noqa: Y015
 
 @_typing.final
 class NodeTaskCompletion(_message.Message):
@@ -177,10 +235,16 @@ class NodeTaskCompletion(_message.Message):
     DURATION_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
+    EAGER_TOKEN_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """From the assignment."""
     traceparent: _builtins.str
     """W3C trace context that its end belongs to: that of the span in which it ran, or that of the assignment; empty for none."""
+    eager_token: _builtins.str
+    """Token that the worker made for the eager step that it began with these outputs: of the same shard, the step's node task,
+    attempt 1 and up to 64 letters and digits by chance. What ends under it goes into the same message, or into one that is sent
+    when this one is acknowledged: till then nobody else knows it. A loss says when it does not count.
+    """
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.Output]:
         """Handles that were emitted. An edge whose handle is not among them is dead."""
@@ -203,10 +267,11 @@ class NodeTaskCompletion(_message.Message):
         duration: _duration_pb2.Duration | None = ...,
         traceparent: _builtins.str = ...,
         wait: Global___WaitOrder | None = ...,
+        eager_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "outputs", b"outputs", "token", b"token", "traceparent", b"traceparent", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "eager_token", b"eager_token", "outputs", b"outputs", "token", b"token", "traceparent", b"traceparent", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -449,10 +514,13 @@ class OfferedType(_message.Message):
     NODE_TYPE_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
+    EAGER_FIELD_NUMBER: _builtins.int
     node_type: _builtins.str
     """One of those it offers."""
     version: _builtins.str
     """Changes when its outputs do: results of other versions are not taken from a cache. At most 128 characters."""
+    eager: _builtins.bool
+    """Nodes of this type may begin before what they get is stored: it does no harm when they run once more than needed."""
     @_builtins.property
     def cache(self) -> _cache_pb2.CacheUse:
         """Where outputs of nodes may come from that do not say it themselves."""
@@ -463,10 +531,11 @@ class OfferedType(_message.Message):
         node_type: _builtins.str = ...,
         version: _builtins.str = ...,
         cache: _cache_pb2.CacheUse | None = ...,
+        eager: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "node_type", b"node_type", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "eager", b"eager", "node_type", b"node_type", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

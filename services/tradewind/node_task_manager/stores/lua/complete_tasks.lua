@@ -2,8 +2,9 @@
 -- vacancies. An attempt that does not hold its lease changes nothing.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, count, outcomes, one after
 -- the other: task_id, attempt, nonce, kind, how many outputs, the handle and text of each, and false or {error, wish {after_ms,
--- none}, cache (where the outputs come from, or ""), wait (of a suspended one)}. Returns Effects; results, one for each outcome: "" when it took effect or had before, else why not.
---!include claim
+-- none}, cache (where the outputs come from, or ""), wait (of a suspended one)}; eager, true at the places of those that their
+-- worker began by itself. Returns Effects; results, one for each outcome: "" when it took effect or had before, else why not.
+--!include eager
 -- Why an outcome changes nothing, "" when it did before; nil when it counts.
 local function lost(record, attempt, nonce, kind)
   if not record then return 'no such node task' end
@@ -19,21 +20,8 @@ local function lost(record, attempt, nonce, kind)
   end
 end
 
-local function complete(task_id, attempt, nonce, kind, outputs, error, wish, cache, wait)
-  local record = task(task_id)
-  local refused = lost(record, attempt, nonce, kind)
-  if refused then return refused end
-  local comp = component_of(record)
-  if not comp then return 'the run is gone' end
-  record.entry = node(comp.plan, record.index)
-  if record.entry.map and fan_out.owns(record) then
-    return 'the node runs once for each item of a list; only its items are given to workers'
-  end
-  if record.status == 'running' then release_lease(record) else dequeue(record, comp) end
-  if record.nonce ~= nonce then
-    restate(record, 'nonce', nonce)
-    restate(record, 'attempt', attempt)
-  end
+-- How an attempt ended that holds no lease any more.
+local function take_effect(record, comp, kind, outputs, error, wish, cache, wait)
   if kind == 'failed' then
     retries.fail(record, comp, error, wish)
   elseif kind == 'completed' then
@@ -51,21 +39,63 @@ local function complete(task_id, attempt, nonce, kind, outputs, error, wish, cac
   else
     finish(record, comp, 'terminated', record.stop and cmsgpack.unpack(record.stop).reason or error and error.message)
   end
+end
+
+local function complete(task_id, attempt, nonce, kind, ...)
+  local record = task(task_id)
+  local refused = lost(record, attempt, nonce, kind)
+  if refused then return refused end
+  local comp = component_of(record)
+  if not comp then return 'the run is gone' end
+  record.entry = node(comp.plan, record.index)
+  if record.entry.map and fan_out.owns(record) then
+    return 'the node runs once for each item of a list; only its items are given to workers'
+  end
+  if record.status == 'running' then release_lease(record) else dequeue(record, comp) end
+  if record.nonce ~= nonce then
+    restate(record, 'nonce', nonce)
+    restate(record, 'attempt', attempt)
+  end
+  take_effect(record, comp, kind, ...)
+  return ''
+end
+
+-- One that was begun on what `source` emitted, whose own outcome took effect unless it was `refused`.
+local function follow(source, refused, task_id, attempt, nonce, kind, ...)
+  if refused ~= '' then return 'what it was begun on does not count: ' .. refused end
+  settle()
+  local record = task(task_id)
+  if not record or record.status ~= 'pending' or record.attempt then
+    if kind ~= 'begun' then return complete(task_id, attempt, nonce, kind, ...) end
+    return record and record.nonce == nonce and '' or 'the node task is ' .. (record and record.status or 'not ready')
+  end
+  local comp = component_of(record)
+  if not comp then return 'the run is gone' end
+  local why, till = eager.begin(task(source), record, comp, nonce)
+  if why then return why end
+  if kind == 'begun' then
+    leasing.begin(record, till)
+  else
+    free_slots(record)
+    take_effect(record, comp, kind, ...)
+  end
   return ''
 end
 
 budget = budget - args.count
-local given, at = args.outcomes, 1
+local given, at, begun, before = args.outcomes, 1, args.eager, nil
 for i = 1, args.count do
   local count = given[at + 4]
   local outputs, last = count > 0 and {{given[at + 5], given[at + 6]}} or {}, at + 4 + 2 * count
   for place = at + 7, last, 2 do outputs[#outputs + 1] = {given[place], given[place + 1]} end
-  local rest = given[last + 1]
-  if rest then
-    effects.results[i] = complete(given[at], given[at + 1], given[at + 2], given[at + 3], outputs, unpack(rest, 1, 4))
+  local id, attempt, nonce, kind, rest = given[at], given[at + 1], given[at + 2], given[at + 3], given[last + 1]
+  local error, wish, cache, wait = nil, nil, '', nil
+  if rest then error, wish, cache, wait = unpack(rest, 1, 4) end
+  if begun and begun[i] then
+    effects.results[i] = follow(before, effects.results[i - 1], id, attempt, nonce, kind, outputs, error, wish, cache, wait)
   else
-    effects.results[i] = complete(given[at], given[at + 1], given[at + 2], given[at + 3], outputs, nil, nil, '')
+    effects.results[i] = complete(id, attempt, nonce, kind, outputs, error, wish, cache, wait)
   end
-  at = last + 2
+  before, at = id, last + 2
 end
 return cmsgpack.pack(conclude())

@@ -17,6 +17,7 @@ from tradewind.node_task_manager.ports.node_tasks import Purge, Submitted
 from tradewind.node_task_manager.ports.reading import Line, Progress, Queue, StoredLine
 from tradewind.node_task_manager.ports.work import Effects, Outcome, OutcomeKind, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
+from tradewind.node_task_manager.stores.memory.eager import MemoryEager
 from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
@@ -27,7 +28,7 @@ from tradewind.node_task_manager.stores.memory.watching import MemoryWatching
 from tradewind.node_task_manager.stores.memory.withheld import MemoryWithheld
 
 
-class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, MemorySessions):
+class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, MemoryEager, MemorySessions):
     """All stores of a shard; `clock` returns epoch ms."""
 
     def next_ms(self) -> int | None:
@@ -104,39 +105,65 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
 
     async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
         turn = Turn()
+        before: Outcome | None = None
         for outcome in outcomes:
-            refused = self._why_refused(outcome)
-            turn.results.append(refused or "")
-            task = self._tasks.get(outcome.task_id)
-            if refused is not None or task is None:
-                continue
-            task = self._release(task) if task.status is NodeTaskStatus.RUNNING else self._dequeue(task)
-            reason = ""
-            stopped = task.stop is not None or self._components[self._owner(task)].stop is not None
-            waits = outcome.kind is OutcomeKind.SUSPENDED and not stopped
-            kind = OutcomeKind.TERMINATED if outcome.kind is OutcomeKind.SUSPENDED else outcome.kind
-            if kind is OutcomeKind.TERMINATED:
-                reason = task.stop.reason if task.stop else outcome.error.message if outcome.error else ""
-            outputs = tuple(sorted(outcome.outputs)) if outcome.kind is OutcomeKind.COMPLETED else ()
-            task = replace(
-                task,
-                attempt=max(task.attempt, outcome.attempt),
-                nonce=outcome.nonce,
-                outputs=outputs,
-                emitted=tuple(handle for handle, _ in outputs),
-            )
-            if outcome.kind is OutcomeKind.COMPLETED and outcome.cache:
-                task = replace(task, cached=outcome.cache, worker_id="")
-                component = self._components[self._owner(task)]
-                self._components[self._owner(task)] = replace(component, cached=component.cached + 1)
-            if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
-                self._fail_attempt(task, outcome.error, outcome.wish, turn)
-            elif waits and outcome.wait is not None:
-                self._suspend(task, outcome.wait, turn)
+            if outcome.eager and before is not None:
+                refused = self._follow(before, turn.results[-1], outcome, turn)
             else:
-                self._finish(task, NodeTaskStatus(kind), reason, turn)
+                refused = self._complete(outcome, turn)
+            turn.results.append(refused)
+            before = outcome
         self._conclude(vacancies, turn)
         return turn.effects()
+
+    def _complete(self, outcome: Outcome, turn: Turn) -> str:
+        """End an attempt; returns why not, "" when it did or had ended so before."""
+        refused = self._why_refused(outcome)
+        task = self._tasks.get(outcome.task_id)
+        if refused is not None or task is None:
+            return refused or ""
+        task = self._release(task) if task.status is NodeTaskStatus.RUNNING else self._dequeue(task)
+        reason = ""
+        stopped = task.stop is not None or self._components[self._owner(task)].stop is not None
+        waits = outcome.kind is OutcomeKind.SUSPENDED and not stopped
+        kind = OutcomeKind.TERMINATED if outcome.kind is OutcomeKind.SUSPENDED else outcome.kind
+        if kind is OutcomeKind.TERMINATED:
+            reason = task.stop.reason if task.stop else outcome.error.message if outcome.error else ""
+        outputs = tuple(sorted(outcome.outputs)) if outcome.kind is OutcomeKind.COMPLETED else ()
+        task = replace(
+            task,
+            attempt=max(task.attempt, outcome.attempt),
+            nonce=outcome.nonce,
+            outputs=outputs,
+            emitted=tuple(handle for handle, _ in outputs),
+        )
+        if outcome.kind is OutcomeKind.COMPLETED and outcome.cache:
+            task = replace(task, cached=outcome.cache, worker_id="")
+            component = self._components[self._owner(task)]
+            self._components[self._owner(task)] = replace(component, cached=component.cached + 1)
+        if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
+            self._fail_attempt(task, outcome.error, outcome.wish, turn)
+        elif waits and outcome.wait is not None:
+            self._suspend(task, outcome.wait, turn)
+        else:
+            self._finish(task, NodeTaskStatus(kind), reason, turn)
+        return ""
+
+    def _follow(self, before: Outcome, refused: str, outcome: Outcome, turn: Turn) -> str:
+        """Take an eager attempt; returns why not, "" when it counts."""
+        if refused:
+            return f"what it was begun on does not count: {refused}"
+        self._settle(turn)
+        task = self._tasks.get(outcome.task_id)
+        begun = outcome.kind is OutcomeKind.BEGUN
+        if task is not None and task.status is NodeTaskStatus.PENDING and not task.attempt:
+            why = self._begin_eagerly(self._tasks[before.task_id], task, outcome.nonce)
+            return why or ("" if begun else self._complete(outcome, turn))
+        if not begun:
+            return self._complete(outcome, turn)
+        if task is not None and task.nonce == outcome.nonce:
+            return ""
+        return f"the node task is {task.status if task else 'not ready'}"
 
     def _why_refused(self, outcome: Outcome) -> str | None:
         """Say why an outcome changes nothing, "" for one that took effect before; None for one that is to."""

@@ -1,0 +1,77 @@
+"""Going on with an eager node as soon as its worker has what it gets, before that is stored."""
+
+import os
+import time
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker.outputs import Ending
+from tradewind.worker.times import seconds_of
+
+
+def next_assignment(assignment: work_pb2.NodeTaskAssignment, ending: Ending) -> work_pb2.NodeTaskAssignment | None:
+    """Return the eager step that a node's outputs let begin, as an assignment under a new token; None for none."""
+    if isinstance(ending, list):
+        outputs = dict(ending)
+        for step in assignment.eager_steps:
+            if step.after_node_id == assignment.node_id and step.handle in outputs:
+                return _assignment(assignment, step, outputs[step.handle])
+    return None
+
+
+def _assignment(
+    before: work_pb2.NodeTaskAssignment, step: work_pb2.EagerStep, value_json: str
+) -> work_pb2.NodeTaskAssignment:
+    node_task_id = f"{before.node_task_id.rpartition(':')[0]}:{step.node_id}"
+    given = work_pb2.NodeTaskAssignment(
+        token=f"{before.token.partition('~')[0]}~{node_task_id}~1~{os.urandom(8).hex()}",
+        node_task_id=node_task_id,
+        flow_id=before.flow_id,
+        cycle=before.cycle,
+        run=before.run,
+        run_id=before.run_id,
+        component_id=before.component_id,
+        node_id=step.node_id,
+        node_type=step.node_type,
+        attempt=1,
+        config_json=step.config_json,
+        traceparent=before.traceparent,
+        user_id=before.user_id,
+        eager_steps=before.eager_steps,
+    )
+    given.inputs.add(handle=step.input_handle, values_json=[value_json])
+    if before.HasField("planned_time"):
+        given.planned_time.CopyFrom(before.planned_time)
+    if step.HasField("timeout"):
+        given.deadline.FromNanoseconds(time.time_ns() + round(seconds_of(step.timeout) * 1e9))
+    return given
+
+
+class Begun:
+    """Tokens that this worker made, until the node task manager is known to know them."""
+
+    def __init__(self) -> None:
+        self._sent: dict[str, int] = {}
+
+    def __contains__(self, token: str) -> bool:
+        return token in self._sent
+
+    def add(self, token: str, sequence: int = 0) -> None:
+        """A token is made, or goes out with a message."""
+        self._sent[token] = sequence
+
+    def keeps_back(self, token: str, sequence: int) -> bool:
+        """Say whether what concerns `token` must not go with message `sequence`: it is made known by another one."""
+        return self._sent.get(token, sequence) != sequence
+
+    def acknowledge(self, sequence: int) -> None:
+        """Messages up to `sequence` have taken effect."""
+        if self._sent:
+            self._sent = {token: at for token, at in self._sent.items() if not 0 < at <= sequence}
+
+    def unsend(self) -> None:
+        """What was not acknowledged is to be said again."""
+        self._sent = dict.fromkeys(self._sent, 0)
+
+    def forget(self, token: str) -> None:
+        """Nobody shall know it."""
+        self._sent.pop(token, None)

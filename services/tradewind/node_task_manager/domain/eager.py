@@ -1,0 +1,75 @@
+"""Which node tasks a worker may begin by itself, once another one of its has run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+
+MOST_STEPS = 64
+MOST_BYTES = 64 * 1024
+_STEP_BYTES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class EagerStep:
+    """A node that may begin when the one of id `after` has emitted `handle`; it gets that by `input_handle`."""
+
+    after: str
+    handle: str
+    node: PlanNode
+    input_handle: str
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return _STEP_BYTES + len(self.node.config_json)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EagerSteps:
+    """Steps that were worked out once, for all runs of a plan: the same ones are the same object."""
+
+    steps: tuple[EagerStep, ...]
+    size: int
+
+
+NONE = EagerSteps((), 0)
+
+
+def eager_steps(plan: Plan, start: int, eager_types: frozenset[str]) -> EagerSteps:
+    """Return the steps that may follow when the node at place `start` has run, nearest first, at most 64 of 64 KiB.
+
+    They are nodes of `eager_types` that get the value of a single edge and are under no limit. A worker can go on with
+    one at a time, so of those that get the same value only the first is among them.
+    """
+    key = (start, eager_types)
+    known = plan.eager_steps.get(key)
+    if known is None:
+        found = tuple(_found(plan, start, eager_types))
+        known = plan.eager_steps[key] = EagerSteps(found, sum(step.size for step in found)) if found else NONE
+    return known
+
+
+def _found(plan: Plan, start: int, eager_types: frozenset[str]) -> Iterator[EagerStep]:
+    if plan.max_running or plan.nodes[start].fan_out is not None:
+        return
+    waiting, steps, size = [start], 0, 0
+    for place in waiting:
+        taken: set[str] = set()
+        for edge in map(plan.edges.__getitem__, plan.outputs[place]):
+            node = plan.nodes[edge.target]
+            free = node.node_type in eager_types and _is_free(node) and len(plan.inputs[edge.target]) == 1
+            if not free or edge.source_handle in taken:
+                continue
+            step = EagerStep(plan.nodes[place].node_id, edge.source_handle, node, edge.target_handle)
+            steps, size = steps + 1, size + step.size
+            if steps > MOST_STEPS or size > MOST_BYTES:
+                return
+            yield step
+            taken.add(edge.source_handle)
+            waiting.append(edge.target)
+
+
+def _is_free(node: PlanNode) -> bool:
+    """Say whether nothing but its input keeps a node from running."""
+    return not (node.cache or node.fan_out or node.wait or node.concurrency or node.rate)

@@ -1,0 +1,89 @@
+"""Protobuf on the outside, domain on the inside: what workers go on with by themselves."""
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import structs
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.node_task_manager.domain.eager import EagerSteps
+from tradewind.node_task_manager.domain.names import TaskName, Token
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
+from tradewind.server.faults import InvalidInput, Violation
+
+_NONCE = re.compile("[0-9A-Za-z]{1,64}")
+
+
+@functools.lru_cache(maxsize=2000)
+def step_messages(eager: EagerSteps) -> list[work_pb2.EagerStep]:
+    """Steps for a worker."""
+    messages = []
+    for step in eager.steps:
+        message = work_pb2.EagerStep(
+            after_node_id=step.after,
+            handle=step.handle,
+            node_id=step.node.node_id,
+            node_type=step.node.node_type,
+            config_json=step.node.config_json,
+            input_handle=step.input_handle,
+        )
+        times = [ms for ms in (step.node.start_to_close_ms, step.node.total_ms) if ms]
+        if times:
+            message.timeout.FromMilliseconds(min(times))
+        messages.append(message)
+    return messages
+
+
+def with_eager(
+    outcomes: list[tuple[int, Outcome]], completions: Sequence[work_pb2.NodeTaskCompletion]
+) -> list[tuple[int, Outcome]]:
+    """Put what a worker has begun by itself right behind what it was begun on: how it ended, or that it goes on.
+
+    `outcomes` are those of `completions`, in this order, and maybe others. Raises InvalidInput for tokens that a worker
+    cannot have made.
+    """
+    begun = {outcomes[at][1].nonce: _made(at, each) for at, each in enumerate(completions) if each.eager_token}
+    return list(_chained(outcomes, begun)) if begun else outcomes
+
+
+def require_no_eager(completions: Sequence[work_pb2.NodeTaskCompletion]) -> None:
+    """Raise InvalidInput for what only a worker with a stream may do."""
+    faults = [
+        Violation(f"completions[{at}].eager_token", "must be empty: only a Work stream offers eager steps")
+        for at, each in enumerate(completions)
+        if each.eager_token
+    ]
+    if faults:
+        raise InvalidInput(faults)
+
+
+def _chained(outcomes: Sequence[tuple[int, Outcome]], begun: dict[str, Token]) -> Iterator[tuple[int, Outcome]]:
+    made = {token.nonce for token in begun.values()}
+    ends = {outcome.nonce: outcome for _, outcome in outcomes if outcome.nonce in made}
+    for shard, outcome in outcomes:
+        if outcome.nonce in made:
+            continue
+        yield shard, outcome
+        token = begun.pop(outcome.nonce, None)
+        while token is not None:
+            end = ends.pop(token.nonce, None)
+            if end is None:
+                yield shard, Outcome(token.task_id, token.attempt, token.nonce, OutcomeKind.BEGUN, eager=True)
+                break
+            yield shard, structs.replace(end, eager=True)
+            token = begun.pop(token.nonce, None)
+
+
+def _made(at: int, completion: work_pb2.NodeTaskCompletion) -> Token:
+    """Parse a token that a worker made for what follows. Raises InvalidInput."""
+    try:
+        before, token = Token.parse(completion.token), Token.parse(completion.eager_token)
+        run, new = TaskName.parse(before.task_id), TaskName.parse(token.task_id)
+    except ValueError as error:
+        raise InvalidInput([Violation(f"completions[{at}].eager_token", str(error))]) from None
+    same = token.shard == before.shard and new.run == run.run and new.item < 0 and not run.run.ad_hoc
+    if not same or token.attempt != 1 or _NONCE.fullmatch(token.nonce) is None:
+        what = "must name the same shard, a node task of the same run, attempt 1 and a nonce of letters and digits"
+        raise InvalidInput([Violation(f"completions[{at}].eager_token", what)])
+    return token

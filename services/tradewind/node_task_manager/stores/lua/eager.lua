@@ -1,0 +1,54 @@
+--!include claim
+-- Attempts that their worker began by itself, with what a node of its has just emitted.
+local eager = {}
+do
+  -- Whether a node task gets all that it gets from another one, which has emitted it.
+  local function feeds(source, record, comp, entry)
+    if entry.inputs ~= 1 or run_of(source.id) ~= comp.run or source.component_id ~= comp.id then return false end
+    for _, edge in ipairs(node(comp.plan, source.index).out) do
+      if edge[2] == record.index then return source.status == 'completed' and emitted(source, edge[1]) end
+    end
+    return false
+  end
+
+  -- Takes out what this script has queued, mostly as the last of all; or an earlier one.
+  local function withdraw(record, entry, comp)
+    local name = entry.type .. ':' .. comp.user_id
+    local queue = queues[name]
+    local items = queue and queue.added or {}
+    for at = #items, 2, -2 do
+      if items[at] == record.id then
+        table.remove(items, at)
+        table.remove(items, at - 1)
+        if #items + #queue.removed == 0 and not queue.rejoins then queues[name] = nil end
+        return
+      end
+    end
+    dequeue(record, comp)
+  end
+
+  -- Why it may not begin by itself, or nil. Where limits are set, everything waits for its turn.
+  local function refusal(source, record, comp)
+    local entry = record.entry or node(comp.plan, record.index)
+    if entry.map or entry.wait then return 'it is given to no worker' end
+    if record.stop or comp.stop then return 'it is to stop' end
+    if not feeds(source, record, comp, entry) then return 'it does not follow from what was said before' end
+    if limits.bounded or own_limits(entry, comp) then return 'limits are set, so it waits for its turn' end
+  end
+
+  -- Begins a ready node task that has had no attempt; returns why not, or nil and when its lease is to lapse.
+  function eager.begin(source, record, comp, nonce)
+    local why = refusal(source, record, comp)
+    if why then return why end
+    local entry = record.entry or node(comp.plan, record.index)
+    withdraw(record, entry, comp)
+    take_slots(record)
+    record.status, record.attempt, record.nonce, record.worker_id = 'running', 1, nonce, source.worker_id
+    record.restated, record.entry = true, entry
+    local till
+    record.started_at, record.close_at, till = clocks_of(record, entry, comp, 1)
+    changed(comp, 1, record, 'running')
+    if entry.retry then retry_budget.count(comp) end
+    return nil, till
+  end
+end
