@@ -32,6 +32,12 @@ async def step(ctx: Context, value: int = 0, seconds: float = 0.0) -> int:
     return value + 1
 
 
+@node("eager_step", eager=True)
+async def eager_step(ctx: Context, value: int = 0, seconds: float = 0.0) -> int:
+    """As `step`; a worker goes on with it by itself."""
+    return await step(ctx, value, seconds)
+
+
 @node("shaky")
 async def shaky(ctx: Context, failures: int, value: int = 0) -> int:
     """Fail so many times, then say which attempt it was, whatever `value` is."""

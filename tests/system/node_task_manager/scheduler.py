@@ -14,15 +14,16 @@ from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc impor
 from tradewind.server.channels import open_channel
 
 LENGTH = 10
+STEPS = ("step", "eager_step")
 _ACCEPTED = (component_pb2.SUBMIT_OUTCOME_ACCEPTED, component_pb2.SUBMIT_OUTCOME_DUPLICATE)
 
 
-def chain(seconds: float) -> component_pb2.Plan:
+def chain(seconds: float, node_type: str = "step") -> component_pb2.Plan:
     """Return a plan of ten steps one after another, each of so many seconds."""
     return component_pb2.Plan(
-        digest=f"chain-{seconds}",
+        digest=f"chain-{node_type}-{seconds}",
         nodes=[
-            component_pb2.PlanNode(node_id=f"n{at}", node_type="step", config_json=f'{{"seconds":{seconds}}}')
+            component_pb2.PlanNode(node_id=f"n{at}", node_type=node_type, config_json=f'{{"seconds":{seconds}}}')
             for at in range(LENGTH)
         ],
         edges=[

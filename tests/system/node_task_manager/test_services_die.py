@@ -1,6 +1,8 @@
 """Node task managers are killed while chains run."""
 
-from tests.system.node_task_manager.scheduler import LENGTH, Scheduler, chain
+import pytest
+
+from tests.system.node_task_manager.scheduler import LENGTH, STEPS, Scheduler, chain
 from tests.system.node_task_manager.stack import Stack
 from tests.waiting import until
 
@@ -14,11 +16,12 @@ def ran_once(stack: Stack) -> bool:
     return {key for key, _ in done} == ALL_NODES and done.total() == len(ALL_NODES)
 
 
-async def test_chains_go_on_where_they_were_when_the_node_task_manager_was_killed(stack: Stack) -> None:
+@pytest.mark.parametrize("node_type", STEPS)
+async def test_chains_go_on_where_they_were_when_the_node_task_manager_was_killed(stack: Stack, node_type: str) -> None:
     killed, address = await stack.node_task_manager()
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:
-        await scheduler.submit(chain(0.05), *FLOWS)
+        await scheduler.submit(chain(0.05, node_type), *FLOWS)
         await until(lambda: len(stack.noted("done")) > 100, "the chains are under way")
         await killed.kill()
         await stack.node_task_manager(port=int(address.rpartition(":")[2]))
@@ -27,13 +30,14 @@ async def test_chains_go_on_where_they_were_when_the_node_task_manager_was_kille
     assert ran_once(stack)
 
 
-async def test_a_worker_of_a_killed_node_task_manager_goes_on_with_another_one(stack: Stack) -> None:
+@pytest.mark.parametrize("node_type", STEPS)
+async def test_a_worker_of_a_killed_node_task_manager_goes_on_with_another_one(stack: Stack, node_type: str) -> None:
     killed, first = await stack.node_task_manager()
     _, second = await stack.node_task_manager()
     stack.start_worker("stays", second, capacity=30)
     await stack.worker("moves", f"ipv4:{first},{second}", capacity=30)
     async with Scheduler(second) as scheduler:
-        await scheduler.submit(chain(0.05), *FLOWS)
+        await scheduler.submit(chain(0.05, node_type), *FLOWS)
         await until(lambda: len(stack.noted("done")) > 100, "the chains are under way")
         await killed.kill()
         await scheduler.all_finished(*FLOWS)
@@ -41,13 +45,14 @@ async def test_a_worker_of_a_killed_node_task_manager_goes_on_with_another_one(s
     assert ran_once(stack)
 
 
-async def test_what_a_worker_held_that_cannot_reach_any_other_runs_again(stack: Stack) -> None:
+@pytest.mark.parametrize("node_type", STEPS)
+async def test_what_a_worker_held_that_cannot_reach_any_other_runs_again(stack: Stack, node_type: str) -> None:
     killed, first = await stack.node_task_manager(lease_seconds=2)
     _, second = await stack.node_task_manager(lease_seconds=2)
     stack.start_worker("stays", second, capacity=30)
     await stack.worker("stranded", first, capacity=30)
     async with Scheduler(second) as scheduler:
-        await scheduler.submit(chain(0.05), *FLOWS)
+        await scheduler.submit(chain(0.05, node_type), *FLOWS)
         await until(lambda: len(stack.noted("done")) > 100, "the chains are under way")
         await killed.kill()
         await scheduler.all_finished(*FLOWS)

@@ -2,7 +2,9 @@
 
 import asyncio
 
-from tests.system.node_task_manager.scheduler import LENGTH, Scheduler, chain
+import pytest
+
+from tests.system.node_task_manager.scheduler import LENGTH, STEPS, Scheduler, chain
 from tests.system.node_task_manager.stack import Stack
 from tests.waiting import until
 
@@ -10,14 +12,15 @@ FLOWS = [f"f{at}" for at in range(50)]
 ALL_NODES = {f"{flow}:0:0:n{at}" for flow in FLOWS for at in range(LENGTH)}
 
 
-async def test_chains_go_on_when_the_store_was_killed_and_is_back(stack: Stack) -> None:
+@pytest.mark.parametrize("node_type", STEPS)
+async def test_chains_go_on_when_the_store_was_killed_and_is_back(stack: Stack, node_type: str) -> None:
     _, address = await stack.node_task_manager()
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:
-        submitting = [asyncio.create_task(scheduler.submit(chain(0.02), flow)) for flow in FLOWS[:30]]
+        submitting = [asyncio.create_task(scheduler.submit(chain(0.02, node_type), flow)) for flow in FLOWS[:30]]
         await until(lambda: len(stack.noted("done")) > 60, "the chains are under way")
         await stack.kill_store()
-        submitting += [asyncio.create_task(scheduler.submit(chain(0.02), flow)) for flow in FLOWS[30:]]
+        submitting += [asyncio.create_task(scheduler.submit(chain(0.02, node_type), flow)) for flow in FLOWS[30:]]
         await stack.restart_store()
         await asyncio.gather(*submitting)
         await scheduler.all_finished(*FLOWS)
@@ -25,7 +28,10 @@ async def test_chains_go_on_when_the_store_was_killed_and_is_back(stack: Stack) 
     assert {key for key, _ in stack.noted("done")} == ALL_NODES
 
 
-async def test_nothing_is_stranded_and_nothing_runs_twice_when_connections_are_cut_mid_script(stack: Stack) -> None:
+@pytest.mark.parametrize("node_type", STEPS)
+async def test_nothing_is_stranded_and_nothing_runs_twice_when_connections_are_cut_mid_script(
+    stack: Stack, node_type: str
+) -> None:
     _, address = await stack.node_task_manager()
     await stack.worker("worker", address, capacity=60)
     cuts, enough = 0, asyncio.Event()
@@ -40,7 +46,7 @@ async def test_nothing_is_stranded_and_nothing_runs_twice_when_connections_are_c
 
     async with Scheduler(address) as scheduler:
         cutting = asyncio.create_task(cut())
-        await asyncio.gather(*(scheduler.submit(chain(0.1), flow) for flow in FLOWS))
+        await asyncio.gather(*(scheduler.submit(chain(0.1, node_type), flow) for flow in FLOWS))
         await until(lambda: len(stack.noted("done")) > 400, "most nodes have run")
         enough.set()
         await cutting

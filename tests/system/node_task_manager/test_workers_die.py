@@ -3,7 +3,9 @@
 import signal
 import time
 
-from tests.system.node_task_manager.scheduler import Scheduler, chain, single
+import pytest
+
+from tests.system.node_task_manager.scheduler import STEPS, Scheduler, chain, single
 from tests.system.node_task_manager.stack import Stack
 from tests.waiting import until
 
@@ -49,13 +51,14 @@ async def test_the_late_result_of_a_worker_that_was_stopped_for_longer_than_its_
     assert (node.attempt, node.worker_id, node.outputs[0].value_json) == (2, "heir", "2")
 
 
-async def test_chains_of_which_one_worker_dies_are_finished_by_the_other(stack: Stack) -> None:
+@pytest.mark.parametrize("node_type", STEPS)
+async def test_chains_of_which_one_worker_dies_are_finished_by_the_other(stack: Stack, node_type: str) -> None:
     _, address = await stack.node_task_manager()
     stack.start_worker("staying", address)
     killed = await stack.worker("killed", address)
     flows = [f"f{at}" for at in range(30)]
     async with Scheduler(address) as scheduler:
-        await scheduler.submit(chain(0.02), *flows)
+        await scheduler.submit(chain(0.02, node_type), *flows)
         await until(lambda: len(stack.noted("done")) > 60, "the chains are under way")
         await killed.kill()
         await scheduler.all_finished(*flows)

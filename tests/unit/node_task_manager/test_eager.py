@@ -1,0 +1,119 @@
+"""Which nodes a worker may go on with by itself, and how what it says of them is put in order."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.stores.node_task_manager.shards import plan_of
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.node_task_manager.domain.caching import CacheUse
+from tradewind.node_task_manager.domain.concurrency import Concurrency
+from tradewind.node_task_manager.domain.eager import MOST_BYTES, MOST_STEPS, eager_steps
+from tradewind.node_task_manager.domain.fan_out import FanOut
+from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.domain.waiting import Wait
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.rpc.eager_mapping import step_messages, with_eager
+from tradewind.server.rates import KeyRate, Rate
+
+EAGER = frozenset({"noop"})
+
+
+def steps(plan: Plan, start: int = 0, types: frozenset[str] = EAGER) -> list[str]:
+    return [f"{each.after}.{each.handle}>{each.node.node_id}" for each in eager_steps(plan, start, types).steps]
+
+
+def test_a_chain_follows_as_a_whole_from_wherever_it_begins() -> None:
+    plan = plan_of("a>b b>c c>d")
+    assert steps(plan) == ["a.out>b", "b.out>c", "c.out>d"]
+    assert steps(plan, 2) == ["c.out>d"]
+    assert steps(plan, 3) == []
+
+
+def test_a_join_waits_for_all_that_it_gets() -> None:
+    assert steps(plan_of("a>b a>c b>d c>d d>e")) == ["a.out>b"]
+
+
+def test_of_what_gets_the_same_value_the_first_follows_and_of_branches_each() -> None:
+    assert steps(plan_of("a>b a>c a>d")) == ["a.out>b"]
+    assert steps(plan_of("a.buy>b a.sell>c b>d c>e")) == ["a.buy>b", "a.sell>c", "b.out>d", "c.out>e"]
+
+
+@pytest.mark.parametrize(
+    "of_node",
+    [
+        {"node_type": "other"},
+        {"cache": CacheUse("results")},
+        {"concurrency": Concurrency("desk", 1)},
+        {"rate": KeyRate("desk", Rate(1, 1000), 1)},
+        {"fan_out": FanOut("in")},
+        {"wait": Wait("go")},
+    ],
+)
+def test_what_more_than_its_input_holds_back_does_not_follow(of_node: dict[str, object]) -> None:
+    plan = plan_of("a>b b>c")
+    nodes = (plan.nodes[0], replace(plan.nodes[1], **of_node), plan.nodes[2])  # type: ignore[arg-type]
+    assert steps(replace(plan, nodes=nodes)) == []
+
+
+def test_where_a_flow_bounds_what_runs_nothing_follows_nor_does_it_after_items() -> None:
+    plan = plan_of("a>b")
+    assert steps(replace(plan, max_running=3)) == []
+    assert steps(replace(plan, nodes=(replace(plan.nodes[0], fan_out=FanOut("in")), plan.nodes[1]))) == []
+
+
+def test_there_are_so_many_of_so_many_bytes() -> None:
+    chain = plan_of(" ".join(f"n{at}>n{at + 1}" for at in range(100)))
+    assert len(steps(chain)) == MOST_STEPS
+    large = plan_of("a>b b>c c>d", config_json='"' + "x" * (MOST_BYTES // 2 - 200) + '"')
+    assert steps(large) == ["a.out>b", "b.out>c"]
+
+
+def test_they_are_worked_out_once() -> None:
+    plan = plan_of("a>b")
+    assert eager_steps(plan, 0, EAGER) is eager_steps(plan, 0, frozenset({"noop"}))
+    assert eager_steps(plan, 0, frozenset()) is not eager_steps(plan, 0, EAGER)
+
+
+@pytest.mark.parametrize(
+    ("close_ms", "total_ms", "seconds"), [(0, 0, None), (5000, 0, 5), (0, 7000, 7), (5000, 7000, 5)]
+)
+def test_a_step_says_how_long_it_may_take(close_ms: int, total_ms: int, seconds: int | None) -> None:
+    plan = plan_of("a>b", start_to_close_ms=close_ms, total_ms=total_ms)
+    (message,) = step_messages(eager_steps(plan, 0, EAGER))
+    assert (message.timeout.seconds if message.HasField("timeout") else None) == seconds
+
+
+def token(node_id: str) -> str:
+    return f"0~f:0:0:{node_id}~1~{node_id}"
+
+
+def said(*pairs: str) -> tuple[list[tuple[int, Outcome]], list[work_pb2.NodeTaskCompletion]]:
+    """Completions `a>b` (a ended, and b was begun with it) or `a`, and what is made of them."""
+    words = [pair.partition(">") for pair in pairs]
+    completions = [work_pb2.NodeTaskCompletion(token=token(a), eager_token=token(b) if b else "") for a, _, b in words]
+    outcomes = [(0, Outcome(f"f:0:0:{a}", 1, a, OutcomeKind.COMPLETED)) for a, _, _ in words]
+    return outcomes, completions
+
+
+def order(outcomes: list[tuple[int, Outcome]]) -> str:
+    """Ids in order: eager ones behind `+`, those that go on in brackets."""
+    names = [f"({o.nonce})" if o.kind is OutcomeKind.BEGUN else o.nonce for _, o in outcomes]
+    return "".join(f"+{name}" if o.eager else f" {name}" for name, (_, o) in zip(names, outcomes, strict=True)).strip()
+
+
+def test_what_was_begun_stands_behind_what_it_was_begun_with() -> None:
+    assert order(with_eager(*said("a", "b"))) == "a b"
+    assert order(with_eager(*said("a>b"))) == "a+(b)"
+    assert order(with_eager(*said("a>b", "b>c", "x", "c"))) == "a+b+c x"
+    assert order(with_eager(*said("c>d", "x>y", "b>c", "a>b"))) == "x+(y) a+b+c+(d)"
+
+
+def test_one_that_failed_does_as_well() -> None:
+    outcomes, completions = said("a>b")
+    failed = Outcome("f:0:0:b", 1, "b", OutcomeKind.FAILED)
+    assert order(with_eager([*outcomes, (0, failed)], completions)) == "a+b"
+
+
+def test_what_follows_from_itself_is_nothing() -> None:
+    assert order(with_eager(*said("a>b", "b>a", "x"))) == "x"

@@ -1,0 +1,137 @@
+"""What is said of tokens that a worker made: with what makes them known, or once that is acknowledged."""
+
+from tests.unit.worker.test_outbox import completed, failure, new_outbox
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker.outbox import MAX_BYTES, Outbox
+
+
+def begin(outbox: Outbox) -> None:
+    """Node a has run, and b was begun with what it emitted."""
+    outbox.complete("a", [("output", "1")], 5, "", "b")
+
+
+def tokens(request: work_pb2.WorkRequest) -> list[str]:
+    return [*completed(request), *(each.token for each in request.failures), *request.give_back_tokens]
+
+
+async def test_what_ended_meanwhile_goes_along() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    outbox.complete("b", [], 5, "", "c")
+    outbox.fail(failure("c"))
+    request = outbox.take(2)
+    assert tokens(request) == ["a", "b", "c"]
+    assert [each.eager_token for each in request.completions] == ["b", "c"]
+
+
+async def test_what_ends_later_waits_for_the_acknowledgement() -> None:
+    for fails in (False, True):
+        outbox = new_outbox()
+        begin(outbox)
+        assert tokens(outbox.take(2)) == ["a"]
+        if fails:
+            outbox.fail(failure("b"))
+        else:
+            outbox.complete("b", [], 5)
+        assert tokens(outbox.take(3)) == []
+        assert outbox.outcome_tokens() == ["b", "a"]
+        outbox.acknowledge(2)
+        await outbox.wait()
+        assert tokens(outbox.take(4)) == ["b"]
+
+
+async def test_what_is_given_back_waits_as_well() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    outbox.take(2)
+    outbox.give_back("b")
+    assert tokens(outbox.take(3)) == []
+    outbox.acknowledge(3)
+    assert tokens(outbox.take(4)) == ["b"]
+
+
+async def test_others_do_not_wait() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    outbox.take(2)
+    outbox.complete("b", [], 5)
+    outbox.complete("z", [], 5)
+    assert tokens(outbox.take(3)) == ["z"]
+
+
+async def test_its_lines_and_progress_come_after_the_acknowledgement_in_order() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    outbox.log("b", "INFO", "one", 0)
+    outbox.log("z", "INFO", "other", 0)
+    outbox.progress("b", 10, "early", "")
+    first = outbox.take(2)
+    assert [line.message for line in first.logs] == ["other"]
+    assert not first.progress
+    outbox.log("b", "INFO", "two", 0)
+    outbox.progress("b", 20, "later", "")
+    assert not outbox.take(3).logs
+    outbox.acknowledge(3)
+    request = outbox.take(4)
+    assert [line.message for line in request.logs] == ["one", "two"]
+    assert [each.message for each in request.progress] == ["later"]
+
+
+async def test_on_a_new_stream_all_of_it_goes_into_one_message() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    outbox.take(2)
+    outbox.complete("b", [], 5)
+    outbox.take(3)
+    outbox.requeue()
+    assert tokens(outbox.take(2)) == ["a", "b"]
+
+
+async def test_nothing_of_it_is_asked_for_before_it_is_known() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    assert outbox.is_unconfirmed("b")
+    outbox.take(2)
+    assert outbox.is_unconfirmed("b")
+    outbox.acknowledge(2)
+    assert not outbox.is_unconfirmed("b")
+
+
+async def test_one_that_does_not_fit_comes_after_the_acknowledgement() -> None:
+    outbox = new_outbox()
+    outbox.complete("a", [("output", "1" * (MAX_BYTES - 10))], 5, "", "b")
+    outbox.complete("b", [("output", "1" * 100)], 5)
+    assert tokens(outbox.take(2)) == ["a"]
+    assert tokens(outbox.take(3)) == []
+    outbox.acknowledge(2)
+    assert tokens(outbox.take(4)) == ["b"]
+
+
+async def test_with_an_outcome_that_is_lost_goes_what_was_begun_with_it() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    outbox.complete("b", [], 5, "", "c")
+    assert outbox.drop("a") == ["a", "b", "c"]
+    assert tokens(outbox.take(2)) == []
+
+
+async def test_after_a_loss_in_the_store_what_came_before_is_said_first() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    outbox.take(2)
+    outbox.acknowledge(2)
+    outbox.complete("b", [], 5)
+    outbox.resync()
+    assert tokens(outbox.take(3)) == ["a", "b"]
+
+
+async def test_nothing_is_flushed_while_something_waits() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    outbox.take(2)
+    outbox.log("b", "INFO", "one", 0)
+    outbox.take(3)
+    outbox.acknowledge(3)
+    outbox.take(4)
+    outbox.acknowledge(4)
+    await outbox.flushed()

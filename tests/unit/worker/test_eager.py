@@ -1,0 +1,214 @@
+"""Nodes that a worker goes on with by itself."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from tests.unit.worker.attempts import Bench
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker import Context, Emit, Node, node
+from tradewind.worker.eager import next_assignment
+from tradewind.worker.executor import LONG_TURN
+from tradewind.worker.waiting import Suspension
+
+
+@node("source")
+async def source() -> int:
+    return 1
+
+
+@node("add", eager=True)
+async def add(n: int, by: int = 1) -> int:
+    return n + by
+
+
+@node("add_in_thread", eager=True)
+def add_in_thread(n: int) -> int:
+    return n + 1
+
+
+@node("late_add")
+async def late_add(n: int) -> int:
+    return n + 1
+
+
+@node("fail", eager=True)
+async def fail(n: int) -> int:
+    raise ValueError(f"not {n}")
+
+
+@node("choose", outputs=["buy", "sell"], eager=True)
+async def choose(n: int) -> Emit:
+    return Emit(sell=n)
+
+
+@node("block", eager=True)
+async def block(n: int) -> int:
+    began = time.perf_counter()
+    while time.perf_counter() - began < LONG_TURN * 2:
+        pass
+    return n
+
+
+@node("hold", eager=True)
+async def hold(n: int, ctx: Context) -> int:
+    await asyncio.sleep(60)
+    return n
+
+
+NODES: list[Node[..., Any]] = [source, add, add_in_thread, late_add, fail, choose, block, hold]
+
+
+def chain(*types: str, **fields: Any) -> work_pb2.NodeTaskAssignment:
+    """A source that is assigned and what may follow it, one node after another: n1, n2 and so on."""
+    given = work_pb2.NodeTaskAssignment(
+        token="3~flow:7:0:n0~1~abc",
+        node_task_id="flow:7:0:n0",
+        flow_id="flow",
+        cycle=7,
+        run_id="r7",
+        component_id="0",
+        node_id="n0",
+        node_type="source",
+        attempt=1,
+        user_id="ann",
+        **fields,
+    )
+    for at, node_type in enumerate(types):
+        given.eager_steps.add(
+            after_node_id=f"n{at}", handle="output", node_id=f"n{at + 1}", node_type=node_type, input_handle="n"
+        )
+    return given
+
+
+async def run(bench: Bench, given: work_pb2.NodeTaskAssignment, ends: int) -> list[str]:
+    bench.executor.goes_on = True
+    bench.executor.start(given)
+    await until(lambda: len(bench.ended) == ends, "all have ended")
+    await until(lambda: not bench.executor.held, "nothing is held")
+    return bench.ended
+
+
+async def test_a_chain_is_run_in_one_turn_of_the_loop() -> None:
+    async with Bench(NODES) as bench:
+        bench.executor.goes_on = True
+        bench.executor.start(chain("add", "add", "add"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [bench.runs[token].output for token in bench.ended] == [1, 2, 3, 4]
+        tokens = [token.split("~") for token in bench.ended]
+        assert [each[:3] for each in tokens] == [["3", f"flow:7:0:n{at}", "1"] for at in range(4)]
+        assert len({each[3] for each in tokens}) == 4
+        assert [bench.gone_on[token] for token in bench.ended] == [*bench.ended[1:], ""]
+        assert not bench.executor.held
+
+
+async def test_what_follows_is_as_in_the_assignment_and_its_step() -> None:
+    seen = []
+
+    @node("look", eager=True)
+    async def look(n: int, factor: int, ctx: Context) -> int:
+        seen.append((n, factor, ctx.flow_id, ctx.cycle, ctx.node_id, ctx.attempt, ctx.idempotency_key))
+        return n
+
+    given = chain("look", run_inputs_json='{"n": 5}')
+    given.eager_steps[0].config_json = '{"factor": 3}'
+    given.eager_steps[0].timeout.FromSeconds(60)
+    given.deadline.FromSeconds(int(time.time()) + 5)
+    async with Bench([source, look]) as bench:
+        await run(bench, given, 2)
+    assert seen == [(1, 3, "flow", 7, "n1", 1, "flow:7:0:n1")]
+
+
+async def test_its_time_is_its_own() -> None:
+    given = chain("hold")
+    given.eager_steps[0].timeout.FromMilliseconds(50)
+    async with Bench(NODES) as bench:
+        _, held = await run(bench, given, 2)
+        error = bench.runs[held].error
+        assert error is not None
+        assert error.code == "TIMEOUT"
+
+
+@pytest.mark.parametrize("types", [("late_add",), ("unknown",)])
+async def test_what_is_not_eager_here_does_not_go_on(types: tuple[str, ...]) -> None:
+    async with Bench(NODES) as bench:
+        assert len(await run(bench, chain(*types), 1)) == 1
+
+
+async def test_it_goes_on_by_the_handle_that_was_emitted() -> None:
+    given = chain("choose")
+    for handle, node_id in (("buy", "bought"), ("sell", "sold")):
+        given.eager_steps.add(
+            after_node_id="n1", handle=handle, node_id=node_id, node_type="add", config_json="{}", input_handle="n"
+        )
+    async with Bench(NODES) as bench:
+        assert [token.split(":")[3].split("~")[0] for token in await run(bench, given, 3)] == ["n0", "n1", "sold"]
+
+
+async def test_nothing_follows_a_failure() -> None:
+    async with Bench(NODES) as bench:
+        _, failed = await run(bench, chain("fail", "add"), 2)
+        assert bench.runs[failed].error is not None
+
+
+def test_nothing_follows_one_that_waits() -> None:
+    assert next_assignment(chain("add"), Suspension("answer", 0, -1, "", "")) is None
+
+
+async def test_while_nobody_hears_the_worker_nothing_goes_on() -> None:
+    async with Bench(NODES) as bench:
+        bench.executor.start(chain("add"))
+        await until(lambda: not bench.executor.held, "nothing is held")
+        assert len(bench.ended) == 1
+
+
+async def test_plain_functions_go_on_as_well() -> None:
+    async with Bench(NODES) as bench:
+        ended = await run(bench, chain("add_in_thread", "add_in_thread", "add"), 4)
+        assert [bench.runs[token].output for token in ended] == [1, 2, 3, 4]
+
+
+async def test_a_long_turn_lets_others_have_theirs() -> None:
+    async with Bench(NODES) as bench:
+        bench.executor.goes_on = True
+        bench.executor.start(chain("block", "add"))
+        await asyncio.sleep(0)
+        assert len(bench.ended) == 2
+        assert len(bench.executor.held) == 1
+        await until(lambda: len(bench.ended) == 3, "it goes on")
+
+
+async def test_one_that_is_stopped_before_it_begins_never_does() -> None:
+    async with Bench(NODES) as bench:
+        bench.executor.goes_on = True
+        bench.executor.start(chain("block", "add"))
+        await asyncio.sleep(0)
+        (token,) = bench.executor.held
+        bench.stop(token)
+        assert (await bench.end(token)).terminated
+        assert not bench.executor.held
+
+
+async def test_one_that_runs_is_stopped_alone() -> None:
+    async with Bench(NODES) as bench:
+        bench.executor.goes_on = True
+        bench.executor.start(chain("hold", "add"))
+        await until(lambda: len(bench.ended) == 1, "the first has ended")
+        (token,) = bench.executor.held
+        bench.stop(token)
+        assert (await bench.end(token)).terminated
+        assert len(bench.ended) == 2
+
+
+async def test_one_whose_lease_is_lost_ends_in_silence() -> None:
+    async with Bench(NODES) as bench:
+        bench.executor.goes_on = True
+        bench.executor.start(chain("hold", "add"))
+        await until(lambda: len(bench.ended) == 1, "the first has ended")
+        bench.executor.lose(next(iter(bench.executor.held)), "it does not count")
+        await until(lambda: not bench.executor.held, "nothing is held")
+        assert len(bench.ended) == 1
