@@ -39,8 +39,10 @@ class Measure:
 
 MEASURES = (
     Measure("chain-1", "time per hop, p50", "ms", lambda result: result.hop_p50_ms, False),
+    Measure("chain-1-eager", "time per hop, p50", "ms", lambda result: result.hop_p50_ms, False),
     Measure("chain-50", "nodes per second", "/s", lambda result: result.nodes_per_second, True),
     Measure("chain-50", "CPU per 1000 nodes", "s", lambda result: result.cpu_seconds_per_1000_nodes, False),
+    Measure("chain-50-eager", "nodes per second", "/s", lambda result: result.nodes_per_second, True),
     Measure("fan-1", "nodes per second", "/s", lambda result: result.nodes_per_second, True),
     Measure("fan-10", "nodes per second", "/s", lambda result: result.nodes_per_second, True),
     Measure("single-1000", "flows per second, a call each", "/s", lambda result: result.flows_per_second, True),

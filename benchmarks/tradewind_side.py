@@ -27,7 +27,8 @@ Answer = TypeVar("Answer")
 _READY_S = 30.0
 _SERVICES = ("registry", "trigger", "node_task_manager", "scheduler")
 PROCESSES = ("store", *_SERVICES, "worker")
-_FLOWS = {Shape.CHAIN: 50, Shape.FAN: 10, Shape.SINGLE: 1000}
+_FLOWS = {(Shape.CHAIN, False): 50, (Shape.CHAIN, True): 50, (Shape.FAN, False): 10, (Shape.SINGLE, False): 1000}
+"""How many of each shape, with eager nodes or others."""
 
 
 class TradewindSide:
@@ -49,7 +50,7 @@ class TradewindSide:
         self.pids: dict[str, int] = {}
         self.client: Client | None = None
         self.store_url = ""
-        self._sets: dict[Shape, flows.FlowSet] = {}
+        self._sets: dict[tuple[Shape, bool], flows.FlowSet] = {}
         self._clients: list[Client] = []
 
     def start(self) -> Mapping[str, str]:
@@ -121,14 +122,15 @@ class TradewindSide:
             if time.monotonic() > deadline:
                 raise TimeoutError("the worker did not register")
             await asyncio.sleep(0.05)
-        for shape, count in _FLOWS.items():
+        for (shape, eager), count in _FLOWS.items():
             runner = calling if shape is Shape.SINGLE else client
-            self._sets[shape] = flows.FlowSet(runner, flows.Shape(shape.value), count)
-            await self._sets[shape].register()
+            flow_set = flows.FlowSet(runner, flows.Shape(shape.value), count, eager=eager)
+            await flow_set.register()
+            self._sets[shape, eager] = flow_set
 
     async def _measure(self, workload: Workload) -> Result:
         warming = workload.warming()
-        flow_set = self._sets[workload.shape]
+        flow_set = self._sets[workload.shape, workload.eager]
         if workload.bulk:
             await flow_set.run_bulk(warming.flows)
         else:

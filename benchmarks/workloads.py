@@ -39,7 +39,8 @@ class Workload:
     """`flows` flows of one shape with at most `in_flight` begun and not yet seen finished by the client.
 
     `bulk` hands all flows over in the side's own call for many at once, so `in_flight` equals `flows`.
-    `warm_up` flows run before, under the same rules, and are not measured.
+    `warm_up` flows run before, under the same rules, and are not measured. Where nodes are `eager`, a worker of
+    Tradewind goes on with the next one before the last result is stored; peers do as ever.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Workload:
     in_flight: int
     warm_up: int
     bulk: bool = False
+    eager: bool = False
 
     @property
     def nodes(self) -> int:
@@ -85,7 +87,9 @@ WORKLOADS = {
     workload.name: workload
     for workload in (
         Workload("chain-1", Shape.CHAIN, flows=100, in_flight=1, warm_up=10),
+        Workload("chain-1-eager", Shape.CHAIN, flows=100, in_flight=1, warm_up=10, eager=True),
         Workload("chain-50", Shape.CHAIN, flows=500, in_flight=50, warm_up=50),
+        Workload("chain-50-eager", Shape.CHAIN, flows=500, in_flight=50, warm_up=50, eager=True),
         Workload("fan-1", Shape.FAN, flows=10, in_flight=1, warm_up=1),
         Workload("fan-10", Shape.FAN, flows=40, in_flight=10, warm_up=5),
         Workload("single-1000", Shape.SINGLE, flows=1000, in_flight=50, warm_up=50),

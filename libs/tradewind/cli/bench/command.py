@@ -25,18 +25,24 @@ _WORKER_ID = "bench"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """So many flows of a shape, `in_flight` at once, or with 0 all in one call; spread over `registered` flows."""
+    """So many flows of a shape, `in_flight` at once, or with 0 all in one call; spread over `registered` flows.
+
+    Their nodes may be `eager`: a worker goes on with them by itself.
+    """
 
     name: str
     shape: Shape
     flows: int
     in_flight: int
     registered: int
+    eager: bool = False
 
 
 WORKLOADS = (
     Workload("chain-1", Shape.CHAIN, 100, 1, 1),
+    Workload("chain-1-eager", Shape.CHAIN, 100, 1, 1, eager=True),
     Workload("chain-50", Shape.CHAIN, 500, 50, 50),
+    Workload("chain-50-eager", Shape.CHAIN, 500, 50, 50, eager=True),
     Workload("fan-1", Shape.FAN, 10, 1, 1),
     Workload("fan-10", Shape.FAN, 40, 10, 10),
     Workload("single-1000", Shape.SINGLE, 1000, 50, 1000),
@@ -69,7 +75,7 @@ async def bench(session: Session, names: Sequence[str], scale: float) -> list[Me
         for workload in chosen:
             flows = max(1, round(workload.flows * scale))
             runner = calling if workload.shape is Shape.SINGLE else client
-            flow_set = FlowSet(runner, workload.shape, min(workload.registered, flows))
+            flow_set = FlowSet(runner, workload.shape, min(workload.registered, flows), eager=workload.eager)
             await flow_set.register()
             try:
                 await flow_set.run(min(flows, 20), min(workload.in_flight or 20, 20))

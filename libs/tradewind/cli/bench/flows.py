@@ -50,8 +50,9 @@ class WrongAnswer(Exception):
     """A flow did not emit what it must: nodes or values were lost."""
 
 
-def weather(shape: Shape) -> dict[str, Any]:
-    """Return the flow in Weather Syntax; the node that emits its answer is `last`."""
+def weather(shape: Shape, *, eager: bool = False) -> dict[str, Any]:
+    """Return the flow in Weather Syntax, of `eager` nodes or others; the node that emits its answer is `last`."""
+    increment = "bench_eager_increment" if eager else "bench_increment"
     names = {
         Shape.CHAIN: [*(f"n{at}" for at in range(1, CHAIN)), "last"],
         Shape.FAN: ["source", *(f"n{at}" for at in range(FAN)), "last"],
@@ -66,7 +67,7 @@ def weather(shape: Shape) -> dict[str, Any]:
     return {
         "interval": "1d",
         "overlap": "allow",
-        "nodes": [{"id": name, "type": "bench_join" if name in joins else "bench_increment"} for name in names],
+        "nodes": [{"id": name, "type": "bench_join" if name in joins else increment} for name in names],
         "edges": [
             {
                 "source": source,
@@ -82,17 +83,17 @@ def weather(shape: Shape) -> dict[str, Any]:
 class FlowSet:
     """`count` registered flows of one shape, and ways to run them."""
 
-    def __init__(self, client: Client, shape: Shape, count: int) -> None:
+    def __init__(self, client: Client, shape: Shape, count: int, *, eager: bool = False) -> None:
         self._client = client
         self.shape = shape
-        self._ids = [f"bench-{shape}-{at}" for at in range(count)]
+        self._definition = weather(shape, eager=eager)
+        self._ids = [f"bench-{'eager-' if eager else ''}{shape}-{at}" for at in range(count)]
 
     async def register(self) -> None:
         """Register the flows, 50 at a time."""
-        definition = weather(self.shape)
         for first in range(0, len(self._ids), 50):
             part = self._ids[first : first + 50]
-            await asyncio.gather(*(self._client.register_flow(flow_id, definition) for flow_id in part))
+            await asyncio.gather(*(self._client.register_flow(flow_id, self._definition) for flow_id in part))
 
     async def delete(self) -> None:
         """Delete the flows."""

@@ -11,6 +11,12 @@ async def increment(value: Number | None = None) -> Number:
     return {"n": value["n"] + 1 if value else 1}
 
 
+@node("bench_eager_increment", outputs=["value"], eager=True)
+async def eager_increment(value: Number | None = None) -> Number:
+    """As bench_increment; a worker goes on with it by itself."""
+    return await increment(value)
+
+
 @node("bench_join", outputs=["value"])
 async def join(values: Gather[Number]) -> Number:
     """Return the sum of the numbers that came."""

@@ -63,7 +63,7 @@ end
 -- One that was begun on what `source` emitted, whose own outcome took effect unless it was `refused`.
 local function follow(source, refused, task_id, attempt, nonce, kind, ...)
   if refused ~= '' then return 'what it was begun on does not count: ' .. refused end
-  settle()
+  todo.work_ahead()
   local record = task(task_id)
   if not record or record.status ~= 'pending' or record.attempt then
     if kind ~= 'begun' then return complete(task_id, attempt, nonce, kind, ...) end

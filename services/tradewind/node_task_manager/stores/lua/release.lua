@@ -275,40 +275,55 @@ do
   function todo.doing(kind) return stopping[kind] or keeping[kind] or fan_out[kind] end
 end
 
--- Does the work of this script, then what earlier ones left, as far as the budget goes; the rest is left to later ones.
-local function work_off()
-  local at, own = 1, true
-  drained = false
-  while budget > 0 do
-    local item = own and work[at]
-    local popped = not item and call('LPOP', base .. 'todo')
-    if popped then
-      budget = budget - 1
-      own, item = false, todo.unpacked(popped)
+local work_off
+do
+  -- Does the work at a place; true when it is done, else the rest of it is there.
+  local function do_own(at)
+    local item, offset = work[at], nil
+    if item.key then
+      offset = WORK.deliver(item.comp, 1, item.index, item)
+      if offset then work[at] = todo.delivery(item, offset) end
     else
-      own, item = true, work[at]
-      if not item then
+      offset = (WORK[item[1]] or todo.doing(item[1]))(item[2], item[4], item[3], item[5])
+      item[4] = offset or item[4]
+    end
+    return not offset
+  end
+
+  -- Does the work that this script has so far, as far as the budget goes.
+  function todo.work_ahead()
+    local at, left = 1, {}
+    while budget > 0 and work[at] do
+      if do_own(at) then at = at + 1 end
+    end
+    for rest = at, #work do left[#left + 1] = work[rest] end
+    work = left
+  end
+
+  -- Does the work of this script, then what earlier ones left, as far as the budget goes; the rest is left to later ones.
+  function work_off()
+    local at = 1
+    drained = false
+    while budget > 0 do
+      local popped = not work[at] and call('LPOP', base .. 'todo')
+      if work[at] then
+        if do_own(at) then at = at + 1 end
+      elseif popped then
+        budget = budget - 1
+        local item = todo.unpacked(popped)
+        local offset = item and (WORK[item[1]] or todo.doing(item[1]))(item[2], item[4], item[3], item[5])
+        if offset then
+          item[4] = offset
+          todo.put_back(item)
+        end
+      else
         drained = true
         break
       end
-      at = at + 1
     end
-    if item and item.key then
-      local offset = WORK.deliver(item.comp, 1, item.index, item)
-      if offset then
-        at = at - 1
-        work[at] = todo.delivery(item, offset)
-      end
-    elseif item then
-      local offset = (WORK[item[1]] or todo.doing(item[1]))(item[2], item[4], item[3], item[5])
-      if offset then
-        item[4] = offset
-        if popped then todo.put_back(item) else at = at - 1 end
-      end
-    end
+    if at <= #work then todo.leave(work, at) end
+    work = {}
   end
-  if at <= #work then todo.leave(work, at) end
-  work = {}
 end
 
 local function announce(comp)
