@@ -1,0 +1,121 @@
+"""Ending attempts in memory, and beginning those that their worker went on with by itself."""
+
+from collections.abc import Sequence
+
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.task_event import TaskEventKind
+from tradewind.node_task_manager.ports.work import Effects, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.stores.memory.replacing import replace
+from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
+from tradewind.node_task_manager.stores.memory.turn import Turn
+
+
+class MemoryCompleting(MemorySuspension):
+    """Takes outcomes."""
+
+    async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
+        turn = Turn()
+        before: Outcome | None = None
+        for outcome in outcomes:
+            if outcome.eager and before is not None:
+                refused = self._follow(before, turn.results[-1], outcome, turn)
+            else:
+                refused = self._complete(outcome, turn)
+            turn.results.append(refused)
+            before = outcome
+        self._conclude(vacancies, turn)
+        return turn.effects()
+
+    def _complete(self, outcome: Outcome, turn: Turn) -> str:
+        """End an attempt; returns why not, "" when it did or had ended so before."""
+        refused = self._why_refused(outcome)
+        task = self._tasks.get(outcome.task_id)
+        if refused is not None or task is None:
+            return refused or ""
+        task = self._release(task) if task.status is NodeTaskStatus.RUNNING else self._dequeue(task)
+        reason = ""
+        stopped = task.stop is not None or self._components[self._owner(task)].stop is not None
+        waits = outcome.kind is OutcomeKind.SUSPENDED and not stopped
+        kind = OutcomeKind.TERMINATED if outcome.kind is OutcomeKind.SUSPENDED else outcome.kind
+        if kind is OutcomeKind.TERMINATED:
+            reason = task.stop.reason if task.stop else outcome.error.message if outcome.error else ""
+        outputs = tuple(sorted(outcome.outputs)) if outcome.kind is OutcomeKind.COMPLETED else ()
+        task = replace(
+            task,
+            attempt=max(task.attempt, outcome.attempt),
+            nonce=outcome.nonce,
+            outputs=outputs,
+            emitted=tuple(handle for handle, _ in outputs),
+        )
+        if outcome.kind is OutcomeKind.COMPLETED and outcome.cache:
+            task = replace(task, cached=outcome.cache, worker_id="")
+            component = self._components[self._owner(task)]
+            self._components[self._owner(task)] = replace(component, cached=component.cached + 1)
+        if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
+            self._fail_attempt(task, outcome.error, outcome.wish, turn)
+        elif waits and outcome.wait is not None:
+            self._suspend(task, outcome.wait, turn)
+        else:
+            self._finish(task, NodeTaskStatus(kind), reason, turn)
+        return ""
+
+    def _follow(self, before: Outcome, refused: str, outcome: Outcome, turn: Turn) -> str:
+        """Take an eager attempt; returns why not, "" when it counts."""
+        if refused:
+            return f"what it was begun on does not count: {refused}"
+        self._settle(turn)
+        task = self._tasks.get(outcome.task_id)
+        begun = outcome.kind is OutcomeKind.BEGUN
+        if task is not None and task.status is NodeTaskStatus.PENDING and not task.attempt:
+            why = self._begin_eagerly(self._tasks[before.task_id], task, outcome.nonce)
+            return why or ("" if begun else self._complete(outcome, turn))
+        if not begun:
+            return self._complete(outcome, turn)
+        if task is not None and task.nonce == outcome.nonce:
+            return ""
+        return f"the node task is {task.status if task else 'not ready'}"
+
+    def _why_refused(self, outcome: Outcome) -> str | None:
+        """Say why an outcome changes nothing, "" for one that took effect before; None for one that is to."""
+        task = self._tasks.get(outcome.task_id)
+        if task is None:
+            return "no such node task"
+        if task.status.terminal:
+            return "" if task.nonce == outcome.nonce else f"the node task is {task.status}"
+        if task.attempt < outcome.attempt and task.status is not NodeTaskStatus.REGISTERED:
+            if self._is_mapped(task):
+                return "the node runs once for each item of a list; only its items are given to workers"
+            return None
+        if task.nonce != outcome.nonce or task.status is not NodeTaskStatus.RUNNING:
+            said = outcome.kind in (OutcomeKind.FAILED, OutcomeKind.SUSPENDED)
+            if said and self._private[task.task_id].settled == outcome.nonce:
+                return ""
+            return f"the lease lapsed; this is attempt {outcome.attempt}, the latest is {task.attempt}"
+        return None
+
+    def _begin_eagerly(self, source: NodeTask, task: NodeTask, nonce: str) -> str:
+        """Begin a ready node task that has had no attempt; returns why not, "" when it did."""
+        node = self._node(task)
+        if node.fan_out or node.wait:
+            return "it is given to no worker"
+        if task.stop or self._components[self._owner(task)].stop:
+            return "it is to stop"
+        if not self._feeds(source, task):
+            return "it does not follow from what was said before"
+        if self._config.bounded or self._own_limits(task):
+            return "limits are set, so it waits for its turn"
+        task = self._lease(replace(self._dequeue(task), status=NodeTaskStatus.RUNNING, attempt=1), source.worker_id)
+        task = self._tasks[task.task_id] = replace(task, nonce=nonce)
+        self._happened(task, TaskEventKind.RUNNING)
+        if node.retry and node.retry.attempts > 1:
+            self._budgets.begin(self._spender(task))
+        return ""
+
+    def _feeds(self, source: NodeTask, task: NodeTask) -> bool:
+        """Say whether a node task gets all that it gets from another one, which has emitted it."""
+        plan = self._plan(task)
+        into = plan.inputs[task.index]
+        if self._owner(source) != self._owner(task) or len(into) != 1:
+            return False
+        edge = plan.edges[into[0]]
+        return edge.source == source.index and edge.source_handle in source.emitted
