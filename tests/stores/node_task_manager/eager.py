@@ -38,4 +38,6 @@ class Eager:
         kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
         outputs = tuple((handle, "2") for handle in "xy" if self.rng.random() < 0.8)
         error = TaskError("NODE_ERROR", "broke", "IOError") if kind in ("failed", "terminated") else None
-        return begun, Outcome(task_id, 1, nonce, kind, outputs if kind == "completed" else (), error, eager=True)
+        if kind is not OutcomeKind.COMPLETED:
+            outputs = ()
+        return begun, Outcome(task_id, 1, nonce, kind, outputs, error, eager=begun.worker_id)

@@ -24,7 +24,7 @@ def ended(given: Assignment, **outputs: str) -> Outcome:
 
 def eager(node_id: str, kind: OutcomeKind = COMPLETED, /, nonce: str = "", **outputs: str) -> Outcome:
     error = TaskError("NODE_ERROR", "it broke") if kind is FAILED else None
-    return Outcome(RUN.task_id(node_id), 1, nonce or f"own-{node_id}", kind, tuple(outputs.items()), error, eager=True)
+    return Outcome(RUN.task_id(node_id), 1, nonce or f"own-{node_id}", kind, tuple(outputs.items()), error, eager="w1")
 
 
 async def begin(bench: Bench, plan: Plan) -> Assignment:
@@ -204,3 +204,11 @@ def test_pieces_keep_what_belongs_together() -> None:
 
 def ended_alone(at: int) -> Outcome:
     return Outcome(RUN.task_id(str(at)), 1, "n", COMPLETED)
+
+
+async def test_after_a_store_lost_that_the_one_before_was_given_out_it_is_leased_to_who_says_so(bench: Bench) -> None:
+    await bench.submit(plan_of("a>b"))
+    a = Assignment("w1", RUN.task_id("a"), "forgotten", 1, "0", "", 0, "r0", "default")
+    assert (await complete(bench, ended(a, out="1"), eager("b", BEGUN))).results == ("", "")
+    assert (await record(bench, "b")).worker_id == "w1"
+    assert await bench.shard.held_by("w1") == [RUN.task_id("b")]

@@ -103,17 +103,17 @@ def order(outcomes: list[tuple[int, Outcome]]) -> str:
 
 
 def test_what_was_begun_stands_behind_what_it_was_begun_with() -> None:
-    assert order(with_eager(*said("a", "b"))) == "a b"
-    assert order(with_eager(*said("a>b"))) == "a+(b)"
-    assert order(with_eager(*said("a>b", "b>c", "x", "c"))) == "a+b+c x"
-    assert order(with_eager(*said("c>d", "x>y", "b>c", "a>b"))) == "x+(y) a+b+c+(d)"
+    assert order(with_eager("w", *said("a", "b"))) == "a b"
+    assert order(with_eager("w", *said("a>b"))) == "a+(b)"
+    assert order(with_eager("w", *said("a>b", "b>c", "x", "c"))) == "a+b+c x"
+    assert order(with_eager("w", *said("c>d", "x>y", "b>c", "a>b"))) == "x+(y) a+b+c+(d)"
 
 
 def test_one_that_failed_does_as_well() -> None:
     outcomes, completions = said("a>b")
     failed = Outcome("f:0:0:b", 1, "b", OutcomeKind.FAILED)
-    assert order(with_eager([*outcomes, (0, failed)], completions)) == "a+b"
+    assert order(with_eager("w", [*outcomes, (0, failed)], completions)) == "a+b"
 
 
 def test_what_follows_from_itself_is_nothing() -> None:
-    assert order(with_eager(*said("a>b", "b>a", "x"))) == "x"
+    assert order(with_eager("w", *said("a>b", "b>a", "x"))) == "x"

@@ -78,7 +78,7 @@ class NodeTaskStore(Protocol):
         "" or why it was refused; a refused one changes nothing. Signals are delivered and successors released or
         skipped, transitively. One that is suspended holds no lease and no slot; when its wait ends, it is ready again
         or completed. Its total time counts on. An eager one counts when its node task gets all that it gets from the
-        one before it, has had no attempt and no limit holds; one that goes on is leased to the worker of the latter."""
+        one before it, has had no attempt and no limit holds; one that goes on is leased to its worker."""
         ...
 
     async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:

@@ -75,7 +75,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names where they come from.
 
     One that is suspended says what it waits for. An `eager` attempt, the first of its node task, was given to nobody:
-    the worker of the outcome right before began it by itself, under a nonce of its own making, with what that one
+    the worker that this names began it by itself, under a nonce of its own making, with what the outcome right before
     emits. It counts only if that does.
     """
 
@@ -88,7 +88,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     wish: RetryWish | None = None
     cache: str = ""
     wait: Wait | None = None
-    eager: bool = False
+    eager: str = ""
 
 
 def in_pieces(outcomes: Sequence[Outcome], most: int) -> Iterator[Sequence[Outcome]]:

@@ -36,15 +36,15 @@ def step_messages(eager: EagerSteps) -> list[work_pb2.EagerStep]:
 
 
 def with_eager(
-    outcomes: list[tuple[int, Outcome]], completions: Sequence[work_pb2.NodeTaskCompletion]
+    worker_id: str, outcomes: list[tuple[int, Outcome]], completions: Sequence[work_pb2.NodeTaskCompletion]
 ) -> list[tuple[int, Outcome]]:
-    """Put what a worker has begun by itself right behind what it was begun on: how it ended, or that it goes on.
+    """Put what the worker has begun by itself right behind what it was begun on: how it ended, or that it goes on.
 
     `outcomes` are those of `completions`, in this order, and maybe others. Raises InvalidInput for tokens that a worker
     cannot have made.
     """
     begun = {outcomes[at][1].nonce: _made(at, each) for at, each in enumerate(completions) if each.eager_token}
-    return list(_chained(outcomes, begun)) if begun else outcomes
+    return list(_chained(worker_id, outcomes, begun)) if begun else outcomes
 
 
 def require_no_eager(completions: Sequence[work_pb2.NodeTaskCompletion]) -> None:
@@ -58,7 +58,9 @@ def require_no_eager(completions: Sequence[work_pb2.NodeTaskCompletion]) -> None
         raise InvalidInput(faults)
 
 
-def _chained(outcomes: Sequence[tuple[int, Outcome]], begun: dict[str, Token]) -> Iterator[tuple[int, Outcome]]:
+def _chained(
+    worker_id: str, outcomes: Sequence[tuple[int, Outcome]], begun: dict[str, Token]
+) -> Iterator[tuple[int, Outcome]]:
     made = {token.nonce for token in begun.values()}
     ends = {outcome.nonce: outcome for _, outcome in outcomes if outcome.nonce in made}
     for shard, outcome in outcomes:
@@ -69,9 +71,9 @@ def _chained(outcomes: Sequence[tuple[int, Outcome]], begun: dict[str, Token]) -
         while token is not None:
             end = ends.pop(token.nonce, None)
             if end is None:
-                yield shard, Outcome(token.task_id, token.attempt, token.nonce, OutcomeKind.BEGUN, eager=True)
+                yield shard, Outcome(token.task_id, token.attempt, token.nonce, OutcomeKind.BEGUN, eager=worker_id)
                 break
-            yield shard, structs.replace(end, eager=True)
+            yield shard, structs.replace(end, eager=worker_id)
             token = begun.pop(token.nonce, None)
 
 

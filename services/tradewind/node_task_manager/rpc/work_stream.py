@@ -109,7 +109,7 @@ class WorkStream:
         # Most messages hold nothing else, and each look at a field costs, more than to ask for those that are set.
         fields = [field.name for field, _ in message.ListFields()]
         if _USUAL.issuperset(fields):
-            outcomes = with_eager(outcomes, message.completions)
+            outcomes = with_eager(worker.worker_id, outcomes, message.completions)
             await self._connections.hear(worker, message.sequence, outcomes)
         elif _PONG.issuperset(fields):
             # Nobody waits for its acknowledgement, which goes with the next one: half of what wakes idle workers.
@@ -126,7 +126,7 @@ class WorkStream:
         failures = [mapping.failure(at, each) for at, each in enumerate(message.failures)]
         mapping.require_shards("failures", failures, shards)
         mapping.note_ends(self._traces, message.failures)
-        outcomes = with_eager([*outcomes, *failures], message.completions)
+        outcomes = with_eager(worker.worker_id, [*outcomes, *failures], message.completions)
         given_back = self._held("give_back_tokens", message.give_back_tokens)
         renewed = self._held("held_tokens", message.held_tokens) if message.renew else None
         if message.progress or message.logs:

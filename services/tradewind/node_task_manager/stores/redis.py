@@ -163,7 +163,7 @@ class RedisNodeTaskStore:
         pieces = [*in_pieces(outcomes, _AT_ONCE)]
         for at, piece in enumerate(pieces, 1):
             more: dict[str, Any] = {"count": len(piece), "outcomes": _flat_outcomes(piece)}
-            if eager := {place: True for place, outcome in enumerate(piece, 1) if outcome.eager}:
+            if eager := {place: outcome.eager for place, outcome in enumerate(piece, 1) if outcome.eager}:
                 more["eager"] = eager
             args = self._args(vacancies if at == len(pieces) else (), more)
             done.append(await _COMPLETE(self._client, self._any_key, args))

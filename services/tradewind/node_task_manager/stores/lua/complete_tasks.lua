@@ -2,8 +2,8 @@
 -- vacancies. An attempt that does not hold its lease changes nothing.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, count, outcomes, one after
 -- the other: task_id, attempt, nonce, kind, how many outputs, the handle and text of each, and false or {error, wish {after_ms,
--- none}, cache (where the outputs come from, or ""), wait (of a suspended one)}; eager, true at the places of those that their
--- worker began by itself. Returns Effects; results, one for each outcome: "" when it took effect or had before, else why not.
+-- none}, cache (where the outputs come from, or ""), wait (of a suspended one)}; eager, at the places of those that were begun by
+-- their worker itself, who that is. Returns Effects; results, one for each outcome: "" when it took effect or had before, else why not.
 --!include eager
 -- Why an outcome changes nothing, "" when it did before; nil when it counts.
 local function lost(record, attempt, nonce, kind)
@@ -60,8 +60,8 @@ local function complete(task_id, attempt, nonce, kind, ...)
   return ''
 end
 
--- One that was begun on what `source` emitted, whose own outcome took effect unless it was `refused`.
-local function follow(source, refused, task_id, attempt, nonce, kind, ...)
+-- One that a worker began on what `source` emitted, whose own outcome took effect unless it was `refused`.
+local function follow(worker_id, source, refused, task_id, attempt, nonce, kind, ...)
   if refused ~= '' then return 'what it was begun on does not count: ' .. refused end
   todo.work_ahead()
   local record = task(task_id)
@@ -71,7 +71,7 @@ local function follow(source, refused, task_id, attempt, nonce, kind, ...)
   end
   local comp = component_of(record)
   if not comp then return 'the run is gone' end
-  local why, till = eager.begin(task(source), record, comp, nonce)
+  local why, till = eager.begin(worker_id, task(source), record, comp, nonce)
   if why then return why end
   if kind == 'begun' then
     leasing.begin(record, till)
@@ -92,7 +92,8 @@ for i = 1, args.count do
   local error, wish, cache, wait = nil, nil, '', nil
   if rest then error, wish, cache, wait = unpack(rest, 1, 4) end
   if begun and begun[i] then
-    effects.results[i] = follow(before, effects.results[i - 1], id, attempt, nonce, kind, outputs, error, wish, cache, wait)
+    local refused = effects.results[i - 1]
+    effects.results[i] = follow(begun[i], before, refused, id, attempt, nonce, kind, outputs, error, wish, cache, wait)
   else
     effects.results[i] = complete(id, attempt, nonce, kind, outputs, error, wish, cache, wait)
   end

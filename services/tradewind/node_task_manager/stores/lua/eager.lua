@@ -37,13 +37,13 @@ do
   end
 
   -- Begins a ready node task that has had no attempt; returns why not, or nil and when its lease is to lapse.
-  function eager.begin(source, record, comp, nonce)
+  function eager.begin(worker_id, source, record, comp, nonce)
     local why = refusal(source, record, comp)
     if why then return why end
     local entry = record.entry or node(comp.plan, record.index)
     withdraw(record, entry, comp)
     take_slots(record)
-    record.status, record.attempt, record.nonce, record.worker_id = 'running', 1, nonce, source.worker_id
+    record.status, record.attempt, record.nonce, record.worker_id = 'running', 1, nonce, worker_id
     record.restated, record.entry = true, entry
     local till
     record.started_at, record.close_at, till = clocks_of(record, entry, comp, 1)

@@ -67,7 +67,7 @@ class MemoryCompleting(MemorySuspension):
         task = self._tasks.get(outcome.task_id)
         begun = outcome.kind is OutcomeKind.BEGUN
         if task is not None and task.status is NodeTaskStatus.PENDING and not task.attempt:
-            why = self._begin_eagerly(self._tasks[before.task_id], task, outcome.nonce)
+            why = self._begin_eagerly(outcome.eager, self._tasks[before.task_id], task, outcome.nonce)
             return why or ("" if begun else self._complete(outcome, turn))
         if not begun:
             return self._complete(outcome, turn)
@@ -93,7 +93,7 @@ class MemoryCompleting(MemorySuspension):
             return f"the lease lapsed; this is attempt {outcome.attempt}, the latest is {task.attempt}"
         return None
 
-    def _begin_eagerly(self, source: NodeTask, task: NodeTask, nonce: str) -> str:
+    def _begin_eagerly(self, worker_id: str, source: NodeTask, task: NodeTask, nonce: str) -> str:
         """Begin a ready node task that has had no attempt; returns why not, "" when it did."""
         node = self._node(task)
         if node.fan_out or node.wait:
@@ -104,7 +104,7 @@ class MemoryCompleting(MemorySuspension):
             return "it does not follow from what was said before"
         if self._config.bounded or self._own_limits(task):
             return "limits are set, so it waits for its turn"
-        task = self._lease(replace(self._dequeue(task), status=NodeTaskStatus.RUNNING, attempt=1), source.worker_id)
+        task = self._lease(replace(self._dequeue(task), status=NodeTaskStatus.RUNNING, attempt=1), worker_id)
         task = self._tasks[task.task_id] = replace(task, nonce=nonce)
         self._happened(task, TaskEventKind.RUNNING)
         if node.retry and node.retry.attempts > 1:
