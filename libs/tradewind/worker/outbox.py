@@ -170,8 +170,8 @@ class Outbox:
         if token not in self._unsettled:
             return []
         self._settle([token])
-        completions = [*self._completions, *(each for sent in self._unacknowledged for each in sent.completions)]
-        begun = [each[4] for each in completions if each[0] == token and each[4]]
+        outcomes = [*self._waiting, *self._completions, *(c for sent in self._unacknowledged for c in sent.completions)]
+        begun = [each[4] for each in outcomes if isinstance(each, tuple) and each[0] == token and each[4]]
         self._waiting = [each for each in self._waiting if _token_of(each) != token]
         self._completions = deque(each for each in self._completions if each[0] != token)
         self._failures = deque(each for each in self._failures if each.token != token)

@@ -135,3 +135,14 @@ async def test_nothing_is_flushed_while_something_waits() -> None:
     outbox.take(4)
     outbox.acknowledge(4)
     await outbox.flushed()
+
+
+async def test_that_goes_also_while_what_came_of_it_waits() -> None:
+    outbox = new_outbox()
+    begin(outbox)
+    outbox.take(2)
+    outbox.complete("b", [], 5, "", "c")
+    outbox.take(3)
+    assert outbox.drop("a") == ["a", "b", "c"]
+    outbox.complete("c", [], 5)
+    assert not outbox.is_unconfirmed("c")
