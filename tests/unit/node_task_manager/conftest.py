@@ -47,7 +47,7 @@ class Line:
     def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
         self.terminated += terminations
 
-    def lose(self, shard: int, losses: Sequence[tuple[Held, str]]) -> None:
+    def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         self.lost += losses
 
     def expect(self, sequence: int, parts: int) -> None:

@@ -46,6 +46,22 @@ async def test_an_acknowledgement_goes_with_the_next_message() -> None:
     assert (await line.next()).acknowledged_sequence == 4  # type: ignore[union-attr]
 
 
+async def test_what_is_refused_of_a_message_is_said_when_it_is_acknowledged_and_no_later() -> None:
+    line = OutgoingLine(10_000, lambda: None)
+    line.expect(2, 1)
+    line.expect(3, 1)
+    line.lose(0, [(Held("flow:0:0:a", 1, "n1"), "refused")], 3)
+    line.lose(0, [(Held("flow:0:0:b", 1, "n2"), "the lease lapsed")])
+    line.assign([ready(MAX_MESSAGE_BYTES)])
+    line.acknowledge(3)
+    line.acknowledge(2)
+    line.close("that is all")
+    said = []
+    while (message := await line.next()) is not None:
+        said.append(([each.reason for each in message.losses], message.acknowledged_sequence))
+    assert said == [(["the lease lapsed"], 0), ([], 0), (["refused"], 3)]
+
+
 async def test_no_message_grows_beyond_what_a_channel_takes() -> None:
     line = OutgoingLine(10_000, lambda: None)
     line.assign([ready(900_000)] * 5)

@@ -55,8 +55,8 @@ class WorkerLine(Protocol):
         """Ask to stop node tasks."""
         ...
 
-    def lose(self, shard: int, losses: Sequence[tuple[Held, str]]) -> None:
-        """Say that attempts hold no lease any more, and why."""
+    def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
+        """Say that attempts hold no lease any more, and why; as the answer to a message, when that is acknowledged."""
         ...
 
     def expect(self, sequence: int, parts: int) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
@@ -14,6 +15,15 @@ MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_WAITING_BYTES = 4 * MAX_MESSAGE_BYTES
 ACKNOWLEDGE_S = 0.005
 """How long an acknowledgement waits for a message to go with: nothing waits for it but a worker that leaves."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    """A message of the worker of which so many parts have yet to take effect; `losses` are what is refused of it."""
+
+    sequence: int
+    parts: int
+    losses: list[work_pb2.LeaseLoss] = field(default_factory=list)
 
 
 class OutgoingLine:
@@ -28,7 +38,7 @@ class OutgoingLine:
         self._reader: asyncio.Future[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
-        self._unacknowledged: deque[list[int]] = deque()
+        self._unacknowledged: deque[_Heard] = deque()
         self._acknowledged = 0
         self._alone: asyncio.TimerHandle | None = None
         self.closed_for = ""
@@ -62,32 +72,45 @@ class OutgoingLine:
             message = mapping.termination(shard, each, self._stop_grace_ms)
             self._room_for(message.ByteSize()).terminations.append(message)
 
-    def lose(self, shard: int, losses: Sequence[tuple[Held, str]]) -> None:
-        for held, reason in losses:
-            message = work_pb2.LeaseLoss(token=mapping.token_text(shard, held), reason=reason)
-            self._room_for(message.ByteSize()).losses.append(message)
+    def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
+        messages = [work_pb2.LeaseLoss(token=mapping.token_text(shard, held), reason=reason) for held, reason in losses]
+        for waiting in self._unacknowledged:
+            if waiting.sequence == sequence:
+                waiting.losses += messages
+                return
+        self._lose(messages)
+
+    def _lose(self, losses: Sequence[work_pb2.LeaseLoss]) -> None:
+        for each in losses:
+            self._room_for(each.ByteSize()).losses.append(each)
 
     def expect(self, sequence: int, parts: int) -> None:
-        self._unacknowledged.append([sequence, parts])
+        self._unacknowledged.append(_Heard(sequence, parts))
         if not parts:
             self._acknowledge_heads()
 
     def acknowledge(self, sequence: int) -> None:
         for waiting in self._unacknowledged:
-            if waiting[0] == sequence and waiting[1]:
-                waiting[1] -= 1
+            if waiting.sequence == sequence and waiting.parts:
+                waiting.parts -= 1
                 break
         self._acknowledge_heads()
 
     def _acknowledge_heads(self) -> None:
         through = 0
-        while self._unacknowledged and not self._unacknowledged[0][1]:
-            through = self._unacknowledged.popleft()[0]
-        if through:
-            self._acknowledged = through
-            # A message that waits takes it along, and so may one before a timer that is set already ends.
-            if not self._messages and self._alone is None:
-                self._alone = asyncio.get_running_loop().call_later(ACKNOWLEDGE_S, self._send_acknowledgement)
+        while self._unacknowledged and not self._unacknowledged[0].parts:
+            head = self._unacknowledged.popleft()
+            through = head.sequence
+            self._lose(head.losses)
+        if not through:
+            return
+        if self._messages:
+            # Not before what was said until now: a worker goes on with what was not refused.
+            self._messages[-1].acknowledged_sequence = through
+            return
+        self._acknowledged = through
+        if self._alone is None:
+            self._alone = asyncio.get_running_loop().call_later(ACKNOWLEDGE_S, self._send_acknowledgement)
 
     def _send_acknowledgement(self) -> None:
         """Send what no message has taken along meanwhile."""
@@ -123,7 +146,6 @@ class OutgoingLine:
         was_full = self.full
         message = self._messages.popleft()
         self._waiting -= self._sizes.popleft()
-        message.acknowledged_sequence, self._acknowledged = self._acknowledged, 0
         if was_full and not self.full:
             self._writable.set()
             self._relieved()
@@ -132,7 +154,8 @@ class OutgoingLine:
     def _room_for(self, size: int) -> work_pb2.WorkResponse:
         """Return the message that `size` more bytes belong into, so that none grows beyond 2 MiB."""
         if not self._messages or not self._fits(size):
-            self._messages.append(work_pb2.WorkResponse())
+            self._messages.append(work_pb2.WorkResponse(acknowledged_sequence=self._acknowledged))
+            self._acknowledged = 0
             self._sizes.append(0)
         self._count(size)
         self._wake()

@@ -64,7 +64,7 @@ class CalledLine:
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    def lose(self, shard: int, losses: Sequence[tuple[Held, str]]) -> None:
+    def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         """The worker hears it when it renews."""
 
     def expect(self, sequence: int, parts: int) -> None:

@@ -118,7 +118,7 @@ class ReportFlush:
                 if refused:
                     losses.append((Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
             if losses:
-                report.worker.line.lose(self._shard.number, losses)
+                report.worker.line.lose(self._shard.number, losses, report.sequence)
                 self._release(report.worker, [held.nonce for held, _ in losses])
 
     async def _follow_up(self, report: Report) -> None:
@@ -166,7 +166,7 @@ class ReportFlush:
             if report.tries > _MAX_TRIES and self._flushed - report.failed_at > _MAX_TRIES:
                 _log.error("a report was dropped", worker_id=report.worker.worker_id, error=repr(error))
                 losses = [(Held(o.task_id, o.attempt, o.nonce), "the store refuses it") for o in report.outcomes]
-                report.worker.line.lose(self._shard.number, losses)
+                report.worker.line.lose(self._shard.number, losses, report.sequence)
                 self._release(report.worker, [held.nonce for held, _ in losses])
                 self._acknowledge(report)
             else:
