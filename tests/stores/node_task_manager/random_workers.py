@@ -201,7 +201,7 @@ class Workers(Both):
             at = self.rng.randint(0, 100)
             kept = []
             for shard, a in ((self.memory, pair.memory), (self.redis, pair.redis)):
-                line = Line(a.task_id, a.nonce, "INFO", "node", f"at {at}", self.clock())
+                line = Line(a.task_id, a.attempt, a.nonce, "INFO", "node", f"at {at}", self.clock())
                 kept.append(
                     await shard.record([Progress(a.task_id, a.nonce, at, "so far", f"step {at // 25}")], [line])
                 )

@@ -146,7 +146,7 @@ async def test_log_lines_and_dead_letters_go_with_their_cycle(bench: Bench) -> N
     await bench.submit(plan_of("a"), cycle=0)
     for _ in range(LIMITS.losses):
         (a,) = await bench.take()
-        assert await bench.shard.record([], [Line(a.task_id, a.nonce, "INFO", "node", "hello", 1)]) == 1
+        assert await bench.shard.record([], [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", "hello", 1)]) == 1
         bench.clock.advance(LIMITS.lease_ms)
         await bench.shard.reap()
     assert [task_id for _, task_id in await bench.shard.dead_letters("default", None, 9)] == ["flow:0:0:a"]

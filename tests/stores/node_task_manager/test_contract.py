@@ -245,7 +245,7 @@ async def test_progress_never_falls_and_only_the_holder_is_heard(bench: Bench) -
     (a,) = await bench.take()
     entries = [Progress(a.task_id, a.nonce, at, f"at {at}") for at in (40, 20)]
     foreign = Progress(a.task_id, "nobody", 90, "mine")
-    line = Line(a.task_id, a.nonce, "INFO", "node", "hello", 5)
+    line = Line(a.task_id, a.attempt, a.nonce, "INFO", "node", "hello", 5)
     assert await bench.shard.record([*entries, foreign], [line]) == 3
     (record,) = await bench.shard.tasks([a.task_id])
     assert record is not None
@@ -261,7 +261,7 @@ async def test_only_the_newest_five_cycles_keep_their_logs(bench: Bench) -> None
     for cycle in range(7):
         await bench.submit(plan_of("a"), cycle=cycle)
         (a,) = await bench.take()
-        await bench.shard.record([], [Line(a.task_id, a.nonce, "INFO", "node", "x", 1)])
+        await bench.shard.record([], [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", "x", 1)])
     kept = [cycle for cycle in range(7) if await bench.shard.lines("flow", cycle, "", 10)]
     assert kept == [2, 3, 4, 5, 6]
 

@@ -13,6 +13,7 @@ from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.events import ComponentEvent
+from tradewind.node_task_manager.ports.reading import Line
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Outcome, OutcomeKind, Vacancy, in_pieces
 
 BEGUN, COMPLETED, FAILED = OutcomeKind.BEGUN, OutcomeKind.COMPLETED, OutcomeKind.FAILED
@@ -212,3 +213,16 @@ async def test_after_a_store_lost_that_the_one_before_was_given_out_it_is_leased
     assert (await complete(bench, ended(a, out="1"), eager("b", BEGUN))).results == ("", "")
     assert (await record(bench, "b")).worker_id == "w1"
     assert await bench.shard.held_by("w1") == [RUN.task_id("b")]
+
+
+async def test_lines_that_come_after_it_failed_are_kept(bench: Bench) -> None:
+    plan = plan_of("a>b")
+    plan = replace(plan, nodes=(plan.nodes[0], replace(plan.nodes[1], retry=RetryPolicy(2, initial_ms=10, jitter=0.0))))
+    a = await begin(bench, plan)
+    await complete(bench, ended(a, out="1"), eager("b", FAILED))
+    bench.clock.advance(11)
+    await bench.take(1, "w2")
+    line = Line(RUN.task_id("b"), 1, "own-b", "INFO", "node", "hello", 5)
+    assert await bench.shard.record([], [line, replace(line, nonce="other")]) == 1
+    (kept,) = await bench.shard.lines("flow", 0, "", 10)
+    assert (kept.message, kept.attempt) == ("hello", 1)

@@ -97,7 +97,7 @@ async def test_a_stop_mark_stays_as_long_as_it_was_asked_to(bench: Bench, redis_
 async def test_what_a_purge_leaves_is_gone_after_an_hour(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of("a>b"))
     (a,) = await bench.take()
-    await bench.shard.record([], [Line(a.task_id, a.nonce, "INFO", "node", "hello", 1)])
+    await bench.shard.record([], [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", "hello", 1)])
     await bench.shard.stop(RUN, "r0", "", "enough", "ann", 5_000_000)
     while not (await bench.shard.purge("flow")).done:
         pass
@@ -114,7 +114,7 @@ async def test_logs_plans_and_sessions_expire(bench: Bench, redis_server: RedisS
     # Saved again while it is in use it gets no time to live.
     await bench.shard.save(plan)
     assert await ttl_of(redis_server, "plan:p") == -1
-    await bench.shard.record([], [Line(a.task_id, a.nonce, "INFO", "node", "hello", 1)])
+    await bench.shard.record([], [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", "hello", 1)])
     await bench.complete(a)
     await bench.shard.open_session("w1", "i1", [])
     expected = {

@@ -12,7 +12,7 @@ from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.clock import ManualClock
 
-LINE = Line("flow:0:0:a", "n1", "INFO", "node", "hm", 1)
+LINE = Line("flow:0:0:a", 1, "n1", "INFO", "node", "hm", 1)
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ class Line:
     """A line that a node logged; `at` in epoch ms."""
 
     task_id: str
+    attempt: int
     nonce: str
     level: str
     source: str

@@ -121,7 +121,9 @@ def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:
     parsed = token(message.token, "logs", at, ".token")
     level = message.level.upper() if message.level.upper() in _LEVELS else "INFO"
     created = milliseconds(message.created_at) if is_instant(message.created_at) else 0
-    return parsed.shard, Line(parsed.task_id, parsed.nonce, level, "node", message.message[:8192], created)
+    return parsed.shard, Line(
+        parsed.task_id, parsed.attempt, parsed.nonce, level, "node", message.message[:8192], created
+    )
 
 
 def assignment(

@@ -1,7 +1,7 @@
 -- Keeps what running node tasks say of themselves: progress, which is a sign of life as well, and log lines. Those without
--- a lease are passed over.
+-- a lease are passed over; the lines of one that just failed or was suspended are kept still.
 -- KEYS[1] any key of the shard. args: base, now, limits, progress {task_id, nonce, progress, message, step}, lines {task_id,
--- nonce, level, source, message, at}. Returns the number of entries kept.
+-- attempt, nonce, level, source, message, at}. Returns the number of entries kept.
 --!include clocks
 --!include task_events
 local kept, told = 0, {}
@@ -12,9 +12,9 @@ local function is_told(record)
   return comp and task_events.watched(comp, record.id)
 end
 
-local function holder(entry)
+local function holder(entry, settled)
   local record = task(entry.task_id)
-  if record and record.nonce == entry.nonce then return record end
+  if record and (record.nonce == entry.nonce or settled and more(record).settled == entry.nonce) then return record end
 end
 
 for _, entry in ipairs(args.progress) do
@@ -40,7 +40,7 @@ for id, event in pairs(told) do
 end
 
 for _, line in ipairs(args.lines) do
-  local record = holder(line)
+  local record = holder(line, true)
   if record then
     kept = kept + 1
     local flow, cycle, run, node_id = string.match(line.task_id, '^(.-):(.-):(.-):(.+)$')
@@ -48,7 +48,7 @@ for _, line in ipairs(args.lines) do
     local stream, index = base .. 'logs:' .. of, base .. 'flow_logs:' .. (flow or '')
     call('XADD', stream, 'MAXLEN', '~', limits.log_lines, '*', 'l', cmsgpack.pack({cycle = tonumber(cycle) or 0,
       run = tonumber(run) or 0, node_id = node_id or string.match(line.task_id, '^batch:[^:]+:(.+)$') or '', level = line.level,
-      source = line.source, message = line.message, at = line.at, attempt = tonumber(record.attempt)}))
+      source = line.source, message = line.message, at = line.at, attempt = line.attempt}))
     call('PEXPIRE', stream, flow and limits.run_retention or limits.retention)
     if flow and call('ZADD', index, 'NX', cycle, cycle) == 1 then
       call('PEXPIRE', index, limits.run_retention)

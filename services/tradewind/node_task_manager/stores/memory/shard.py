@@ -278,9 +278,9 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
             self._happened(task, TaskEventKind.PROGRESS)
         for line in lines:
             task = self._tasks.get(line.task_id)
-            if task is not None and line.nonce == task.nonce:
+            if task is not None and line.nonce in (task.nonce, self._private[line.task_id].settled):
                 kept += 1
-                self._log(task, line)
+                self._log(line)
         return kept
 
     async def queues(self) -> list[Queue]:
@@ -304,7 +304,7 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
     async def totals(self) -> dict[str, int]:
         return dict(self._totals)
 
-    def _log(self, task: NodeTask, line: Line) -> None:
+    def _log(self, line: Line) -> None:
         name = task_name(line.task_id)
         flow_id, cycle = name.run.ad_hoc or name.run.flow_id, name.run.cycle
         kept = self._logs.setdefault((flow_id, cycle), [])
@@ -319,7 +319,7 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
                 line.source,
                 line.message,
                 line.at,
-                task.attempt,
+                line.attempt,
             )
         )
         del kept[: -self._limits.log_lines]
