@@ -1,6 +1,7 @@
 """Runs assigned nodes, stops them when asked to, and reports how each ended."""
 
 import asyncio
+import contextvars
 import functools
 import logging
 import time
@@ -19,7 +20,7 @@ from tradewind.worker.memory import Memories
 from tradewind.worker.nodes import Node
 from tradewind.worker.outputs import Ending
 from tradewind.worker.processes.pool import DEATH_PATIENCE, ProcessPool
-from tradewind.worker.running import NodeRunner
+from tradewind.worker.running import NodeRunner, in_context
 from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
 from tradewind.worker.threads import ThreadPool
@@ -121,9 +122,9 @@ class Executor:
     async def _run_on(self, attempt: Attempt, node: AnyNode) -> None:
         """Run a node, then what may go on with what it emitted: within one turn of the loop, so that all of it is
         reported at once, unless that takes more than a moment."""
-        began = time.perf_counter()
+        began, before = time.perf_counter(), contextvars.copy_context()
         while True:
-            await self._running(attempt, node)
+            await in_context(before.copy(), self._running(attempt, node))
             if attempt.following is None:
                 return
             attempt = attempt.following
@@ -251,7 +252,8 @@ class Executor:
 
     def _follow(self, attempt: Attempt, outputs: Ending) -> str:
         """Hold the eager node that goes on with these outputs; returns its token, "" when there is none."""
-        assignment = next_assignment(attempt.assignment, outputs) if self.goes_on and attempt.stop is None else None
+        ends = attempt.stop is not None or attempt.task is None or attempt.task.cancelling()
+        assignment = next_assignment(attempt.assignment, outputs) if self.goes_on and not ends else None
         node = self._nodes.get(assignment.node_type) if assignment is not None else None
         if assignment is None or node is None or not node.eager:
             return ""

@@ -1,6 +1,7 @@
 """Carries a node's own code: on the event loop, where it can be stopped when it waits, in a thread or in a process."""
 
 import asyncio
+import contextvars
 import functools
 import types
 from collections.abc import Coroutine, Generator
@@ -93,6 +94,22 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
                 if attempt.stop is not None and not told:
                     told = attempt.stop_seen = True
                     thrown = attempt.stop.exception()
+            except BaseException as error:
+                thrown = error
+    except StopIteration as done:
+        return done.value
+
+
+@types.coroutine
+def in_context(context: contextvars.Context, coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Run `coroutine` in a context of its own, within the task of the caller."""
+    thrown: BaseException | None = None
+    try:
+        while True:
+            waited = context.run(coroutine.send, None) if thrown is None else context.run(coroutine.throw, thrown)
+            thrown = None
+            try:
+                yield waited
             except BaseException as error:
                 thrown = error
     except StopIteration as done:

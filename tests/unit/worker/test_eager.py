@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -212,3 +213,42 @@ async def test_one_whose_lease_is_lost_ends_in_silence() -> None:
         bench.executor.lose(next(iter(bench.executor.held)), "it does not count")
         await until(lambda: not bench.executor.held, "nothing is held")
         assert len(bench.ended) == 1
+
+
+async def test_what_a_node_sets_in_its_context_stays_its_own() -> None:
+    seen, said = [], ContextVar("said", default="nothing")
+
+    @node("say", eager=True)
+    async def say(n: int) -> int:
+        seen.append(said.get())
+        said.set("something")
+        await asyncio.sleep(0)
+        seen.append(said.get())
+        return n
+
+    async with Bench([source, say]) as bench:
+        await run(bench, chain("say", "say"), 3)
+    assert seen == ["nothing", "something"] * 2
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+async def test_whatever_it_raises_is_its_failure(error: BaseException) -> None:
+    @node("raise", eager=True)
+    async def raising(n: int) -> int:
+        raise error
+
+    async with Bench([source, raising]) as bench:
+        _, failed = await run(bench, chain("raise", "raise"), 2)
+        assert bench.runs[failed].error is not None
+
+
+async def test_nothing_follows_one_whose_task_is_to_end() -> None:
+    @node("stubborn", eager=True)
+    async def stubborn(n: int) -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return n
+
+    async with Bench([source, stubborn]) as bench:
+        assert len(await run(bench, chain("stubborn", "stubborn"), 2)) == 2
