@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tradewind.api.node_task_manager.v1 import work_pb2
@@ -72,6 +72,7 @@ class Attempt:
         "said",
         "settled",
         "step",
+        "steps",
         "stop",
         "stop_seen",
         "task",
@@ -98,6 +99,8 @@ class Attempt:
         self.stop: Stop | None = None
         self.stop_seen = False
         """Whether the node's code came to know of the stop."""
+        self.steps: Sequence[work_pb2.EagerStep] = assignment.eager_steps[:]
+        """What may go on with what it emits, and with what that emits, and so on."""
         self.following: Attempt | None = None
         """The attempt of an eager node that goes on with what this one emits."""
         self.settled = False

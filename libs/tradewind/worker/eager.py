@@ -2,17 +2,20 @@
 
 import os
 import time
+from collections.abc import Sequence
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.outputs import Ending
 from tradewind.worker.times import seconds_of
 
 
-def next_assignment(assignment: work_pb2.NodeTaskAssignment, ending: Ending) -> work_pb2.NodeTaskAssignment | None:
-    """Return the eager step that a node's outputs let begin, as an assignment under a new token; None for none."""
+def next_assignment(
+    assignment: work_pb2.NodeTaskAssignment, steps: Sequence[work_pb2.EagerStep], ending: Ending
+) -> work_pb2.NodeTaskAssignment | None:
+    """Return which of the steps a node's outputs let begin, as an assignment under a new token; None for none."""
     if isinstance(ending, list):
         outputs = dict(ending)
-        for step in assignment.eager_steps:
+        for step in steps:
             if step.after_node_id == assignment.node_id and step.handle in outputs:
                 return _assignment(assignment, step, outputs[step.handle])
     return None
@@ -36,7 +39,6 @@ def _assignment(
         config_json=step.config_json,
         traceparent=before.traceparent,
         user_id=before.user_id,
-        eager_steps=before.eager_steps,
     )
     given.inputs.add(handle=step.input_handle, values_json=[value_json])
     if before.HasField("planned_time"):

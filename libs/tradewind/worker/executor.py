@@ -111,7 +111,7 @@ class Executor:
             self._reports.fail(failures.timed_out(attempt, _late(late)))
             return
         self._hold(attempt)
-        run = self._run_on if assignment.eager_steps else self._running
+        run = self._run_on if attempt.steps else self._running
         attempt.task = self._loop.create_task(run(attempt, node))
 
     def _hold(self, attempt: Attempt) -> None:
@@ -232,7 +232,7 @@ class Executor:
         stop = attempt.stop
         if outputs is not None and (stop is None or (stop.kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
             duration_ns = time.perf_counter_ns() - attempt.begun_ns
-            begun = self._follow(attempt, outputs) if attempt.assignment.eager_steps else ""
+            begun = self._follow(attempt, outputs) if attempt.steps else ""
             self._reports.complete(attempt.token, outputs, duration_ns, attempt.traceparent, begun)
             self._count(attempt, "completed")
             return None
@@ -252,12 +252,14 @@ class Executor:
 
     def _follow(self, attempt: Attempt, outputs: Ending) -> str:
         """Hold the eager node that goes on with these outputs; returns its token, "" when there is none."""
-        ends = attempt.stop is not None or attempt.task is None or attempt.task.cancelling()
-        assignment = next_assignment(attempt.assignment, outputs) if self.goes_on and not ends else None
+        if not self.goes_on or attempt.stop is not None or attempt.task is None or attempt.task.cancelling():
+            return ""
+        assignment = next_assignment(attempt.assignment, attempt.steps, outputs)
         node = self._nodes.get(assignment.node_type) if assignment is not None else None
         if assignment is None or node is None or not node.eager:
             return ""
         following = attempt.following = Attempt(assignment, self._reports)
+        following.steps = attempt.steps
         following.memories = self._memories
         following.deadline = deadline_of(assignment)
         following.task = attempt.task
