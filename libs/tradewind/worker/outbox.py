@@ -271,6 +271,9 @@ class Outbox:
             self._unsettled.update(failure.token for failure in sent.failures)
         self._recent.clear()
         self._recent_bytes = 0
+        # What was lost or given back since is not begun again.
+        here = self._unsettled.union(self._held_tokens())
+        self._completions = deque((*each[:4], each[4] if each[4] in here else "") for each in self._completions)
         self.renew()
 
     async def flushed(self) -> None:

@@ -125,6 +125,24 @@ async def test_after_a_loss_in_the_store_what_came_before_is_said_first() -> Non
     assert tokens(outbox.take(3)) == ["a", "b"]
 
 
+async def test_after_a_loss_in_the_store_nothing_is_begun_that_was_lost_or_given_back() -> None:
+    for lost in (True, False):
+        outbox = new_outbox("z")
+        begin(outbox)
+        outbox.complete("y", [("output", "1")], 5, "", "z")
+        outbox.take(2)
+        outbox.acknowledge(2)
+        if lost:
+            outbox.drop("b")
+        else:
+            outbox.give_back("b")
+            outbox.take(3)
+            outbox.acknowledge(3)
+        outbox.resync()
+        request = outbox.take(4)
+        assert [(each.token, each.eager_token) for each in request.completions] == [("a", ""), ("y", "z")]
+
+
 async def test_nothing_is_flushed_while_something_waits() -> None:
     outbox = new_outbox()
     begin(outbox)
