@@ -50,16 +50,18 @@ async def test_what_is_refused_of_a_message_is_said_when_it_is_acknowledged_and_
     line = OutgoingLine(10_000, lambda: None)
     line.expect(2, 1)
     line.expect(3, 1)
-    line.lose(0, [(Held("flow:0:0:a", 1, "n1"), "refused")], 3)
+    why = "refused" * 100
+    line.lose(0, [(Held("flow:0:0:a", 1, "n1"), why)] * 2, 3)
     line.lose(0, [(Held("flow:0:0:b", 1, "n2"), "the lease lapsed")])
-    line.assign([ready(MAX_MESSAGE_BYTES)])
+    line.assign([ready(MAX_MESSAGE_BYTES - 1200)])
     line.acknowledge(3)
     line.acknowledge(2)
     line.close("that is all")
     said = []
     while (message := await line.next()) is not None:
         said.append(([each.reason for each in message.losses], message.acknowledged_sequence))
-    assert said == [(["the lease lapsed"], 0), ([], 0), (["refused"], 3)]
+    # One of them would have fitted into the message before.
+    assert said == [(["the lease lapsed"], 0), ([why, why], 3)]
 
 
 async def test_no_message_grows_beyond_what_a_channel_takes() -> None:

@@ -78,10 +78,7 @@ class OutgoingLine:
             if waiting.sequence == sequence:
                 waiting.losses += messages
                 return
-        self._lose(messages)
-
-    def _lose(self, losses: Sequence[work_pb2.LeaseLoss]) -> None:
-        for each in losses:
+        for each in messages:
             self._room_for(each.ByteSize()).losses.append(each)
 
     def expect(self, sequence: int, parts: int) -> None:
@@ -101,11 +98,14 @@ class OutgoingLine:
         while self._unacknowledged and not self._unacknowledged[0].parts:
             head = self._unacknowledged.popleft()
             through = head.sequence
-            self._lose(head.losses)
+            if head.losses:
+                # All in one message, which acknowledges it: a worker goes on with what was not refused then.
+                message = self._room_for(sum(each.ByteSize() for each in head.losses))
+                message.losses.extend(head.losses)
+                message.acknowledged_sequence = through
         if not through:
             return
         if self._messages:
-            # Not before what was said until now: a worker goes on with what was not refused.
             self._messages[-1].acknowledged_sequence = through
             return
         self._acknowledged = through

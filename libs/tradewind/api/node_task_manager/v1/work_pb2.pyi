@@ -243,7 +243,8 @@ class NodeTaskCompletion(_message.Message):
     eager_token: _builtins.str
     """Token that the worker made for the eager step that it began with these outputs: of the same shard, the step's node task,
     attempt 1 and up to 64 letters and digits by chance. What ends under it goes into the same message, or into one that is sent
-    when this one is acknowledged: till then nobody else knows it. A loss says when it does not count.
+    when this one is acknowledged: till then nobody else knows it, and a loss may be the answer to something else. When it does
+    not count, a loss that comes with the acknowledgement says so.
     """
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.Output]:

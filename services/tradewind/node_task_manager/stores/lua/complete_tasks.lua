@@ -62,7 +62,8 @@ end
 
 -- One that a worker began on what `source` emitted, whose own outcome took effect unless it was `refused`.
 local function follow(worker_id, source, refused, task_id, attempt, nonce, kind, ...)
-  if refused ~= '' then return 'what it was begun on does not count: ' .. refused end
+  local ALIKE = 'what it was begun on does not count: '
+  if refused ~= '' then return string.sub(refused, 1, #ALIKE) == ALIKE and refused or ALIKE .. refused end
   todo.work_ahead()
   local record = task(task_id)
   if not record or record.status ~= 'pending' or record.attempt then

@@ -9,6 +9,8 @@ from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
 from tradewind.node_task_manager.stores.memory.turn import Turn
 
+_ALIKE = "what it was begun on does not count: "
+
 
 class MemoryCompleting(MemorySuspension):
     """Takes outcomes."""
@@ -62,7 +64,7 @@ class MemoryCompleting(MemorySuspension):
     def _follow(self, before: Outcome, refused: str, outcome: Outcome, turn: Turn) -> str:
         """Take an eager attempt; returns why not, "" when it counts."""
         if refused:
-            return f"what it was begun on does not count: {refused}"
+            return refused if refused.startswith(_ALIKE) else f"{_ALIKE}{refused}"
         self._settle(turn)
         task = self._tasks.get(outcome.task_id)
         begun = outcome.kind is OutcomeKind.BEGUN
