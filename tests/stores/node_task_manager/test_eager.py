@@ -226,3 +226,21 @@ async def test_lines_that_come_after_it_failed_are_kept(bench: Bench) -> None:
     assert await bench.shard.record([], [line, replace(line, nonce="other")]) == 1
     (kept,) = await bench.shard.lines("flow", 0, "", 10)
     assert (kept.message, kept.attempt) == ("hello", 1)
+
+
+async def test_one_that_is_begun_and_ends_in_one_call_is_held_by_nobody(bench: Bench) -> None:
+    a = await begin(bench, plan_of("a>b"))
+    again = (ended(a, out="1"), eager("b", BEGUN), ended(a, out="1"), eager("b", out="2"))
+    assert not any((await complete(bench, *again)).results)
+    assert (await record(bench, "b")).status == "completed"
+    assert await bench.shard.held_by("w1") == []
+    assert await bench.shard.running(10) == (0, [])
+
+
+async def test_one_that_is_to_stop_for_another_and_ends_in_one_call_is_held_by_nobody(bench: Bench) -> None:
+    await bench.submit(plan_of("x a>b y", policy=FailurePolicy.FAIL_FAST))
+    given = {each.task_id.rpartition(":")[2]: each for each in await bench.take()}
+    failed = Outcome(given["x"].task_id, 1, given["x"].nonce, FAILED, (), TaskError("NODE_ERROR", "it broke"))
+    await complete(bench, failed, ended(given["a"], out="1"), eager("b", out="2"), ended(given["y"]))
+    assert [(await record(bench, node_id)).status for node_id in "aby"] == ["completed", "skipped", "completed"]
+    assert await bench.shard.running(10) == (0, [])

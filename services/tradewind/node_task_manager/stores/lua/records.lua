@@ -272,7 +272,19 @@ do
     items[n + 2] = record.id
   end
 
+  local function withdraw(items, id)
+    for at = items and #items or 0, 2, -2 do
+      if items[at] == id then
+        table.remove(items, at)
+        table.remove(items, at - 1)
+      end
+    end
+  end
+
+  -- What this script began, or put off to the end of a stop's grace, is over as well.
   function leasing.over(record)
+    withdraw(begun[record.worker_id], record.id)
+    withdraw(added.inflight, record.id)
     local ids = ended[record.worker_id]
     if not ids then ids = {} ended[record.worker_id] = ids end
     ids[#ids + 1] = record.id
