@@ -50,7 +50,7 @@ class Line:
     def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         self.lost += losses
 
-    def expect(self, sequence: int, parts: int) -> None:
+    def expect(self, sequence: int, parts: int, *, awaited: bool = False) -> None:
         self.expected.append((sequence, parts))
 
     def acknowledge(self, sequence: int) -> None:

@@ -46,6 +46,19 @@ async def test_an_acknowledgement_goes_with_the_next_message() -> None:
     assert (await line.next()).acknowledged_sequence == 4  # type: ignore[union-attr]
 
 
+async def test_an_acknowledgement_that_is_awaited_goes_by_itself() -> None:
+    line = OutgoingLine(10_000, lambda: None)
+    for sequence, awaited in ((2, False), (3, True)):
+        line.expect(sequence, 1, awaited=awaited)
+    line.acknowledge(2)
+    line.acknowledge(3)
+    line.close("that is all")
+    message = await line.next()
+    assert message is not None
+    assert message.acknowledged_sequence == 3
+    assert await line.next() is None
+
+
 async def test_what_is_refused_of_a_message_is_said_when_it_is_acknowledged_and_no_later() -> None:
     line = OutgoingLine(10_000, lambda: None)
     line.expect(2, 1)

@@ -59,8 +59,11 @@ class WorkerLine(Protocol):
         """Say that attempts hold no lease any more, and why; as the answer to a message, when that is acknowledged."""
         ...
 
-    def expect(self, sequence: int, parts: int) -> None:
-        """A message of the worker was heard: it has taken effect when its `parts` are acknowledged."""
+    def expect(self, sequence: int, parts: int, *, awaited: bool = False) -> None:
+        """A message of the worker was heard: it has taken effect when its `parts` are acknowledged.
+
+        One that is `awaited` keeps the worker from saying more until it hears so.
+        """
         ...
 
     def acknowledge(self, sequence: int) -> None:

@@ -14,15 +14,19 @@ from tradewind.node_task_manager.rpc import work_mapping as mapping
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_WAITING_BYTES = 4 * MAX_MESSAGE_BYTES
 ACKNOWLEDGE_S = 0.005
-"""How long an acknowledgement waits for a message to go with: nothing waits for it but a worker that leaves."""
+"""How long an acknowledgement waits for a message to go with, unless a worker waits for it."""
 
 
 @dataclass(slots=True)
 class _Heard:
-    """A message of the worker of which so many parts have yet to take effect; `losses` are what is refused of it."""
+    """A message of the worker of which so many parts have yet to take effect; `losses` are what is refused of it.
+
+    The worker may wait for that (`awaited`).
+    """
 
     sequence: int
     parts: int
+    awaited: bool
     losses: list[work_pb2.LeaseLoss] = field(default_factory=list)
 
 
@@ -81,8 +85,8 @@ class OutgoingLine:
         for each in messages:
             self._room_for(each.ByteSize()).losses.append(each)
 
-    def expect(self, sequence: int, parts: int) -> None:
-        self._unacknowledged.append(_Heard(sequence, parts))
+    def expect(self, sequence: int, parts: int, *, awaited: bool = False) -> None:
+        self._unacknowledged.append(_Heard(sequence, parts, awaited))
         if not parts:
             self._acknowledge_heads()
 
@@ -94,10 +98,10 @@ class OutgoingLine:
         self._acknowledge_heads()
 
     def _acknowledge_heads(self) -> None:
-        through = 0
+        through, awaited = 0, False
         while self._unacknowledged and not self._unacknowledged[0].parts:
             head = self._unacknowledged.popleft()
-            through = head.sequence
+            through, awaited = head.sequence, awaited or head.awaited
             if head.losses:
                 # All in one message, which acknowledges it: a worker goes on with what was not refused then.
                 message = self._room_for(sum(each.ByteSize() for each in head.losses))
@@ -109,12 +113,16 @@ class OutgoingLine:
             self._messages[-1].acknowledged_sequence = through
             return
         self._acknowledged = through
-        if self._alone is None:
+        if awaited:
+            self._send_acknowledgement()
+        elif self._alone is None:
             self._alone = asyncio.get_running_loop().call_later(ACKNOWLEDGE_S, self._send_acknowledgement)
 
     def _send_acknowledgement(self) -> None:
         """Send what no message has taken along meanwhile."""
-        self._alone = None
+        if self._alone is not None:
+            self._alone.cancel()
+            self._alone = None
         if self._acknowledged and not self.closed_for:
             self._room_for(0)
 

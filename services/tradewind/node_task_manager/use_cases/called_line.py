@@ -67,7 +67,7 @@ class CalledLine:
     def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         """The worker hears it when it renews."""
 
-    def expect(self, sequence: int, parts: int) -> None:
+    def expect(self, sequence: int, parts: int, *, awaited: bool = False) -> None:
         """Nothing comes by this way."""
 
     def acknowledge(self, sequence: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from tradewind.node_task_manager.ports.work import Held, Outcome, in_pieces
+from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, in_pieces
 from tradewind.node_task_manager.ports.workers import WorkerDirectory
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report
@@ -80,7 +80,8 @@ class Connections:
                 held = [token for shard, token in renewed or () if shard == number]
                 report = Report(worker, last, sequence, given_back=back, renew=renewed is not None, held=held)
                 reports.append((dispatcher, report))
-        worker.line.expect(sequence, len(reports))
+        begins = any(outcome.kind is OutcomeKind.BEGUN for _, outcome in outcomes)
+        worker.line.expect(sequence, len(reports), awaited=begins)
         for dispatcher, report in reports:
             dispatcher.report(report)
         for dispatcher, _ in reports:
