@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from tradewind.api.scheduler.v1 import memory_pb2 as pb
+from tradewind.flow.json_text import encode_json
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.errors import MemoryFault
 from tradewind.worker.outputs import to_builtin
@@ -133,7 +134,10 @@ def set_result(attempt: Attempt, value: Any) -> Any:
 
     def steps() -> Steps[None]:
         scope = scope_of(attempt, of_cycle=True)
-        yield "UpdateMemory", pb.UpdateMemoryRequest(scope=scope, result_json=_json(value)).SerializeToString()
+        yield (
+            "UpdateMemory",
+            pb.UpdateMemoryRequest(scope=scope, result_json=_json(value, "the result")).SerializeToString(),
+        )
 
     return carry_out(attempt, steps())
 
@@ -206,8 +210,8 @@ def _asked(attempt: Attempt, method: str, request: bytes) -> "Future[bytes]":
     return attempt.memories.ask(method, request)
 
 
-def _json(value: Any) -> str:
+def _json(value: Any, what: str = "variables") -> str:
     try:
-        return msgspec.json.encode(value, enc_hook=to_builtin).decode()
-    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        return encode_json(value, to_builtin, what).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise MemoryFault("INVALID_INPUT", f"this is no JSON: {error}") from error

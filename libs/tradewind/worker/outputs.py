@@ -1,12 +1,12 @@
 """What a node emits: its return value, or several handles by name, as JSON text."""
 
 import inspect
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from tradewind.flow.json_text import encode_json
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.texts import suggestion
 from tradewind.worker.waiting import Suspension, Wait
@@ -29,9 +29,6 @@ def to_builtin(value: Any) -> Any:
         # As values these are known; msgspec asks for them as keys only.
         raise TypeError(f"the keys of an object are text or numbers, not a {type(value).__name__}")
     raise TypeError(f"a value of type {type(value).__qualname__} cannot be written as JSON")
-
-
-_encode = msgspec.json.Encoder(enc_hook=to_builtin).encode
 
 
 class Emit:
@@ -91,13 +88,9 @@ def require_size(sizes: dict[str, int]) -> None:
 
 def _encode_value(handle: str, value: Any) -> bytes:
     try:
-        text = _encode(value)
-        # msgspec writes NaN and infinities as null, so only a text with a null in it needs a look at the value.
-        if value is not None and text.find(b"null") >= 0:
-            _refuse_non_finite(msgspec.to_builtins(value, enc_hook=to_builtin), handle)
+        return encode_json(value, to_builtin, handle)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise NodeFault("INVALID_OUTPUT", f"output {handle} is not JSON: {_reason(value, error)}") from error
-    return text
 
 
 def _reason(value: Any, error: Exception) -> str:
@@ -106,18 +99,6 @@ def _reason(value: Any, error: Exception) -> str:
             value.close()
         return f"it is a {type(value).__name__}; await it in the node and declare the node with async def"
     return str(error)
-
-
-def _refuse_non_finite(value: Any, path: str) -> None:
-    waiting = [(path, value)]
-    while waiting:
-        at, item = waiting.pop()
-        if isinstance(item, float) and not math.isfinite(item):
-            raise ValueError(f"{at} is {item}; emit null or leave it out")
-        if isinstance(item, dict):
-            waiting.extend((f"{at}.{key}", inner) for key, inner in item.items())
-        elif isinstance(item, list | tuple):
-            waiting.extend((f"{at}[{index}]", inner) for index, inner in enumerate(item))
 
 
 def _not_an_emit(result: Any, handles: Sequence[str]) -> NodeFault:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
+from tradewind.flow.json_text import encode_json
 from tradewind.worker.errors import NodeFault
 
 ANSWER = "answer"
@@ -83,8 +84,8 @@ class Wait:
         form_json = ""
         if self.form is not None:
             try:
-                form_json = msgspec.json.encode(self.form).decode()
-            except (TypeError, ValueError, msgspec.MsgspecError) as error:
+                form_json = encode_json(self.form, path="the form").decode()
+            except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
                 raise NodeFault("INVALID_OUTPUT", f"the form of the Wait is not JSON: {error}") from error
         until_ms, delay_ms = 0, -1
         if isinstance(self.until, datetime):

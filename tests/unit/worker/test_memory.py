@@ -113,6 +113,8 @@ async def test_what_cannot_be_kept_is_told() -> None:
     memory, attempt = memory_over(MemoryInTest({}, {}))
     with pytest.raises(MemoryFault, match="no JSON"):
         await memory.set("a", object())
+    with pytest.raises(MemoryFault, match=r"variables\.a\[0\] is nan"):
+        await memory.set("a", [float("nan")])
     attempt.memories = None
     with pytest.raises(MemoryFault, match="no scheduler"):
         await memory.get("a")

@@ -64,9 +64,15 @@ def test_several_outputs_are_emitted_by_name() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (float("nan"), "output output is not JSON: output is nan; emit null or leave it out"),
-        ({"a": [1, None, float("-inf")]}, "output output is not JSON: output.a[2] is -inf; emit null or leave it out"),
-        (Array(float("nan")), "output output is not JSON: output[0] is nan; emit null or leave it out"),
+        (float("nan"), "output output is not JSON: output is nan; give null or leave it out"),
+        (
+            {"a": [1, None, float("-inf")]},
+            "output output is not JSON: output.a[2] is -inf; give null or leave it out",
+        ),
+        (
+            Array(float("nan")),
+            "output output is not JSON: output[0] is nan; give null or leave it out",
+        ),
         (object(), "output output is not JSON: a value of type object cannot be written as JSON"),
         ({(1, 2): 3}, "output output is not JSON: the keys of an object are text or numbers, not a tuple"),
         ("\ud800", "output output is not JSON: 'utf-8' codec can't encode character '\\ud800'"),

@@ -37,6 +37,13 @@ async def test_a_wait_is_reported_in_place_of_outputs(wait: Wait, reported: Node
     assert (run.wait, run.outputs, run.error) == (reported, {}, None)
 
 
+async def test_a_form_with_what_is_no_number_in_json_is_refused() -> None:
+    run = await run_node(returning(Wait(form={"limit": float("inf")})))
+    assert run.error is not None
+    assert run.error.code == "INVALID_OUTPUT"
+    assert "the form.limit is inf" in run.error.message
+
+
 async def test_a_plain_function_may_wait_as_well() -> None:
     @node("plain")
     def plain(ctx: Context) -> str | Wait:
