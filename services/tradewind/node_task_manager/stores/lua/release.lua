@@ -302,13 +302,13 @@ do
 
   -- Does the work of this script, then what earlier ones left, as far as the budget goes; the rest is left to later ones.
   function work_off()
-    local at = 1
+    local at, own = 1, true
     drained = false
     while budget > 0 do
-      local popped = not work[at] and call('LPOP', base .. 'todo')
-      if work[at] then
-        if do_own(at) then at = at + 1 end
-      elseif popped then
+      -- What earlier scripts left goes before what follows from it.
+      local popped = not (own and work[at]) and call('LPOP', base .. 'todo')
+      own = not popped
+      if popped then
         budget = budget - 1
         local item = todo.unpacked(popped)
         local offset = item and (WORK[item[1]] or todo.doing(item[1]))(item[2], item[4], item[3], item[5])
@@ -316,6 +316,8 @@ do
           item[4] = offset
           todo.put_back(item)
         end
+      elseif work[at] then
+        if do_own(at) then at = at + 1 end
       else
         drained = true
         break
