@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.eager import Begun
+from tradewind.worker.notes import Line, Notes
 from tradewind.worker.outputs import Ending
 
 MAX_ITEMS = 500
 MAX_BYTES = 2 * 1024 * 1024
-MAX_LOG_LINES = 5000
 REMEMBERED_TOKENS = 4096
 RESYNC_S = 5.0
 RESYNC_MESSAGES = 2000
@@ -23,7 +23,6 @@ RESYNC_BYTES = 64 * 1024 * 1024
 _Completion = tuple[str, Ending, int, str, str]
 _Outcome = _Completion | work_pb2.NodeTaskFailure | str
 """A completion, a failure, or a token to be given back."""
-_Line = tuple[str, str, str, int]
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ class _Sent:
     completions: list[_Completion] = field(default_factory=list)
     failures: list[work_pb2.NodeTaskFailure] = field(default_factory=list)
     give_backs: list[str] = field(default_factory=list)
-    lines: list[_Line] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
     size: int = 0
 
     def tokens(self) -> list[str]:
@@ -51,7 +50,7 @@ class Outbox:
     """Collects reports while a message is being written, and hands them over as the next one.
 
     Outcomes and log lines are kept until a message with them is acknowledged; after a stream has ended, `requeue` puts
-    what was not acknowledged back in front. Of log lines it holds a bounded number and says how many it dropped.
+    what was not acknowledged back in front. Lines and progress are kept in `Notes`.
     What is to be said of a token that this worker made goes into the message that makes it known, or waits until that
     is acknowledged.
     `progress` and `log` may be called by any thread, everything else by the loop's.
@@ -68,18 +67,12 @@ class Outbox:
         self._completions: deque[_Completion] = deque()
         self._failures: deque[work_pb2.NodeTaskFailure] = deque()
         self._give_backs: deque[str] = deque()
-        self._lock = threading.Lock()
-        self._lines: deque[_Line] = deque()
-        self._unacknowledged_lines = 0
-        self._dropped: dict[str, int] = {}
-        self._progress: dict[str, tuple[int, str, str]] = {}
         self._renew = False
         self._pong = 0
         self._draining = False
         self._begun = Begun()
+        self._notes = Notes(self._begun)
         self._waiting: list[_Outcome] = []
-        self._waiting_lines: list[_Line] = []
-        self._waiting_progress: dict[str, tuple[int, str, str]] = {}
         self._unacknowledged: deque[_Sent] = deque()
         self._recent: deque[tuple[float, _Sent]] = deque()
         self._recent_bytes = 0
@@ -108,17 +101,12 @@ class Outbox:
 
     def progress(self, token: str, percent: int, message: str, step: str) -> None:
         """Report how far a node is, in the place of what was not sent yet."""
-        with self._lock:
-            self._progress[token] = (percent, message, step)
+        self._notes.progress(token, percent, message, step)
         self.wake()
 
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
         """Send a line, or count it as dropped when too many wait, or are not acknowledged."""
-        with self._lock:
-            if len(self._lines) + len(self._waiting_lines) + self._unacknowledged_lines < MAX_LOG_LINES:
-                self._lines.append((token, level, message, created_ns))
-            else:
-                self._dropped[token] = self._dropped.get(token, 0) + 1
+        self._notes.log((token, level, message, created_ns))
         self.wake()
 
     def renew(self) -> None:
@@ -208,15 +196,15 @@ class Outbox:
         if self._pong:
             request.pong, self._pong = self._pong, 0
         sent = _Sent(sequence)
-        room = self._take_logs_and_progress(request, sent)
-        self._take_outcomes(request, sent, room)
+        sent.lines, size = self._notes.take(request)
+        self._take_outcomes(request, sent, MAX_BYTES - size)
         if self._renew:
             self._renew = False
             request.renew = True
             request.held_tokens.extend(self._held_tokens())
         if sent:
             self._unacknowledged.append(sent)
-        if self._completions or self._failures or self._give_backs or self._lines or self._progress:
+        if self._completions or self._failures or self._give_backs or self._notes:
             self._wanted.set()
         return request
 
@@ -225,12 +213,8 @@ class Outbox:
         now = time.monotonic()
         while self._unacknowledged and self._unacknowledged[0].sequence <= sequence:
             sent = self._unacknowledged.popleft()
-            if sent.lines:
-                with self._lock:
-                    self._unacknowledged_lines -= len(sent.lines)
-                if self._dropped:
-                    # They are counted in the log now that it takes lines again.
-                    self.wake()
+            if sent.lines and self._notes.acknowledge(len(sent.lines)):
+                self.wake()
             self._recent.append((now, sent))
             self._recent_bytes += sent.size
             self._settle(sent.tokens())
@@ -246,14 +230,12 @@ class Outbox:
 
     def requeue(self) -> None:
         """Say again, first and on the next stream, what was not acknowledged on the one that ended."""
-        with self._lock:
-            while self._unacknowledged:
-                sent = self._unacknowledged.pop()
-                self._completions.extendleft(reversed(sent.completions))
-                self._failures.extendleft(reversed(sent.failures))
-                self._give_backs.extendleft(reversed(sent.give_backs))
-                self._lines.extendleft(reversed(sent.lines))
-            self._unacknowledged_lines = 0
+        self._notes.requeue([line for sent in self._unacknowledged for line in sent.lines])
+        while self._unacknowledged:
+            sent = self._unacknowledged.pop()
+            self._completions.extendleft(reversed(sent.completions))
+            self._failures.extendleft(reversed(sent.failures))
+            self._give_backs.extendleft(reversed(sent.give_backs))
         self._begun.unsend()
         self._release()
         self.wake()
@@ -278,7 +260,7 @@ class Outbox:
 
     async def flushed(self) -> None:
         """Wait until every outcome and every log line is acknowledged."""
-        while self._unsettled or self._lines or self._unacknowledged:
+        while self._unsettled or self._notes.has_lines or self._unacknowledged:
             self._acknowledgement.clear()
             await self._acknowledgement.wait()
 
@@ -324,8 +306,6 @@ class Outbox:
 
     def _release(self) -> None:
         """Queue again what was put aside: it may go with the next message, or is put aside again."""
-        if not (self._waiting or self._waiting_lines or self._waiting_progress):
-            return
         waiting, self._waiting = self._waiting, []
         for outcome in waiting:
             if isinstance(outcome, str):
@@ -334,49 +314,12 @@ class Outbox:
                 self._completions.append(outcome)
             else:
                 self._failures.append(outcome)
-        with self._lock:
-            self._lines.extendleft(reversed(self._waiting_lines))
-            self._progress = self._waiting_progress | self._progress
-            self._waiting_lines, self._waiting_progress = [], {}
-        self.wake()
-
-    def _take_logs_and_progress(self, request: work_pb2.WorkRequest, sent: _Sent) -> int:
-        room = MAX_BYTES
-        if not (self._lines or self._progress or (self._dropped and self._unacknowledged_lines < MAX_LOG_LINES)):
-            return room
-        with self._lock:
-            while self._progress and len(request.progress) < MAX_ITEMS:
-                token, (percent, message, step) = self._progress.popitem()
-                if token in self._begun:
-                    self._waiting_progress[token] = (percent, message, step)
-                    continue
-                request.progress.add(token=token, progress=percent, message=message, current_step=step)
-                room -= len(message.encode()) + len(step.encode())
-            while self._lines and len(sent.lines) < MAX_ITEMS and room > MAX_BYTES // 2:
-                line = self._lines.popleft()
-                if line[0] in self._begun:
-                    self._waiting_lines.append(line)
-                    continue
-                sent.lines.append(line)
-                room -= len(line[2].encode())
-            if not self._lines:
-                now_ns = time.time_ns()
-                for token, count in self._dropped.items():
-                    said = f"{count} log lines were dropped here: this worker had too many to send"
-                    sent.lines.append((token, "WARNING", said, now_ns))
-                self._dropped = {}
-            self._unacknowledged_lines += len(sent.lines)
-        for token, level, message, created_ns in sent.lines:
-            added = request.logs.add(token=token, level=level, message=message)
-            added.created_at.seconds, added.created_at.nanos = divmod(created_ns, 1_000_000_000)
-        return room
+        if self._notes.release() or waiting:
+            self.wake()
 
     def _end(self, token: str) -> None:
         self._unsettled.add(token)
-        if self._progress:
-            with self._lock:
-                self._progress.pop(token, None)
-        self._waiting_progress.pop(token, None)
+        self._notes.forget_progress(token)
         self._wanted.set()
 
     def _settle(self, tokens: list[str]) -> None:

@@ -9,7 +9,8 @@ import pytest
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
 from tradewind.worker import outbox as outbox_module
-from tradewind.worker.outbox import MAX_BYTES, MAX_ITEMS, MAX_LOG_LINES, REMEMBERED_TOKENS, Outbox
+from tradewind.worker.notes import MAX_LOG_LINES
+from tradewind.worker.outbox import MAX_BYTES, MAX_ITEMS, REMEMBERED_TOKENS, Outbox
 
 
 def new_outbox(*held: str) -> Outbox:

@@ -1,0 +1,118 @@
+"""What nodes say while they run, waiting to be sent: log lines, and how far they are."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker.eager import Begun
+
+_AT_ONCE = 500
+_MOST_BYTES = 1024 * 1024
+MAX_LOG_LINES = 5000
+
+Line = tuple[str, str, str, int]
+"""Token, level, message and nanoseconds since the epoch."""
+
+
+class Notes:
+    """Holds a bounded number of lines and says how many it dropped; of progress the latest of each token.
+
+    What a token says that is `begun` is not taken before others know it. `progress` and `log` may be called by any
+    thread, everything else by the loop's.
+    """
+
+    def __init__(self, begun: Begun) -> None:
+        self._begun = begun
+        self._lock = threading.Lock()
+        self._lines: deque[Line] = deque()
+        self._early_lines: list[Line] = []
+        self._unacknowledged = 0
+        self._dropped: dict[str, int] = {}
+        self._progress: dict[str, tuple[int, str, str]] = {}
+        self._early_progress: dict[str, tuple[int, str, str]] = {}
+
+    def __bool__(self) -> bool:
+        """Say whether there is anything to take."""
+        return bool(self._lines or self._progress)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether lines wait."""
+        return bool(self._lines or self._early_lines)
+
+    def progress(self, token: str, percent: int, message: str, step: str) -> None:
+        """Note how far a node is, in the place of what was not sent yet."""
+        with self._lock:
+            self._progress[token] = (percent, message, step)
+
+    def log(self, line: Line) -> None:
+        """Add a line, or count it as dropped when too many wait, or are not acknowledged."""
+        with self._lock:
+            if len(self._lines) + len(self._early_lines) + self._unacknowledged < MAX_LOG_LINES:
+                self._lines.append(line)
+            else:
+                self._dropped[line[0]] = self._dropped.get(line[0], 0) + 1
+
+    def forget_progress(self, token: str) -> None:
+        """A node has ended: nobody asks how far it was."""
+        if self._progress:
+            with self._lock:
+                self._progress.pop(token, None)
+        self._early_progress.pop(token, None)
+
+    def take(self, request: work_pb2.WorkRequest) -> tuple[list[Line], int]:
+        """Move what waits into a message, up to 500 of each and about 1 MiB; return the lines, and bytes of all."""
+        lines: list[Line] = []
+        if not (self or (self._dropped and self._unacknowledged < MAX_LOG_LINES)):
+            return lines, 0
+        size = 0
+        with self._lock:
+            while self._progress and len(request.progress) < _AT_ONCE:
+                token, (percent, message, step) = self._progress.popitem()
+                if token in self._begun:
+                    self._early_progress[token] = (percent, message, step)
+                    continue
+                request.progress.add(token=token, progress=percent, message=message, current_step=step)
+                size += len(message.encode()) + len(step.encode())
+            while self._lines and len(lines) < _AT_ONCE and size < _MOST_BYTES:
+                line = self._lines.popleft()
+                if line[0] in self._begun:
+                    self._early_lines.append(line)
+                    continue
+                lines.append(line)
+                size += len(line[2].encode())
+            if not self._lines:
+                now_ns = time.time_ns()
+                for token, count in self._dropped.items():
+                    said = f"{count} log lines were dropped here: this worker had too many to send"
+                    lines.append((token, "WARNING", said, now_ns))
+                self._dropped = {}
+            self._unacknowledged += len(lines)
+        for token, level, message, created_ns in lines:
+            added = request.logs.add(token=token, level=level, message=message)
+            added.created_at.seconds, added.created_at.nanos = divmod(created_ns, 1_000_000_000)
+        return lines, size
+
+    def acknowledge(self, count: int) -> bool:
+        """So many lines have arrived; say whether there are dropped ones to tell of, now that there is room again."""
+        with self._lock:
+            self._unacknowledged -= count
+        return bool(self._dropped)
+
+    def requeue(self, lines: Sequence[Line]) -> None:
+        """Put first again what was taken and never acknowledged."""
+        with self._lock:
+            self._lines.extendleft(reversed(lines))
+            self._unacknowledged = 0
+
+    def release(self) -> bool:
+        """Let go of what came too early, to be taken or put aside again; say whether there was any."""
+        if not (self._early_lines or self._early_progress):
+            return False
+        with self._lock:
+            self._lines.extendleft(reversed(self._early_lines))
+            self._progress = self._early_progress | self._progress
+            self._early_lines, self._early_progress = [], {}
+        return True
