@@ -1,5 +1,6 @@
 """Values as JSON text, the same for nodes and clients."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +14,16 @@ def encode_json(value: Any, enc_hook: Callable[[Any], Any] | None = None, path: 
     Raises ValueError for NaN and infinities, which JSON does not have, with their place below `path`; and TypeError,
     ValueError, OverflowError, RecursionError or msgspec.MsgspecError for what else cannot be said.
     """
-    text = msgspec.json.encode(value, enc_hook=enc_hook)
+    text = _encoder(enc_hook)(value)
     # msgspec writes NaN and infinities as null, so only a text with a null in it needs a look at the value.
     if value is not None and text.find(b"null") >= 0:
         _refuse_non_finite(msgspec.to_builtins(value, enc_hook=enc_hook), path)
     return text
+
+
+@functools.cache
+def _encoder(enc_hook: Callable[[Any], Any] | None) -> Callable[[Any], bytes]:
+    return msgspec.json.Encoder(enc_hook=enc_hook).encode
 
 
 def _refuse_non_finite(value: Any, path: str) -> None:

@@ -99,7 +99,7 @@ class Attempt:
         self.stop: Stop | None = None
         self.stop_seen = False
         """Whether the node's code came to know of the stop."""
-        self.steps: Sequence[work_pb2.EagerStep] = assignment.eager_steps[:]
+        self.steps: Sequence[work_pb2.EagerStep] = ()
         """What may go on with what it emits, and with what that emits, and so on."""
         self.following: Attempt | None = None
         """The attempt of an eager node that goes on with what this one emits."""

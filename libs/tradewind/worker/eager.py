@@ -48,32 +48,19 @@ def _assignment(
     return given
 
 
-class Begun:
-    """Tokens that this worker made, until the node task manager is known to know them."""
-
-    def __init__(self) -> None:
-        self._sent: dict[str, int] = {}
-
-    def __contains__(self, token: str) -> bool:
-        return token in self._sent
-
-    def add(self, token: str, sequence: int = 0) -> None:
-        """A token is made, or goes out with a message."""
-        self._sent[token] = sequence
+class Begun(dict[str, int]):
+    """Tokens that this worker made, until the node task manager is known to know them: by which message it hears of
+    them, 0 while that is not sent."""
 
     def keeps_back(self, token: str, sequence: int) -> bool:
         """Say whether what concerns `token` must not go with message `sequence`: it is made known by another one."""
-        return self._sent.get(token, sequence) != sequence
+        return self.get(token, sequence) != sequence
 
     def acknowledge(self, sequence: int) -> None:
         """Messages up to `sequence` have taken effect."""
-        if self._sent:
-            self._sent = {token: at for token, at in self._sent.items() if not 0 < at <= sequence}
+        for token in [token for token, at in self.items() if 0 < at <= sequence]:
+            del self[token]
 
     def unsend(self) -> None:
         """What was not acknowledged is to be said again."""
-        self._sent = dict.fromkeys(self._sent, 0)
-
-    def forget(self, token: str) -> None:
-        """Nobody shall know it."""
-        self._sent.pop(token, None)
+        self.update(dict.fromkeys(self, 0))

@@ -110,6 +110,8 @@ class Executor:
         if late > 0:
             self._reports.fail(failures.timed_out(attempt, _late(late)))
             return
+        if steps := assignment.eager_steps:
+            attempt.steps = steps[:]
         self._hold(attempt)
         run = self._run_on if attempt.steps else self._running
         attempt.task = self._loop.create_task(run(attempt, node))

@@ -86,7 +86,7 @@ class Outbox:
         """Report that a node ran, and that another one was begun with its outputs under `eager_token`."""
         self._completions.append((token, outputs, duration_ns, traceparent, eager_token))
         if eager_token:
-            self._begun.add(eager_token)
+            self._begun[eager_token] = 0
         self._end(token)
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
@@ -154,7 +154,7 @@ class Outbox:
 
     def _drop(self, token: str) -> list[str]:
         """Forget an outcome; returns what was begun with it."""
-        self._begun.forget(token)
+        self._begun.pop(token, None)
         if token not in self._unsettled:
             return []
         self._settle([token])
@@ -224,7 +224,8 @@ class Outbox:
             or self._recent_bytes > RESYNC_BYTES
         ):
             self._recent_bytes -= self._recent.popleft()[1].size
-        self._begun.acknowledge(sequence)
+        if self._begun:
+            self._begun.acknowledge(sequence)
         self._release()
         self._acknowledgement.set()
 
@@ -265,24 +266,24 @@ class Outbox:
             await self._acknowledgement.wait()
 
     def _take_outcomes(self, request: work_pb2.WorkRequest, sent: _Sent, room: int) -> None:
-        left, sequence = MAX_ITEMS, request.sequence
+        left, sequence, begun = MAX_ITEMS, request.sequence, self._begun
         completions = request.completions
         while self._completions and left > 0:
             size = _size_of(self._completions[0])
             if room < size and sent.completions:
                 break
             completion = self._completions.popleft()
-            if self._keep_back(completion, sequence):
+            if begun and self._keep_back(completion, sequence):
                 continue
             sent.completions.append(completion)
             _write(completion, completions.add())
             if completion[4]:
-                self._begun.add(completion[4], sequence)
+                begun[completion[4]] = sequence
             room -= size
             left -= 1
         while self._failures and left > 0 and room > 0:
             failure = self._failures.popleft()
-            if self._keep_back(failure, sequence):
+            if begun and self._keep_back(failure, sequence):
                 continue
             request.failures.append(failure)
             sent.failures.append(failure)
@@ -290,7 +291,7 @@ class Outbox:
             left -= 1
         while self._give_backs and left > 0:
             token = self._give_backs.popleft()
-            if self._keep_back(token, sequence):
+            if begun and self._keep_back(token, sequence):
                 continue
             request.give_back_tokens.append(token)
             sent.give_backs.append(token)

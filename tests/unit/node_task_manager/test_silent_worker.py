@@ -39,6 +39,8 @@ class Connections:
         _outcomes: Any,
         _back: Any,
         renewed: Sequence[tuple[int, Held]] | None,
+        *,
+        awaited: bool,
     ) -> None:
         self.heard += 1
         worker.line.lose(0, [(held, "the lease lapsed") for _, held in renewed or ()])

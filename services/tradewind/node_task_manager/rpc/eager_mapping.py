@@ -47,6 +47,11 @@ def with_eager(
     return list(_chained(worker_id, outcomes, begun)) if begun else outcomes
 
 
+def goes_on(outcomes: Sequence[tuple[int, Outcome]]) -> bool:
+    """Say whether any of the outcomes is that an eager attempt goes on: its worker waits to hear that this is known."""
+    return any(outcome.kind is OutcomeKind.BEGUN for _, outcome in outcomes)
+
+
 def require_no_eager(completions: Sequence[work_pb2.NodeTaskCompletion]) -> None:
     """Raise InvalidInput for what only a worker with a stream may do."""
     faults = [

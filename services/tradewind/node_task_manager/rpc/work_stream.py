@@ -9,7 +9,7 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers
-from tradewind.node_task_manager.rpc.eager_mapping import with_eager
+from tradewind.node_task_manager.rpc.eager_mapping import goes_on, with_eager
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.notes import Notes
@@ -109,8 +109,9 @@ class WorkStream:
         # Most messages hold nothing else, and each look at a field costs, more than to ask for those that are set.
         fields = [field.name for field, _ in message.ListFields()]
         if _USUAL.issuperset(fields):
-            outcomes = with_eager(worker.worker_id, outcomes, message.completions)
-            await self._connections.hear(worker, message.sequence, outcomes)
+            chained = with_eager(worker.worker_id, outcomes, message.completions)
+            awaited = chained is not outcomes and goes_on(chained)
+            await self._connections.hear(worker, message.sequence, chained, awaited=awaited)
         elif _PONG.issuperset(fields):
             # Nobody waits for its acknowledgement, which goes with the next one: half of what wakes idle workers.
             self._answered(worker)
@@ -140,7 +141,8 @@ class WorkStream:
             self._connections.refresh(worker)
         if message.pong:
             self._answered(worker)
-        await self._connections.hear(worker, message.sequence, outcomes, given_back, renewed)
+        awaited = goes_on(outcomes)
+        await self._connections.hear(worker, message.sequence, outcomes, given_back, renewed, awaited=awaited)
 
     def _answered(self, worker: ConnectedWorker) -> None:
         """A ping is answered: one that was silent has room again."""

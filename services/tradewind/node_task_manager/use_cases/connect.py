@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, in_pieces
+from tradewind.node_task_manager.ports.work import Held, Outcome, in_pieces
 from tradewind.node_task_manager.ports.workers import WorkerDirectory
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report
@@ -65,10 +65,13 @@ class Connections:
         outcomes: Sequence[tuple[int, Outcome]] = (),
         given_back: Sequence[tuple[int, Held]] = (),
         renewed: Sequence[tuple[int, Held]] | None = None,
+        *,
+        awaited: bool = False,
     ) -> None:
         """Carry a message to the shards that it concerns, to be acknowledged when it has taken effect in all of them.
 
-        `renewed` names all that the worker holds, None for no renewal. Returns as soon as more may come.
+        `renewed` names all that the worker holds, None for no renewal; it may wait for the acknowledgement (`awaited`).
+        Returns as soon as more may come.
         """
         reports: list[tuple[Dispatcher, Report]] = []
         for number, dispatcher in self._dispatchers.items():
@@ -80,8 +83,7 @@ class Connections:
                 held = [token for shard, token in renewed or () if shard == number]
                 report = Report(worker, last, sequence, given_back=back, renew=renewed is not None, held=held)
                 reports.append((dispatcher, report))
-        begins = any(outcome.kind is OutcomeKind.BEGUN for _, outcome in outcomes)
-        worker.line.expect(sequence, len(reports), awaited=begins)
+        worker.line.expect(sequence, len(reports), awaited=awaited)
         for dispatcher, report in reports:
             dispatcher.report(report)
         for dispatcher, _ in reports:
