@@ -1,6 +1,7 @@
 """A registry, workers that listen, and a node task manager that calls those that are listed."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest_asyncio
@@ -9,13 +10,29 @@ from tests.rpc.node_task_manager.called_workers.workers import Called, Make, Reg
 from tests.rpc.node_task_manager.conftest import Ntm, Start
 
 
+@asynccontextmanager
+async def serving() -> AsyncIterator[Registry]:
+    """A registry that lists nobody to begin with."""
+    registry = Registry()  # type: ignore[abstract]  # nobody asks it anything else
+    await registry.start()
+    try:
+        yield registry
+    finally:
+        await registry.stop()
+
+
 @pytest_asyncio.fixture
 async def registry() -> AsyncIterator[Registry]:
     """Lists nobody to begin with."""
-    registry = Registry()  # type: ignore[abstract]  # nobody asks it anything else
-    await registry.start()
-    yield registry
-    await registry.stop()
+    async with serving() as registry:
+        yield registry
+
+
+@pytest_asyncio.fixture
+async def second_registry() -> AsyncIterator[Registry]:
+    """That of a second node task manager, so that it shows what each of them has heard."""
+    async with serving() as registry:
+        yield registry
 
 
 @pytest_asyncio.fixture

@@ -195,12 +195,15 @@ async def test_a_worker_that_drains_gets_nothing_more(ntm: Ntm, registry: Regist
 
 
 async def test_replicas_share_the_workers_and_one_takes_over_from_the_other(
-    start: Start, registry: Registry, make: Make
+    start: Start, registry: Registry, second_registry: Registry, make: Make
 ) -> None:
-    first = await start(registry_address=registry.address)
-    second = await start(registry_address=registry.address)
+    first = await start(registry_address=registry.address, node_task_manager_called_seconds=0.2)
+    second = await start(registry_address=second_registry.address, node_task_manager_called_seconds=0.2)
     workers = [await make(f"w{at}", capacity=1) for at in range(8)]
-    registry.workers = [each.listed() for each in workers]
+    # Until both know of each other, both call all workers: those have no room till then.
+    for status in (worker_pb2.WORKER_STATUS_DRAINING, worker_pb2.WORKER_STATUS_ACTIVE):
+        for asked in (registry, second_registry):
+            await asked.list(*(worker.listed(status=status) for worker in workers))
     await first.submit(plan(nodes=" ".join("abcdefgh")))
     for each in workers:
         await each.has(1)
