@@ -11,13 +11,15 @@ import msgspec
 def encode_json(value: Any, enc_hook: Callable[[Any], Any] | None = None, path: str = "the value") -> bytes:
     """Return compact JSON text; `enc_hook` turns what msgspec does not know into what it does.
 
-    Raises ValueError for NaN and infinities, which JSON does not have, with their place below `path`; and TypeError,
-    ValueError, OverflowError, RecursionError or msgspec.MsgspecError for what else cannot be said.
+    Raises ValueError for what JSON cannot say: NaN and infinities, which it does not have, by their place below `path`.
     """
-    text = _encoder(enc_hook)(value)
-    # msgspec writes NaN and infinities as null, so only a text with a null in it needs a look at the value.
-    if value is not None and text.find(b"null") >= 0:
-        _refuse_non_finite(msgspec.to_builtins(value, enc_hook=enc_hook), path)
+    try:
+        text = _encoder(enc_hook)(value)
+        # msgspec writes NaN and infinities as null, so only a text with a null in it needs a look at the value.
+        if value is not None and text.find(b"null") >= 0:
+            _refuse_non_finite(msgspec.to_builtins(value, enc_hook=enc_hook), path)
+    except (TypeError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise ValueError(str(error)) from error
     return text
 
 

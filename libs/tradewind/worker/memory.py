@@ -213,5 +213,5 @@ def _asked(attempt: Attempt, method: str, request: bytes) -> "Future[bytes]":
 def _json(value: Any, what: str = "variables") -> str:
     try:
         return encode_json(value, to_builtin, what).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+    except ValueError as error:
         raise MemoryFault("INVALID_INPUT", f"this is no JSON: {error}") from error

@@ -4,8 +4,6 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from tradewind.flow.json_text import encode_json
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.texts import suggestion
@@ -89,7 +87,7 @@ def require_size(sizes: dict[str, int]) -> None:
 def _encode_value(handle: str, value: Any) -> bytes:
     try:
         return encode_json(value, to_builtin, handle)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+    except ValueError as error:
         raise NodeFault("INVALID_OUTPUT", f"output {handle} is not JSON: {_reason(value, error)}") from error
 
 

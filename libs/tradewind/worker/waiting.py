@@ -85,7 +85,7 @@ class Wait:
         if self.form is not None:
             try:
                 form_json = encode_json(self.form, path="the form").decode()
-            except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+            except ValueError as error:
                 raise NodeFault("INVALID_OUTPUT", f"the form of the Wait is not JSON: {error}") from error
         until_ms, delay_ms = 0, -1
         if isinstance(self.until, datetime):
