@@ -81,7 +81,9 @@ class Attempt:
         "traceparent",
     )
 
-    def __init__(self, assignment: work_pb2.NodeTaskAssignment, reports: Telling) -> None:
+    def __init__(
+        self, assignment: work_pb2.NodeTaskAssignment, reports: Telling, steps: Sequence[work_pb2.EagerStep] = ()
+    ) -> None:
         self.assignment = assignment
         self.token = assignment.token
         self.traceparent = assignment.traceparent
@@ -99,7 +101,7 @@ class Attempt:
         self.stop: Stop | None = None
         self.stop_seen = False
         """Whether the node's code came to know of the stop."""
-        self.steps: Sequence[work_pb2.EagerStep] = ()
+        self.steps = steps
         """What may go on with what it emits, and with what that emits, and so on."""
         self.following: Attempt | None = None
         """The attempt of an eager node that goes on with what this one emits."""

@@ -5,7 +5,7 @@ import contextvars
 import functools
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
@@ -94,10 +94,9 @@ class Executor:
 
     def start(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         """Run an assigned node, unless its token is held already."""
-        attempt = Attempt(assignment, self._reports)
-        if attempt.token in self._held:
+        if assignment.token in self._held:
             return
-        attempt.memories = self._memories
+        attempt = self._attempt(assignment, assignment.eager_steps)
         if assignment.attempt > 1:
             self._end_earlier(assignment)
         node = self._nodes.get(assignment.node_type)
@@ -105,16 +104,21 @@ class Executor:
             fault = NodeFault("UNKNOWN_NODE_TYPE", f"this worker does not offer the node type {assignment.node_type}")
             self._reports.fail(failures.faulted(attempt, fault))
             return
-        attempt.deadline = deadline_of(assignment)
         late = time.time() - attempt.deadline if attempt.deadline else 0.0
         if late > 0:
             self._reports.fail(failures.timed_out(attempt, _late(late)))
             return
-        if steps := assignment.eager_steps:
-            attempt.steps = steps[:]
         self._hold(attempt)
         run = self._run_on if attempt.steps else self._running
         attempt.task = self._loop.create_task(run(attempt, node))
+
+    def _attempt(self, assignment: work_pb2.NodeTaskAssignment, steps: Sequence[work_pb2.EagerStep]) -> Attempt:
+        attempt = Attempt(assignment, self._reports, steps)
+        attempt.memories = self._memories
+        if assignment.HasField("deadline"):
+            deadline = assignment.deadline
+            attempt.deadline = deadline.seconds + deadline.nanos / 1e9
+        return attempt
 
     def _hold(self, attempt: Attempt) -> None:
         self._held[attempt.token] = attempt
@@ -260,10 +264,7 @@ class Executor:
         node = self._nodes.get(assignment.node_type) if assignment is not None else None
         if assignment is None or node is None or not node.eager:
             return ""
-        following = attempt.following = Attempt(assignment, self._reports)
-        following.steps = attempt.steps
-        following.memories = self._memories
-        following.deadline = deadline_of(assignment)
+        following = attempt.following = self._attempt(assignment, attempt.steps)
         following.task = attempt.task
         self._hold(following)
         return following.token
@@ -327,14 +328,6 @@ class Executor:
             self._leftover.add(attempt.task)
             attempt.task.add_done_callback(self._leftover.discard)
             attempt.task.cancel()
-
-
-def deadline_of(assignment: work_pb2.NodeTaskAssignment) -> float:
-    """Return when an assigned node times out, in seconds since the epoch, 0 for never."""
-    if not assignment.HasField("deadline"):
-        return 0.0
-    deadline = assignment.deadline
-    return deadline.seconds + deadline.nanos / 1e9
 
 
 def _failure(attempt: Attempt, error: BaseException | None) -> work_pb2.NodeTaskFailure:
