@@ -1,6 +1,6 @@
 --!include when_full
 -- Gives ready node tasks to vacancies: users in turn, each one's by priority and age. Uses args: vacancies, nonce.
-local HEADS, LEAST_CLAIMS, CLAIM_BYTES, INPUT_BYTES = 32, 100, 2 * 1024 * 1024, 256 * 1024
+local HEADS, CLAIM_BYTES = 32, 2 * 1024 * 1024
 local claims, carried, inputs_of_runs, lease_end = 0, 0, {}, nil
 
 local function current_vacancies()
@@ -60,6 +60,7 @@ end
 
 -- Values of the live edges into a node, in the order of the plan; none when they are too many or too large together.
 local function inputs_of(record, entry)
+  local INPUT_BYTES = 256 * 1024
   local into, fields = entry.into, entry.fields
   if entry.inputs == 0 then return {}, false end
   if not into then return {}, true end
@@ -369,6 +370,7 @@ end
 
 -- Serves the types that have takers, the one served longest ago first.
 local function claim()
+  local LEAST_CLAIMS = 100
   claims = math.max(budget, LEAST_CLAIMS)
   reopen()
   local takers = takers_of(current_vacancies())

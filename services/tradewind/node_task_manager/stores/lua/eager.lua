@@ -11,20 +11,15 @@ do
     return false
   end
 
-  -- Takes out what this script has queued, mostly as the last of all; or an earlier one.
-  local function withdraw(record, entry, comp)
+  -- Takes out what this script has queued, or an earlier one.
+  local function leave_queue(record, entry, comp)
     local name = entry.type .. ':' .. comp.user_id
     local queue = queues[name]
-    local items = queue and queue.added or {}
-    for at = #items, 2, -2 do
-      if items[at] == record.id then
-        table.remove(items, at)
-        table.remove(items, at - 1)
-        if #items + #queue.removed == 0 and not queue.rejoins then queues[name] = nil end
-        return
-      end
+    if not queue or not withdraw(queue.added, record.id) then
+      dequeue(record, comp)
+    elseif #queue.added + #queue.removed == 0 and not queue.rejoins then
+      queues[name] = nil
     end
-    dequeue(record, comp)
   end
 
   -- Why it may not begin by itself, or nil. Where limits are set, everything waits for its turn.
@@ -41,7 +36,7 @@ do
     local why = refusal(source, record, comp)
     if why then return why end
     local entry = record.entry or node(comp.plan, record.index)
-    withdraw(record, entry, comp)
+    leave_queue(record, entry, comp)
     take_slots(record)
     record.status, record.attempt, record.nonce, record.worker_id = 'running', 1, nonce, worker_id
     record.restated, record.entry = true, entry

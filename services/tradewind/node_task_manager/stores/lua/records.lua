@@ -252,6 +252,19 @@ local function put(key, member, score)
   items[n + 2] = member
 end
 
+-- Takes a member out of a list of scores and members; returns whether it was there.
+local function withdraw(items, member)
+  local found = false
+  for at = items and #items or 0, 2, -2 do
+    if items[at] == member then
+      table.remove(items, at)
+      table.remove(items, at - 1)
+      found = true
+    end
+  end
+  return found
+end
+
 local function take(key, member)
   local items = removed[key]
   if not items then items = {} removed[key] = items end
@@ -270,15 +283,6 @@ do
     local n = #items
     items[n + 1] = till
     items[n + 2] = record.id
-  end
-
-  local function withdraw(items, id)
-    for at = items and #items or 0, 2, -2 do
-      if items[at] == id then
-        table.remove(items, at)
-        table.remove(items, at - 1)
-      end
-    end
   end
 
   -- What this script began, or put off to the end of a stop's grace, is over as well.
