@@ -118,8 +118,12 @@ class ReportFlush:
                 if refused:
                     losses.append((Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
             if losses:
-                report.worker.line.lose(self._shard.number, losses, report.sequence)
-                self._release(report.worker, [held.nonce for held, _ in losses])
+                self._lose(report, losses)
+
+    def _lose(self, report: Report, losses: Sequence[tuple[Held, str]]) -> None:
+        """Tell a worker what is refused of its report, and why."""
+        report.worker.line.lose(self._shard.number, losses, report.sequence)
+        self._release(report.worker, [held.nonce for held, _ in losses])
 
     async def _follow_up(self, report: Report) -> None:
         """Give back and renew, after all outcomes that came before: what has ended must not be sent again."""
@@ -165,9 +169,8 @@ class ReportFlush:
             report.tries += 1
             if report.tries > _MAX_TRIES and self._flushed - report.failed_at > _MAX_TRIES:
                 _log.error("a report was dropped", worker_id=report.worker.worker_id, error=repr(error))
-                losses = [(Held(o.task_id, o.attempt, o.nonce), "the store refuses it") for o in report.outcomes]
-                report.worker.line.lose(self._shard.number, losses, report.sequence)
-                self._release(report.worker, [held.nonce for held, _ in losses])
+                ends = report.outcomes
+                self._lose(report, [(Held(o.task_id, o.attempt, o.nonce), "the store refuses it") for o in ends])
                 self._acknowledge(report)
             else:
                 self._reports.put(report)
