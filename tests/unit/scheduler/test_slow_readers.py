@@ -13,7 +13,8 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import run_stream
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.use_cases import watch_backlog
-from tradewind.scheduler.use_cases.watch_backlog import MESSAGE_BYTES, MOST_BYTES, MOST_STATES, Backlog, weight_of
+from tradewind.scheduler.use_cases.pages import MESSAGE_BYTES
+from tradewind.scheduler.use_cases.watch_backlog import MOST_BYTES, MOST_STATES, Backlog, weight_of
 from tradewind.server.errors import ErrorTable
 
 

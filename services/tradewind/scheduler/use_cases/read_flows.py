@@ -11,7 +11,8 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.faults import cycle_not_found, flow_not_found
-from tradewind.scheduler.use_cases.watch_backlog import MESSAGE_BYTES, weight_of
+from tradewind.scheduler.use_cases.pages import Page
+from tradewind.scheduler.use_cases.watch_backlog import weight_of
 
 _LEAST_READ = 50
 
@@ -84,19 +85,16 @@ class ReadFlows:
 
         Fewer where they would not go into one message.
         """
-        found: list[FlowRecord] = []
-        room = MESSAGE_BYTES
+        page: Page[FlowRecord] = Page(limit)
         while True:
             ids = await self._flows.list_ids(after, max(limit, _LEAST_READ))
             if not ids:
-                return found, None
+                return page.items, None
             for flow in await self._flows.find(ids):
                 if flow is None or not wanted.takes(flow):
                     continue
-                room -= len(flow.config_json) + len(flow.structure_json)
-                if found and (len(found) == limit or room < 0):
-                    return found, found[-1].flow_id
-                found.append(flow)
+                if not page.add(flow, len(flow.config_json) + len(flow.structure_json)):
+                    return page.items, page.items[-1].flow_id
             after = ids[-1]
 
     async def cycle(self, flow_id: str, cycle: int | None, run: int | None) -> ChainState:
@@ -121,18 +119,15 @@ class ReadFlows:
         Fewer where they would not go into one message. Raises NotFound.
         """
         await self.flow(flow_id)
-        found: list[ChainState] = []
-        room = MESSAGE_BYTES
+        page: Page[ChainState] = Page(limit)
         while True:
             size = max(limit, _LEAST_READ)
             states = await self._cycles.newest(flow_id, below, size)
             for state in states:
                 if not wanted.takes(state):
                     continue
-                room -= weight_of(state)
-                if found and (len(found) == limit or room < 0):
-                    return found, found[-1].name
-                found.append(state)
+                if not page.add(state, weight_of(state)):
+                    return page.items, page.items[-1].name
             if len(states) < size:
-                return found, None
+                return page.items, None
             below = states[-1].name

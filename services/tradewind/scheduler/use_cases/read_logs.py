@@ -11,8 +11,8 @@ from tradewind.scheduler.domain.log_line import LogLevel, LogLine
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords, LogLines
 from tradewind.scheduler.ports.peers import NodeTasks
+from tradewind.scheduler.use_cases.pages import Page
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
-from tradewind.scheduler.use_cases.watch_backlog import MESSAGE_BYTES
 
 LOGGED_CYCLES = 5
 _CHUNK = 128
@@ -65,9 +65,8 @@ class ReadLogs:
         the node task manager is away.
         """
         await self._read.flow(flow_id)
-        found: list[LogLine] = []
+        page: Page[LogLine] = Page(limit)
         last: LogPosition | None = None
-        room = MESSAGE_BYTES
         for state in await self._logged(flow_id, cycle):
             if after is not None and state.name.cycle < after.cycle:
                 continue
@@ -75,12 +74,10 @@ class ReadLogs:
             async for line, position in self.of_cycle(state, start):
                 if not wanted.takes(line):
                     continue
-                room -= len(line.text)
-                if found and (len(found) == limit or room < 0):
-                    return found, last
-                found.append(line)
+                if not page.add(line, len(line.text)):
+                    return page.items, last
                 last = position
-        return found, None
+        return page.items, None
 
     async def of_cycle(
         self, state: ChainState, after: LogPosition | None = None
