@@ -98,6 +98,24 @@ async def test_the_new_task_may_be_tried_as_often_as_the_old_one(ntm: Ntm) -> No
     assert (await ntm.stub.GetTask(request)).task.max_attempts == 3
 
 
+@pytest.mark.parametrize(
+    ("limit", "begins"),
+    [
+        ({"concurrency": node_task_pb2.Concurrency(key="acct-7", max=1)}, 1),
+        ({"rate": node_task_pb2.KeyRate(key="acct-7", limit="1/h")}, 0),
+    ],
+)
+async def test_the_new_task_is_under_the_limits_of_the_old_one(ntm: Ntm, limit: dict[str, Any], begins: int) -> None:
+    options = batch_pb2.TaskOptions(retry=retry_pb2.RetryPolicy(attempts=2), **limit)
+    task = (await submit_task(ntm, options=options)).task
+    (given,) = await claim(ntm)
+    failure = work_pb2.NodeTaskFailure(token=given.token, non_retryable=True)
+    await ntm.stub.FailNodeTasks(pb2.FailNodeTasksRequest(worker_id="u1", failures=[failure]))
+    await redrive(ntm, task.node_task_id)
+    await submit_task(ntm, options=options)
+    assert len(await claim(ntm)) == begins
+
+
 async def test_nothing_is_redriven_when_one_will_not_do(ntm: Ntm, worker: MakeWorker) -> None:
     dead = (await submit_task(ntm)).task.node_task_id
     await kill_workers(worker, dead)

@@ -79,5 +79,7 @@ def _work(seen: Seen) -> AdHocWork:
         total_ms=node.total_ms,
         retry=node.retry,
         priority=node.priority,
+        concurrency=node.concurrency,
+        rate=node.rate,
         cache=node.cache,
     )
