@@ -155,6 +155,17 @@ async def test_outputs_are_read_in_bulk_up_to_2_mib(ntm: Ntm) -> None:
     assert [(each.node_task_id, len(each.outputs)) for each in rest] == [("flow:0:0:d", 1), ("flow:0:0:x", 0)]
 
 
+@pytest.mark.parametrize("letter", ["x", "\u4e2d"])
+async def test_what_is_claimed_at_once_goes_into_one_message(ntm: Ntm, letter: str) -> None:
+    edges = [("a", "out", "d", "1"), ("b", "out", "d", "2"), ("a", "out", "e", "1"), ("b", "out", "e", "2")]
+    await ntm.submit(plan(*edges, ("c", "out", "e", "3"), nodes="a b c"))
+    large = '"' + letter * (960_000 // len(letter.encode())) + '"'
+    for each in await claim(ntm):
+        done = work_pb2.NodeTaskCompletion(token=each.token, outputs=[{"handle": "out", "value_json": large}])  # type: ignore[list-item]
+        await ntm.stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[done]))
+    assert [[each.node_id for each in await claim(ntm)] for _ in range(3)] == [["d"], ["e"], []]
+
+
 async def test_what_a_worker_holds_is_listed(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     await claim(ntm)

@@ -50,6 +50,11 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True):
     waited_ms: int = 0
     resumed: Resumption | None = None
 
+    @property
+    def held(self) -> "Held":
+        """Its token as the worker names it."""
+        return Held(self.task_id, self.attempt, self.nonce)
+
 
 class Termination(msgspec.Struct, frozen=True):
     """A running node task that its worker is to stop."""

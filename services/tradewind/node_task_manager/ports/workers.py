@@ -31,7 +31,7 @@ class Ready(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        values = sum(len(value) for _, group in self.inputs for value in group)
+        values = sum(len(value.encode()) for _, group in self.inputs for value in group)
         return 500 + values + len(self.node.config_json) + len(self.assignment.run_inputs) + self.eager.size
 
 

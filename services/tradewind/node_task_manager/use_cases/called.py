@@ -184,7 +184,7 @@ class CalledWorkers:
         for each in unheard:
             self._tried.pop(each.nonce, None)
         for number, dispatcher in self._dispatchers.items():
-            mine = [_held(each) for each in unheard if each.shard == number]
+            mine = [each.assignment.held for each in unheard if each.shard == number]
             await take_back(worker.worker_id, 0, dispatcher, mine)
 
     async def _adopt(self, worker: CalledConnection) -> None:
@@ -248,7 +248,7 @@ class CalledWorkers:
         """Try the next candidate with each node task, and give back what has been tried with enough of them."""
         given_back: dict[int, list[Held]] = {}
         for each in refused:
-            held = _held(each)
+            held = each.assignment.held
             before = tried[each.nonce] | {worker.worker_id}
             candidate = self._candidate(each.node.node_type, before)
             if candidate is None or not await self._hand(worker, held, each.shard, candidate, before):
@@ -305,10 +305,6 @@ class CalledWorkers:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             _log.warning("a step with a called worker failed", error=repr(error))
-
-
-def _held(ready: Ready) -> Held:
-    return Held(ready.assignment.task_id, ready.assignment.attempt, ready.nonce)
 
 
 def _offers(said: CalledWorker) -> dict[str, Offer]:

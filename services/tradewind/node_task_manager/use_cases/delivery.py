@@ -5,16 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.metrics import count_assigned
 from tradewind.node_task_manager.ports.events import NewEvent
-from tradewind.node_task_manager.ports.work import Assignment, Effects, Held, Outcome, OutcomeKind, Termination
+from tradewind.node_task_manager.ports.work import Assignment, Effects, Held, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import CachedDelivery
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
-from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, read_inputs, ready
+from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, misfit, read_inputs, ready
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.shard import Shard
@@ -93,7 +91,7 @@ class Delivery:
         gone: dict[ConnectedWorker, list[Held]] = {}
         for assignment in assignments:
             worker = takers[assignment.worker_id]
-            token = Held(assignment.task_id, assignment.attempt, assignment.nonce)
+            token = assignment.held
             if worker in self._pool:
                 worker.held[assignment.nonce] = (self._shard.number, token)
                 held.append((worker, assignment))
@@ -120,7 +118,7 @@ class Delivery:
             try:
                 at_once.setdefault(worker, []).append(self._ready(worker, assignment, plan))
             except LookupError:
-                self._report(Report(worker, [_misfit(assignment)]))
+                self._report(Report(worker, [misfit(assignment)]))
         for worker, items in at_once.items():
             self._give(worker, items)
         for worker, late in slow.items():
@@ -138,7 +136,7 @@ class Delivery:
                     whole = await read_inputs(self._shard.reader, assignment, plan)
                     item = None if isinstance(whole, TooLarge) else self._ready(worker, whole, plan)
                 except LookupError:
-                    self._report(Report(worker, [_misfit(assignment)]))
+                    self._report(Report(worker, [misfit(assignment)]))
                     break
                 except Exception as error:
                     _log.warning("inputs could not be read", node_task=assignment.task_id, error=repr(error))
@@ -174,11 +172,3 @@ class Delivery:
                 worker.line.terminate(self._shard.number, items)
         if absent:
             self._elsewhere(self._shard.number, absent)
-
-
-def _misfit(given: Assignment) -> Outcome:
-    """The failure of a node task whose plan is gone, or another one under the same digest."""
-    error = TaskError(
-        "INTERNAL", f"the plan {given.plan} does not fit the node task; every plan needs a digest of its own"
-    )
-    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryWish(none=True))

@@ -33,6 +33,14 @@ class TooLarge:
         return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryWish(none=True))
 
 
+def misfit(given: Assignment) -> Outcome:
+    """The failure of a node task whose plan is gone, or another one under the same digest."""
+    error = TaskError(
+        "INTERNAL", f"the plan {given.plan} does not fit the node task; every plan needs a digest of its own"
+    )
+    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryWish(none=True))
+
+
 def at_hand(assignment: Assignment) -> bool:
     """Say whether every value came with the assignment."""
     return not assignment.inputs_outside and ELSEWHERE not in [value for _, value in assignment.inputs]

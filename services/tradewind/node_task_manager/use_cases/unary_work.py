@@ -1,6 +1,7 @@
 """Working without a stream: claim, renew and end node tasks call by call."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import structs
@@ -11,7 +12,7 @@ from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import answered
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, read_inputs, ready
+from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, misfit, read_inputs, ready
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import Offer
@@ -40,41 +41,59 @@ class UnaryWork:
         self._ended = ended
 
     async def claim(self, worker_id: str, offers: Mapping[str, Offer], limit: int, size: int) -> list[Ready]:
-        """Take up to `limit` ready node tasks of the offered types, and no more once their values have `size` bytes."""
+        """Take up to `limit` ready node tasks of the offered types, of `size` bytes together, but one if there is any.
+
+        When this fails, or the caller goes away, all are given back.
+        """
+        claiming = asyncio.get_running_loop().create_task(self._claim(worker_id, offers, limit, size))
+        try:
+            taken = await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            # The store may have leased them by now, and nobody would ever hear of it.
+            await self.give_back(worker_id, map(_token, await claiming))
+            raise
+        return taken if self._traces is None else self._traces.dispatched(taken)
+
+    async def _claim(self, worker_id: str, offers: Mapping[str, Offer], limit: int, size: int) -> list[Ready]:
         taken: list[Ready] = []
-        for dispatcher in self._dispatchers.values():
-            room = limit - len(taken)
-            if room <= 0 or size <= 0:
-                break
-            effects = await dispatcher.shard.tasks.claim([Vacancy(worker_id, 0, room, tuple(offers))])
-            dispatcher.apply(structs.replace(effects, assignments=()))
-            count_assigned(effects.assignments)
-            left = list(effects.assignments)
-            try:
-                while left and size > 0:
-                    whole = await self._whole(dispatcher, left[0])
-                    del left[0]
+        left: list[tuple[int, Held]] = []
+        try:
+            for number, dispatcher in self._dispatchers.items():
+                if left or len(taken) == limit:
+                    break
+                effects = await dispatcher.shard.tasks.claim([Vacancy(worker_id, 0, limit - len(taken), tuple(offers))])
+                left = [(number, each.held) for each in effects.assignments]
+                count_assigned(effects.assignments)
+                dispatcher.apply(structs.replace(effects, assignments=()))
+                for assignment in effects.assignments:
+                    whole = await self._whole(dispatcher, assignment)
+                    if whole is not None and taken and whole.size > size:
+                        break
                     if whole is not None and not await self._elsewhere(dispatcher, whole, offers):
                         taken.append(whole)
                         size -= whole.size
-            finally:
-                number = dispatcher.shard.number
-                await self.give_back(
-                    worker_id, [(number, Held(each.task_id, each.attempt, each.nonce)) for each in left]
-                )
-        return taken if self._traces is None else self._traces.dispatched(taken)
+                    del left[0]
+            await self.give_back(worker_id, left)
+        except Exception:
+            await self.give_back(worker_id, [*left, *map(_token, taken)])
+            raise
+        return taken
 
     async def _whole(self, dispatcher: Dispatcher, assignment: Assignment) -> Ready | None:
-        """Return an assignment with its values; None when they are too large, which has failed it."""
+        """Return an assignment with its values; None when they are too large or its plan is gone, which failed it."""
         shard = dispatcher.shard
-        plan = (await self._plans.fetch(shard.plans, [assignment.plan]))[assignment.plan]
         whole: Assignment | TooLarge = assignment
-        if not at_hand(assignment):
-            whole = await read_inputs(shard.reader, assignment, plan)
-        if isinstance(whole, TooLarge):
-            await self.end(assignment.worker_id, [(shard.number, whole.outcome())])
-            return None
-        return ready(shard.number, whole, plan)
+        try:
+            plan = (await self._plans.fetch(shard.plans, [assignment.plan]))[assignment.plan]
+            if not at_hand(assignment):
+                whole = await read_inputs(shard.reader, assignment, plan)
+            if not isinstance(whole, TooLarge):
+                return ready(shard.number, whole, plan)
+            outcome = whole.outcome()
+        except LookupError:
+            outcome = misfit(assignment)
+        await self.end(assignment.worker_id, [(shard.number, outcome)])
+        return None
 
     async def _elsewhere(self, dispatcher: Dispatcher, item: Ready, offers: Mapping[str, Offer]) -> bool:
         """Say whether its worker need not run it: its outputs were in a cache, or another one works them out."""
@@ -92,11 +111,13 @@ class UnaryWork:
         await self._caches.waiters.postponed(item.shard, [given.task_id])
         return True
 
-    async def give_back(self, worker_id: str, held: Sequence[tuple[int, Held]]) -> None:
+    async def give_back(self, worker_id: str, held: Iterable[tuple[int, Held]]) -> None:
         """Queue again what did not begin, or may run elsewhere; what is not held is passed over."""
         for number, mine in _by_shard(held).items():
             dispatcher = self._dispatchers[number]
             dispatcher.apply(await dispatcher.shard.tasks.give_back(worker_id, 0, mine))
+            for each in mine:
+                self._caches.dropped(each.nonce)
             self._ended(worker_id, number, mine)
             dispatcher.look()
 
@@ -136,7 +157,11 @@ class UnaryWork:
         return lost
 
 
-def _by_shard(items: Sequence[tuple[int, Item]]) -> dict[int, list[Item]]:
+def _token(taken: Ready) -> tuple[int, Held]:
+    return taken.shard, taken.assignment.held
+
+
+def _by_shard(items: Iterable[tuple[int, Item]]) -> dict[int, list[Item]]:
     grouped: dict[int, list[Item]] = {}
     for number, item in items:
         grouped.setdefault(number, []).append(item)
