@@ -30,6 +30,21 @@ async def test_a_plan_that_cannot_be_read_at_once_keeps_neither_the_node_nor_the
     await until(lambda: line.nodes == ["a"], "the node is handed out")
 
 
+async def test_what_is_read_for_a_slow_worker_is_read_and_given_once_however_often_it_renews(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    read = bench.store.unanswered["load"] = asyncio.Event()
+    await bench.accepted(await bench.save("a", known=False))
+    await until(lambda: bench.store.count("load"), "the plan is asked for")
+    for sequence in (2, 3):
+        bench.clock.advance(5000)
+        await bench.connections.hear(worker, sequence, renewed=[])
+        await until(lambda: line.acknowledged[-1:] == [sequence], "it has renewed")  # noqa: B023
+    read.set()
+    await until(lambda: line.nodes, "the node is handed out")
+    await settled(bench)
+    assert (line.nodes, bench.store.count("load")) == (["a"], 1)
+
+
 @pytest.mark.parametrize("size", [1, 5000])
 async def test_a_plan_that_another_one_stands_in_for_fails_its_node_alone(bench: Bench, size: int) -> None:
     worker, line = await bench.connect()

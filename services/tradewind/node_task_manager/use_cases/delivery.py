@@ -51,6 +51,7 @@ class Delivery:
         self._report = report
         self._cached = CachedDelivery(caches, pool, report) if caches is not None else None
         self._reading: set[asyncio.Task[None]] = set()
+        self._late: set[str] = set()
         self.bounded = False
         """Whether limits are set that hold for all: then no worker goes on by itself."""
 
@@ -113,7 +114,10 @@ class Delivery:
         for worker, assignment in held:
             plan = self._plans.get(assignment.plan)
             if plan is None or not at_hand(assignment):
-                slow.setdefault(worker, []).append(assignment)
+                # It may come twice: the store repeats what a worker does not name.
+                if assignment.nonce not in self._late:
+                    self._late.add(assignment.nonce)
+                    slow.setdefault(worker, []).append(assignment)
                 continue
             try:
                 at_once.setdefault(worker, []).append(self._ready(worker, assignment, plan))
@@ -128,25 +132,29 @@ class Delivery:
 
     async def _assign_slowly(self, worker: ConnectedWorker, assignments: Sequence[Assignment]) -> None:
         """Hand out what must be read first, one by one, no faster than the worker takes it."""
-        for assignment in assignments:
-            await worker.line.writable()
-            while worker in self._pool and assignment.nonce in worker.held:
-                try:
-                    plan = (await self._plans.fetch(self._shard.plans, [assignment.plan]))[assignment.plan]
-                    whole = await read_inputs(self._shard.reader, assignment, plan)
-                    item = None if isinstance(whole, TooLarge) else self._ready(worker, whole, plan)
-                except LookupError:
-                    self._report(Report(worker, [misfit(assignment)]))
-                    break
-                except Exception as error:
-                    _log.warning("inputs could not be read", node_task=assignment.task_id, error=repr(error))
-                    await asyncio.sleep(_RETRY_S)
-                    continue
-                if item is not None:
-                    self._give(worker, [item])
-                elif isinstance(whole, TooLarge):
+        try:
+            for assignment in assignments:
+                await worker.line.writable()
+                await self._read_and_give(worker, assignment)
+        finally:
+            self._late.difference_update(assignment.nonce for assignment in assignments)
+
+    async def _read_and_give(self, worker: ConnectedWorker, assignment: Assignment) -> None:
+        while worker in self._pool and assignment.nonce in worker.held:
+            try:
+                plan = (await self._plans.fetch(self._shard.plans, [assignment.plan]))[assignment.plan]
+                whole = await read_inputs(self._shard.reader, assignment, plan)
+                if isinstance(whole, TooLarge):
                     self._report(Report(worker, [whole.outcome()]))
-                break
+                else:
+                    self._give(worker, [self._ready(worker, whole, plan)])
+                return
+            except LookupError:
+                self._report(Report(worker, [misfit(assignment)]))
+                return
+            except Exception as error:
+                _log.warning("inputs could not be read", node_task=assignment.task_id, error=repr(error))
+                await asyncio.sleep(_RETRY_S)
 
     def _ready(self, worker: ConnectedWorker, assignment: Assignment, plan: Plan) -> Ready:
         return ready(self._shard.number, assignment, plan, frozenset() if self.bounded else worker.eager_types)
