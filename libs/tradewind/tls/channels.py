@@ -1,6 +1,7 @@
 """Channels of clients, which take new certificates for new connections."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -164,4 +165,10 @@ class _Stream:
 
 
 def _credentials(pem: Pem) -> grpc.ChannelCredentials:
-    return grpc.ssl_channel_credentials(pem.ca, pem.key, pem.cert)
+    return grpc.ssl_channel_credentials(pem.ca or _of_machine(), pem.key, pem.cert)
+
+
+def _of_machine() -> bytes | None:
+    """Return the CAs that this machine trusts, as OpenSSL finds them; gRPC would take a list that it brings along."""
+    trusted = ssl.create_default_context().get_ca_certs(binary_form=True)
+    return "".join(map(ssl.DER_cert_to_PEM_cert, trusted)).encode() or None

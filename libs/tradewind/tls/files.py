@@ -62,7 +62,7 @@ class TlsFiles:
         server_name: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Self | None:
-        """Return what is given, or else the variables of `prefix` name; None, for plain text, without any file."""
+        """Return what is given, or else the variables of `prefix` name; None, for plain text, without any of it."""
         known = os.environ if environment is None else environment
         found = cls(
             ca or known.get(cls.variable("ca")) or None,
@@ -70,7 +70,7 @@ class TlsFiles:
             key or known.get(cls.variable("key")) or None,
             server_name or known.get(cls.variable("server_name")) or None,
         )
-        return found if found.ca or found.cert or found.key else None
+        return found if found != cls() else None
 
     @classmethod
     def variable(cls, field: str) -> str:

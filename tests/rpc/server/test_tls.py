@@ -22,7 +22,7 @@ from tradewind.server.channels import open_channel
 from tradewind.server.interception import Context
 from tradewind.server.peer_identity import PeerIdentity, peer_identity
 from tradewind.server.settings import TlsSettings
-from tradewind.tls import Security, TlsFiles, channels
+from tradewind.tls import SYSTEM, Security, TlsFiles, channels
 
 
 def settings_of(files: TlsFiles, **others: Any) -> TlsSettings:
@@ -55,6 +55,19 @@ async def test_a_client_that_knows_the_ca_is_served(authority: Authority) -> Non
     async with serving(authority.issue("server")) as server:
         assert await said(server, TlsFiles(authority.ca)) == "hello"
         assert (await refused(server, None)).code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_without_a_ca_those_of_the_machine_vouch_for_servers(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing is said but the name in their certificates: that there are any."""
+    named = TlsFiles.find(server_name="gate.example", environment={})
+    async with serving(authority.issue("server", "gate.example")) as server:
+        for security in (named, TlsFiles(ca=SYSTEM)):
+            assert "not signed by a CA that is trusted here" in await told(server, security)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
+        for security in (named, TlsFiles(ca=SYSTEM)):
+            assert await said(server, security) == "hello"
 
 
 async def told(server: Server, security: Security) -> str:
@@ -228,6 +241,7 @@ async def test_a_stream_that_outlasts_the_certificate_before_ends_as_unavailable
         (lambda files: settings_of(TlsFiles(files.ca, "absent.pem", files.key)), "cannot read absent.pem"),
         (lambda files: TlsSettings(tls_ca=str(files.ca)), "a server needs a certificate and its key"),
         (lambda files: TlsSettings(tls_require_client_cert=True), "a server needs a certificate and its key"),
+        (lambda files: TlsSettings(tls_server_name="gate.example"), "a server needs a certificate and its key"),
     ],
 )
 async def test_a_server_does_not_start_with_files_that_are_not_good(
