@@ -11,7 +11,6 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2 as details_pb2
 from google.rpc.status_pb2 import Status
-from redis import exceptions as redis_errors
 
 from tradewind.server import faults
 from tradewind.server.interception import MethodUnknown
@@ -114,11 +113,6 @@ def _store_retry(_error: Exception) -> Sequence[Message]:
     return [_retry_info(away.RETRY_S)]
 
 
-_STORE_AWAY = ErrorRule(grpc.StatusCode.UNAVAILABLE, away.REASON, _store_retry, away.MESSAGE)
-_STORE_FULL = ErrorRule(
-    grpc.StatusCode.UNAVAILABLE, away.REASON, _store_retry, "the store is out of memory and takes no writes"
-)
-
 _SHARED_RULES: dict[type[Exception], ErrorRule] = {
     faults.InvalidInput: ErrorRule(grpc.StatusCode.INVALID_ARGUMENT, details=_bad_request),
     faults.NotFound: ErrorRule(grpc.StatusCode.NOT_FOUND),
@@ -131,6 +125,8 @@ _SHARED_RULES: dict[type[Exception], ErrorRule] = {
     faults.Unavailable: ErrorRule(grpc.StatusCode.UNAVAILABLE, details=_retry_later),
     MethodUnknown: ErrorRule(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN"),
     DecodeError: ErrorRule(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT", message=UNDECODABLE),
-    **dict.fromkeys(away.AWAY, _STORE_AWAY),
-    redis_errors.OutOfMemoryError: _STORE_FULL,
+    **{
+        kind: ErrorRule(grpc.StatusCode.UNAVAILABLE, away.REASON, _store_retry, message)
+        for kind, message in away.MESSAGES.items()
+    },
 }

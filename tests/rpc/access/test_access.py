@@ -5,10 +5,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import grpc
+import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from tests.gate_calls import call
 from tests.rpc.access.conftest import SECRET, Calls, Start, refusal
+from tests.servers import RedisServer
 from tests.waiting import until
 from tests.zones import zone_far_from_midnight
 from tradewind.api.access.v1 import access_service_pb2 as pb2
@@ -247,3 +249,21 @@ async def _revoked(gate: Gate, token: str) -> bool:
     except Unauthenticated:
         return True
     return False
+
+
+@pytest.mark.parametrize(("option", "value"), [("min-replicas-to-write", "1"), ("maxmemory", "1mb")])
+async def test_known_users_read_on_while_the_store_takes_no_writes(
+    start: Start, embedded: RedisServer, option: str, value: str
+) -> None:
+    """To say whose a token is, is a write: its use is noted."""
+    calls = await start(access_cache_seconds=0)
+    ann = calls.of(await calls.token("ann", ROLE_USER))
+    await ann.WhoAmI(pb2.WhoAmIRequest())
+    [node] = embedded.nodes
+    await embedded.on_node(node, "CONFIG", "SET", option, value)
+    try:
+        assert (await ann.WhoAmI(pb2.WhoAmIRequest())).user_id == "ann"
+        refused = await refusal(calls.root.SetUser(pb2.SetUserRequest(user=User(user_id="bob", role=ROLE_USER))))
+        assert refused == (grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE")
+    finally:
+        await embedded.on_node(node, "CONFIG", "SET", option, "0")

@@ -19,6 +19,7 @@ from tradewind.server import faults
 from tradewind.server.bootstrap import Server
 from tradewind.server.interception import Context
 from tradewind.server.redis.client import connect
+from tradewind.server.redis.connections import StoreRefuses
 
 
 def raising(error: Exception) -> Callable[[str, Context], Awaitable[str]]:
@@ -103,6 +104,7 @@ FAULTS: list[tuple[Exception, grpc.StatusCode, str]] = [
     (redis_errors.MasterDownError("down"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
     (redis_errors.SlotNotCoveredError("slot"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
     (redis_errors.OutOfMemoryError("oom"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
+    (StoreRefuses("busy"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
     (OnPurpose("changed meanwhile"), grpc.StatusCode.ABORTED, "VERSION_CONFLICT"),
 ]
 

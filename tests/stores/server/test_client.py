@@ -11,6 +11,7 @@ from tests.ports import free_port
 from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.server.redis.client import UnsafeStore, connect, require_reachable, require_safe_policy
+from tradewind.server.redis.connections import StoreRefuses
 
 # Everything that reaches beyond a service's own keys.
 FORBIDDEN = [
@@ -110,6 +111,21 @@ async def test_a_store_that_evicts_is_refused(redis_server: RedisServer) -> None
     finally:
         for node in redis_server.nodes[-1:]:
             await redis_server.on_node(node, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+async def test_what_the_store_refuses_for_now_is_told_apart(redis_server: RedisServer) -> None:
+    """Whichever way the command goes."""
+    admin, key = redis_server.connect(), "trading_flow:{f0}:kept"
+    for node in redis_server.nodes:
+        await redis_server.on_node(node, "CONFIG", "SET", "min-replicas-to-write", "1")
+    try:
+        with pytest.raises(StoreRefuses, match="Not enough good replicas to write"):
+            await admin.set(key, "1")
+        with pytest.raises(StoreRefuses, match="Not enough good replicas to write"):
+            await admin.call(key, "SET", key, "1")
+    finally:
+        for node in redis_server.nodes:
+            await redis_server.on_node(node, "CONFIG", "SET", "min-replicas-to-write", "0")
 
 
 async def test_a_wrong_password_is_told_in_a_sentence(redis_server: RedisServer) -> None:

@@ -1,12 +1,13 @@
 """That the store is away, as a fault that callers who know no Redis understand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import structlog
 from redis.exceptions import (
     ClusterError,
     ConnectionError,
+    OutOfMemoryError,
     ReadOnlyError,
     RedisClusterException,
     TimeoutError,
@@ -14,19 +15,21 @@ from redis.exceptions import (
 )
 
 from tradewind.server.faults import Unavailable
+from tradewind.server.redis.connections import StoreRefuses
 
-AWAY: tuple[type[Exception], ...] = (
-    ConnectionError,
-    TimeoutError,
-    ReadOnlyError,
-    ClusterError,
-    RedisClusterException,
-    TryAgainError,
-)
-"""What redis-py raises while the store, or the part of it that is asked, cannot be reached."""
+_UNREACHABLE = (ConnectionError, TimeoutError, ReadOnlyError, ClusterError, RedisClusterException, TryAgainError)
+MESSAGES: Mapping[type[Exception], str] = {
+    **dict.fromkeys(_UNREACHABLE, "the store cannot be reached at the moment"),
+    OutOfMemoryError: "the store is out of memory and takes no writes",
+    StoreRefuses: "the store refuses to do it at the moment",
+}
+"""What callers are told of what redis-py raises while the store, or the part of it that is asked, is of no use.
+
+It leaves out what people who run this must know, such as which host is away: that is for the log."""
 REASON = "STORE_UNAVAILABLE"
-MESSAGE = "the store cannot be reached at the moment"
 RETRY_S = 1.0
+
+_AWAY = tuple(MESSAGES)
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +39,7 @@ def away_as_fault() -> Iterator[None]:
     """Raise Unavailable in the place of what redis-py raises while the store is away."""
     try:
         yield
-    except AWAY as error:
-        # What callers are told leaves out what people who run this must know, such as which host is away.
+    except _AWAY as error:
         _log.warning("store_away", error=f"{type(error).__name__}: {error}")
-        raise Unavailable(REASON, MESSAGE, RETRY_S) from error
+        message = next(MESSAGES[kind] for kind in type(error).__mro__ if kind in MESSAGES)
+        raise Unavailable(REASON, message, RETRY_S) from error

@@ -2,12 +2,29 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakSet
 
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import (
+    AbstractConnection,
+    Connection,
+    DefaultParser,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
 from redis.asyncio.sentinel import SentinelManagedConnection
-from redis.exceptions import ConnectionError
+from redis.exceptions import ConnectionError, ResponseError
+
+
+class StoreRefuses(ResponseError):
+    """The store does nothing, or writes nothing, for now: its disk or replicas fail it, or a script keeps it busy."""
+
+
+class _Parser(DefaultParser):  # type: ignore[misc, valid-type]  # It is the one that hiredis is for.
+    EXCEPTION_CLASSES: ClassVar = {
+        **DefaultParser.EXCEPTION_CLASSES,
+        **dict.fromkeys(("MISCONF", "NOREPLICAS", "BUSY"), StoreRefuses),
+    }
 
 
 class Lifetime:
@@ -37,7 +54,7 @@ class StoreConnection(AbstractConnection):
     """One of a client's connections, which ends with the client."""
 
     def __init__(self, *args: Any, lifetime: Lifetime, **options: Any) -> None:
-        super().__init__(*args, **options)
+        super().__init__(*args, parser_class=_Parser, **options)
         self._lifetime = lifetime
         lifetime.begin(self)
 
