@@ -19,16 +19,7 @@ _log = structlog.get_logger(__name__)
 def configure_logging(level: str = "info", format: str = "console") -> None:
     """Send logs of this process, also those of libraries, to stderr: `console` for people, `json` for machines."""
     number = logging.getLevelNamesMapping()[level.upper()]
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        _add_trace_ids,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    # Not with the values of variables, which is the default: passwords and what users send are among them.
-    tracebacks = structlog.dev.RichTracebackFormatter(show_locals=False)
-    console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=tracebacks)
-    renderers: list[structlog.typing.Processor] = [console]
+    shared, renderers = _shared(), [_console()]
     if format == "json":
         renderers = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(
@@ -51,7 +42,9 @@ def quieten_logging(level: str) -> None:
     """Keep what is below `level` out of the standard error of a program that has not said how it logs."""
     if not structlog.is_configured():
         structlog.configure(
-            wrapper_class=structlog.make_filtering_bound_logger(level), logger_factory=_to_standard_error()
+            processors=[*_shared(), _console()],
+            wrapper_class=structlog.make_filtering_bound_logger(level),
+            logger_factory=_to_standard_error(),
         )
 
 
@@ -101,6 +94,21 @@ class _StandardError:
     def flush(self) -> None:
         with suppress(OSError, ValueError, AttributeError):
             sys.__stderr__.flush()  # type: ignore[union-attr]
+
+
+def _shared() -> list[structlog.typing.Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        _add_trace_ids,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+
+
+def _console() -> structlog.typing.Processor:
+    # Not with the values of variables, which is the default: passwords and what users send are among them.
+    tracebacks = structlog.dev.RichTracebackFormatter(show_locals=False)
+    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=tracebacks)
 
 
 def _to_standard_error() -> structlog.PrintLoggerFactory:

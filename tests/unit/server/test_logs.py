@@ -10,7 +10,7 @@ import pytest
 import structlog
 from opentelemetry import context as otel_context
 
-from tradewind.server.logs import configure_logging
+from tradewind.server.logs import configure_logging, quieten_logging
 from tradewind.server.telemetry import context_from
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -64,6 +64,19 @@ def test_the_console_format_is_for_people(capfd: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize("format", ["console", "json"])
 def test_tracebacks_tell_no_values_of_variables(capfd: pytest.CaptureFixture[str], format: str) -> None:
     configure_logging("warning", format)
+    password = "-".join(["hunter", "two"])
+    try:
+        raise KeyError("lost")
+    except KeyError:
+        structlog.get_logger("x").exception("call_failed")
+    error = capfd.readouterr().err
+    assert "lost" in error
+    assert password not in error
+
+
+def test_nor_do_those_in_a_program_that_has_not_said_how_it_logs(capfd: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
+    quieten_logging("warning")
     password = "-".join(["hunter", "two"])
     try:
         raise KeyError("lost")
