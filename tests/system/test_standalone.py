@@ -95,6 +95,12 @@ async def test_a_store_that_is_not_there(tmp_path: Path) -> None:
         await Standalone(port=0, store_url="http://here").start()
 
 
+async def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StandaloneError, match="file/data"):
+        await Standalone(data=tmp_path / "file" / "data", port=0).start()
+
+
 async def test_who_holds_a_port(stack: Standalone) -> None:
     port = int(stack.address.rpartition(":")[2])
 

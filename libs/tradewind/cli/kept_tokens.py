@@ -12,17 +12,15 @@ def kept_token(address: str) -> str | None:
 
 def keep_token(address: str, token: str | None) -> Path:
     """Keep a token for an address, or with None forget it; return the file."""
+    from tradewind.server.private_file import write_private
+
     path = _path()
     kept = _read()
     kept.pop(address, None)
     if token is not None:
         kept[address] = token
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    other = path.with_suffix(f".{os.getpid()}")
-    handle = os.open(other, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(handle, "w", encoding="utf-8") as file:
-        json.dump(kept, file)
-    other.replace(path)
+    write_private(path, json.dumps(kept))
     return path
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import secrets
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +15,7 @@ from tradewind.server.bootstrap import Server, StartError
 from tradewind.server.ending import end_tasks
 from tradewind.server.logs import quieten_logging
 from tradewind.server.metrics import MetricsEndpoint
+from tradewind.server.private_file import write_private
 from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, free_port
 from tradewind.server.redis.watch import METRICS, StoreWatch
 from tradewind.server.settings import CommonSettings, SettingsError, load_settings
@@ -108,7 +108,7 @@ class Standalone:
         quieten_logging(self.settings.log_level)
         try:
             await self._start()
-        except (EmbeddedStoreError, SettingsError, StartError, ConnectionError, ValueError) as error:
+        except (EmbeddedStoreError, SettingsError, StartError, OSError, ValueError) as error:
             await self.stop()
             raise StandaloneError(str(error)) from error
         except BaseException:
@@ -187,7 +187,7 @@ class Standalone:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         token = await access.first_admin()
-        _write_secret(path, token)
+        write_private(path, token + "\n")
         self.new_admin_token = token
 
     def _login(self, user: str) -> Login:
@@ -210,12 +210,6 @@ class Standalone:
                 _log.error("the embedded store does not start", error=str(error))
 
 
-def _write_secret(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-
-
 def _lasting_shards(path: Path, wanted: int | None) -> int:
     """Return the number of shards of the data beside `path`, which a first start decides."""
     if path.exists():
@@ -226,7 +220,7 @@ def _lasting_shards(path: Path, wanted: int | None) -> int:
                 "choose another directory"
             )
         return kept
-    path.write_text(json.dumps({"node_task_manager_shards": wanted or 1}) + "\n", encoding="utf-8")
+    write_private(path, json.dumps({"node_task_manager_shards": wanted or 1}) + "\n")
     return wanted or 1
 
 

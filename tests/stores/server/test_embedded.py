@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import sys
 import tempfile
 from pathlib import Path
@@ -144,6 +145,24 @@ async def test_passwords_last_and_new_users_join_them(tmp_path: Path) -> None:
     await second.stop()
     assert second.password_of("scheduler") == first.password_of("scheduler")
     assert second.password_of("registry") not in (first.password_of("scheduler"), first.password_of("admin"))
+
+
+async def test_passwords_outlast_a_start_on_a_full_disk(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path, acl_users=[USER])
+    await store.start()
+    password = store.password_of("scheduler")
+    await store.stop()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            await store.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+    await store.start()
+    await store.stop()
+    assert store.password_of("scheduler") == password
 
 
 async def test_a_unix_socket_in_place_of_a_port(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """ACL users: each service may touch its own keys and channels only."""
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from tradewind.server.private_file import write_private
 
 # What is left after -@admin -@dangerous and yet reaches beyond a user's own keys: SCRIPT FLUSH, whatever of FUNCTION
 # tells of others' functions or takes them away, SELECT and the commands that look at everybody's keys.
@@ -48,10 +49,7 @@ def acl_lines(users: Iterable[AclUser], passwords: Mapping[str, str], admin: str
 
 def write_acl_file(path: Path, users: Iterable[AclUser], passwords: Mapping[str, str], admin: str = "admin") -> None:
     """Write an ACL file, readable by its owner only. Raises KeyError when a password is missing."""
-    lines = acl_lines(users, passwords, admin)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
+    write_private(path, "\n".join(acl_lines(users, passwords, admin)) + "\n")
 
 
 def password_digest(password: str) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError
 
+from tradewind.server.private_file import write_private
 from tradewind.server.redis.acl import AclUser, write_acl_file
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.owned_process import owned
@@ -97,7 +98,8 @@ class EmbeddedStore:
     async def start(self, timeout_s: float = 20.0) -> None:
         """Start the server and return once it has read its data and answers.
 
-        Raises EmbeddedStoreError when the directory is in use, no server program is there, or it does not come up.
+        Raises EmbeddedStoreError when the directory is in use, no server program is there, or it does not come up, and
+        OSError when the directory cannot be written.
         """
         if self._process is not None:
             raise EmbeddedStoreError("this embedded store is running already")
@@ -154,9 +156,7 @@ class EmbeddedStore:
         known: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         names = [ADMIN, *(user.name for user in self._users)]
         passwords = {**known, **{name: secrets.token_urlsafe(24) for name in names if name not in known}}
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(passwords, file, indent=2)
+        write_private(path, json.dumps(passwords, indent=2))
         return passwords
 
     async def _launch(self, binary: str, deadline: float) -> None:
