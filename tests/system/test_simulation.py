@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from random import gauss
 
 import pytest
 
@@ -166,14 +167,17 @@ def test_others_keep_their_own_time() -> None:
 def test_a_seed_decides_all_chance() -> None:
     @node("dice")
     async def dice() -> list[str]:
-        return [str(random.random()), secrets.token_hex(4), str(uuid.uuid4())]
+        numbers = [random.random(), random.randint(1, 10**9), gauss(), secrets.randbelow(10**9)]
+        return [*map(str, numbers), secrets.token_hex(4), str(uuid.uuid4())]
 
     async def main(stack: VirtualStack) -> object:
         await stack.client.register_flow("one", _single("dice"))
         return await (await stack.client.run_flow("one")).result()
 
+    before = random.getstate()
     first, again, other = (simulate(main, [dice], seed=seed) for seed in (1, 1, 2))
     assert first == again != other
+    assert random.getstate() == before
 
 
 def _single(node_type: str) -> Flow:

@@ -2,10 +2,8 @@
 
 import os
 import random
-import secrets
 import threading
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -21,16 +19,6 @@ def virtual_surroundings(loop: VirtualLoop, seed: int) -> Iterator[None]:
     `datetime.now` cannot be replaced and tells the machine's time.
     """
     chance = random.Random(seed)
-
-    def token_hex(size: int | None = None) -> str:
-        return chance.randbytes(size or 32).hex()
-
-    def token_urlsafe(size: int | None = None) -> str:
-        return urlsafe_b64encode(chance.randbytes(size or 32)).rstrip(b"=").decode()
-
-    def token_bytes(size: int | None = None) -> bytes:
-        return chance.randbytes(size or 32)
-
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [
         (time, "time", lambda: (loop.start_ns + loop.now_ns) / 1e9),
         (time, "time_ns", lambda: loop.start_ns + loop.now_ns),
@@ -39,13 +27,12 @@ def virtual_surroundings(loop: VirtualLoop, seed: int) -> Iterator[None]:
         (time, "perf_counter", lambda: loop.now_ns / 1e9),
         (time, "perf_counter_ns", lambda: loop.now_ns),
         (os, "urandom", chance.randbytes),
-        (secrets, "token_bytes", token_bytes),
-        (secrets, "token_hex", token_hex),
-        (secrets, "token_urlsafe", token_urlsafe),
-        (random, "random", chance.random),
-        (random, "uniform", chance.uniform),
+        (random, "_urandom", chance.randbytes),  # of SystemRandom, hence of secrets
     ]
     with ExitStack() as stack:
+        # Nodes may have imported single functions, such as gauss, whose state this is.
+        stack.callback(random.setstate, random.getstate())
+        random.seed(chance.getrandbits(64))
         for module, name, virtual in replaced:
             stack.enter_context(patch.object(module, name, _either(loop, getattr(module, name), virtual)))
         yield
