@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from tradewind.api.scheduler.v1 import memory_pb2 as pb
+from tradewind.flow.json_text import encode_json
 from tradewind.worker.errors import MemoryFault
+from tradewind.worker.outputs import to_builtin
 
 _MOST_BYTES = 64 * 1024
 
@@ -16,8 +18,8 @@ class MemoryInTest:
     """Answers as the scheduler does, over dicts; `result` is what the node said that its cycle gives."""
 
     def __init__(self, cycle: Mapping[str, Any], flow: Mapping[str, Any]) -> None:
-        self.cycle = _copied(cycle)
-        self.flow = _copied(flow)
+        self.cycle = _copied(cycle, "cycle_memory")
+        self.flow = _copied(flow, "flow_memory")
         self.result: Any = None
         self._versions = {"cycle": 0, "flow": 0}
         self._made: set[tuple[str, str]] = set()
@@ -64,6 +66,6 @@ class MemoryInTest:
         return ("cycle", self.cycle) if scope.HasField("cycle") else ("flow", self.flow)
 
 
-def _copied(variables: Mapping[str, Any]) -> dict[str, Any]:
-    copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(variables)))
+def _copied(variables: Mapping[str, Any], what: str) -> dict[str, Any]:
+    copied: dict[str, Any] = msgspec.json.decode(encode_json(dict(variables), to_builtin, what))
     return copied

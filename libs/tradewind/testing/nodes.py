@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-import msgspec
-
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
+from tradewind.flow.json_text import encode_json
 from tradewind.testing.memory import MemoryInTest
 from tradewind.worker import Node, Resumed
 from tradewind.worker.executor import Executor
@@ -154,8 +153,8 @@ async def run_node(
     cycle, attempt, planned_time, ...); with `stop`, the node is asked to stop for that reason as soon as it has begun:
     an async node where it first waits, a plain function by `ctx.stop_requested`. `resumed` is what ended its wait,
     for a node that goes on after one. `cycle_memory` and `flow_memory` are the variables that it finds; what they are
-    afterwards is in the result. A node with `process=True` runs in the
-    test's own process. Raises TypeError for an unknown fact.
+    afterwards is in the result. A node with `process=True` runs in the test's own process. Raises TypeError for an
+    unknown fact, ValueError for what JSON cannot say.
     """
     recorder = _Recorder()
     known = dict(secrets or {})
@@ -168,7 +167,7 @@ async def run_node(
         assignment = _assignment(node, config or {}, facts or {}, inputs)
         if resumed is not None:
             assignment.resumed.signal, assignment.resumed.by = resumed.signal, resumed.by
-            assignment.resumed.payload_json = _json(resumed.payload)
+            assignment.resumed.payload_json = _json(resumed.payload, "the payload")
             assignment.resumed.at.FromDatetime(resumed.at)
         executor.start(assignment)
         if stop is not None:
@@ -197,7 +196,7 @@ def _assignment(
         component_id="0",
         attempt=1,
         user_id="default",
-        config_json=_json(config),
+        config_json=_json(config, "config"),
     )
     assignment.planned_time.FromDatetime(datetime.now(UTC))
     for name, value in facts.items():
@@ -212,10 +211,10 @@ def _assignment(
     )
     gathering = {parameter.name for parameter in node.signature.parameters if parameter.gather}
     for handle, value in inputs.items():
-        values = [_json(each) for each in value] if handle in gathering else [_json(value)]
+        values = [_json(each, handle) for each in (value if handle in gathering else [value])]
         assignment.inputs.add(handle=handle, values_json=values)
     return assignment
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value, enc_hook=to_builtin).decode()
+def _json(value: Any, what: str) -> str:
+    return encode_json(value, to_builtin, what).decode()

@@ -1,7 +1,10 @@
 """The test helper that users run their nodes with."""
 
 import asyncio
+import math
+import re
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -74,3 +77,16 @@ async def test_a_stop_ends_a_thread_that_looks() -> None:
 async def test_an_unknown_fact_is_a_slip_of_the_test() -> None:
     with pytest.raises(TypeError, match="the context has no fact cylce"):
         await run_node(signal, facts={"cylce": 3})
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ({"quote": {"symbol": "IBM", "price": math.nan}}, "quote.price"),
+        ({"config": {"limit": math.inf}}, "config.limit"),
+        ({"flow_memory": {"seen": [math.nan]}}, "flow_memory.seen"),
+    ],
+)
+async def test_what_no_worker_can_get_is_a_slip_of_the_test(given: dict[str, Any], where: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(where)):
+        await run_node(signal, **given)
