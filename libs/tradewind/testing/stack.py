@@ -15,12 +15,18 @@ from tradewind.worker import Node, Worker
 async def running_stack(nodes: Iterable[Node[..., Any]]) -> AsyncIterator[Client]:
     """Run every service over an embedded store of its own, and a worker that offers `nodes`; yields a client.
 
-    All of it is in this process, listens on loopback, and is gone with the block. Takes about a second to start.
+    All of it is in this process, listens on loopback, and is gone with the block, whatever store or servers the
+    environment names. Takes about a second to start.
     """
     with tempfile.TemporaryDirectory(prefix="tradewind-test-") as home:
         async with (
-            Standalone(data=Path(home) / "store", port=0) as stack,
-            Worker(list(nodes), address=stack.address),
+            Standalone(Path(home) / "store", host="127.0.0.1", port=0, store_url="", auth=False) as stack,
+            Worker(
+                list(nodes),
+                address=stack.address,
+                registry_address=stack.address,
+                scheduler_address=stack.address,
+            ),
             Client(stack.address) as client,
         ):
             yield client

@@ -38,9 +38,9 @@ class Standalone:
     """Every service on one server: `async with Standalone(data=tmp_path, port=0) as stack: Client(stack.address)`.
 
     With `auth` calls need a token, and that of the first admin is in a file beside the data.
-    Parameters that are left out come from the environment, see StandaloneSettings. Without `store_url` the stack has a
-    store of its own whose data stay in the directory `data`; it is started again when it dies. Start it in the main
-    thread: on Linux the store dies with the thread that started it.
+    Parameters that are left out come from the environment, see StandaloneSettings. Without `store_url`, or with "", the
+    stack has a store of its own whose data stay in the directory `data`; it is started again when it dies. Start it in
+    the main thread: on Linux the store dies with the thread that started it.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Standalone:
         if taken is not None:
             raise StandaloneError(taken)
         shards = settings.node_task_manager_shards or 1
-        if settings.store_url is None:
+        if not settings.store_url:
             self._store = EmbeddedStore(settings.data, acl_users=ACL_USERS)
             await self._store.start()
             shards = _lasting_shards(settings.data / "stack.json", settings.node_task_manager_shards)
@@ -153,7 +153,7 @@ class Standalone:
                 self._login,
                 _reachable(settings.host, port),
                 shards,
-                sole=settings.store_url is None,
+                sole=self._store is not None,
                 service_token=secrets.token_urlsafe(32) if settings.auth else None,
             )
             server = Server(
