@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from tradewind.cli.failures import fail
+from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Labels, Output, pairs
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous, blocking
@@ -75,9 +75,12 @@ def run(
             codec=session.codec,
             token=session.token,
         )
-        session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
+    except WorkerError as error:
+        raise fail(str(error), WRONG_INPUT) from None
+    session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
+    try:
         worker.run()
-    except (WorkerError, ValueError) as error:
+    except WorkerError as error:
         raise fail(str(error)) from None
 
 
