@@ -228,7 +228,7 @@ def reachable_at(listen: str, port: int, api_url: str | None) -> str:
     Raises ValueError for one that is not `host:port`, or stands for all interfaces.
     """
     host, colon, number = listen.rpartition(":")
-    if not (colon and host and number.isdecimal()):
+    if not (colon and host and number.isdecimal() and int(number) < 2**16):
         raise ValueError(f"listen={listen} is no host:port, such as 127.0.0.1:0")
     if api_url:
         return api_url

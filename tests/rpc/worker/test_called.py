@@ -207,6 +207,7 @@ async def test_an_address_that_is_taken_is_told(engine: Engine) -> None:
         ({"listen": "0.0.0.0:9000"}, "say with api_url which one others reach"),
         ({"listen": "[::]:9000"}, "say with api_url which one others reach"),
         ({"listen": "9000"}, "host:port"),
+        ({"listen": "127.0.0.1:65536"}, "host:port"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
