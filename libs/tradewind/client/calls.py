@@ -12,7 +12,7 @@ import grpc
 from tradewind.client.errors import Unavailable
 from tradewind.client.refusals import error_from
 from tradewind.client.traces import traceparent
-from tradewind.tls.channels import Security
+from tradewind.tls.channels import Security, target_of
 from tradewind.tls.channels import open_channel as open_secured
 
 Request = TypeVar("Request")
@@ -32,15 +32,16 @@ _OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 ]
-_TARGETS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 
 _BACKOFF_S = (0.1, 2.0)
 
 
 def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
-    """Return a channel to `address`, plain text without `security`; it connects at its first call."""
-    target = address if address.startswith(_TARGETS) else f"dns:///{address}"
-    return open_secured(target, security, _OPTIONS)
+    """Return a channel to `address`, plain text without `security`; it connects at its first call.
+
+    Raises ValueError for what is no address.
+    """
+    return open_secured(target_of(address), security, _OPTIONS)
 
 
 def new_request_id() -> str:

@@ -10,7 +10,7 @@ import grpc
 from tradewind.grpc_engine import CONNECT_WITHIN_MS
 from tradewind.server.settings import TlsSettings
 from tradewind.server.telemetry import TraceUnaryStreamInterceptor, TraceUnaryUnaryInterceptor
-from tradewind.tls.channels import Security
+from tradewind.tls.channels import TARGETS, Security
 from tradewind.tls.channels import open_channel as open_secured
 
 MESSAGE_BYTES = 4 * 1024 * 1024
@@ -44,9 +44,7 @@ def open_channel(
     current `traceparent`, which costs each unary call about 0.1 ms; leave it out where nothing is recorded.
     Plain text without `security`, else TLS. Raises TlsError when its files are not good.
     """
-    target = (
-        address if address.startswith(("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")) else f"dns:///{address}"
-    )
+    target = address if address.startswith(TARGETS) else f"dns:///{address}"
     message_bytes = max_message_bytes + MESSAGE_SLACK
     settings: list[Option] = [
         ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),

@@ -16,6 +16,9 @@ Security: TypeAlias = grpc.ChannelCredentials | TlsFiles | None
 Options: TypeAlias = Sequence[tuple[str, int | str]]
 Interceptors: TypeAlias = Sequence[grpc.aio.ClientInterceptor] | None
 
+TARGETS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
+"""How an address begins that gRPC is to take as it stands."""
+
 _LINGER_S = 600.0
 """How long calls over a connection with an older certificate may go on."""
 _CUT = "the connection with the certificate before was closed: call again"
@@ -24,6 +27,16 @@ _CUT = "the connection with the certificate before was closed: call again"
 def security_of(given: Security) -> Security:
     """Return what is given, or else what the TRADEWIND_TLS_* variables say."""
     return given if given is not None else TlsFiles.find()
+
+
+def target_of(address: str) -> str:
+    """Return the gRPC target, every address of which is used in turn. Raises ValueError for what is no `host:port`."""
+    if address.startswith(TARGETS):
+        return address
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        raise ValueError(f'"{address}" is no address of a server: give host:port, such as localhost:7700')
+    return f"dns:///{address}"
 
 
 def open_channel(

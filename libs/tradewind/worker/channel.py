@@ -10,6 +10,7 @@ from google.rpc import error_details_pb2, status_pb2
 from tradewind.grpc_engine import CONNECT_WITHIN_MS
 from tradewind.tls import Security, explained
 from tradewind.tls.channels import open_channel as open_secured
+from tradewind.tls.channels import target_of
 
 _OPTIONS = (
     # An assignment may hold 3 MiB of inputs beside its config; servers cut their messages at 4 MiB.
@@ -26,8 +27,8 @@ _DETAILS_KEY = "grpc-status-details-bin"
 
 
 def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
-    """Return a channel to `host:port`: plain text without `security`, else TLS. Raises TlsError."""
-    return open_secured(address, security, _OPTIONS)
+    """Return a channel to `host:port`: plain text without `security`, else TLS. Raises TlsError, ValueError."""
+    return open_secured(target_of(address), security, _OPTIONS)
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:

@@ -68,6 +68,14 @@ def test_nobody_there(shell: Shell) -> None:
     assert ran.err == 'error: cannot reach localhost:1: is "tradewind up" running?\n'
 
 
+@pytest.mark.parametrize("address", ["http://localhost:7700", "localhost", "localhost:", "localhost:http"])
+@pytest.mark.parametrize("command", ["flow list", "worker examples.momentum.nodes"])
+def test_no_address(shell: Shell, address: str, command: str) -> None:
+    ran = shell("--address", address, *command.split(), ends=2)
+
+    assert ran.err == f'error: "{address}" is no address of a server: give host:port, such as localhost:7700\n'
+
+
 def test_the_address_option_wins_over_the_environment(
     shell: Shell, stack: FakeStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
