@@ -158,7 +158,8 @@ class AdHocCalls:
             )
             for line in page.logs:
                 yield node_line_from(line)
-            if len(page.logs) < PAGE:
+            # A server of an earlier release does not say whether there are more.
+            if not page.more and len(page.logs) < PAGE:
                 return
             after = page.logs[-1].log_id
 

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -10,8 +10,28 @@ from tradewind.server.faults import InvalidInput, Violation
 
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 1000
+MESSAGE_BYTES = 512 * 1024
+"""What goes into one message where characters are counted, each of which may take four bytes."""
 
 Position = TypeVar("Position")
+Item = TypeVar("Item")
+
+
+class Page(Generic[Item]):
+    """Up to `limit` items: fewer where they would not go into one message, but one at least."""
+
+    def __init__(self, limit: int, room: int = MESSAGE_BYTES) -> None:
+        self.items: list[Item] = []
+        self._limit = limit
+        self._room = room
+
+    def add(self, item: Item, size: int) -> bool:
+        """Add an item of about `size` bytes; return whether there was room for it."""
+        self._room -= size
+        if self.items and (len(self.items) == self._limit or self._room < 0):
+            return False
+        self.items.append(item)
+        return True
 
 
 def page_size_of(requested: int, path: str = "page_size") -> int:

@@ -19,6 +19,7 @@ from tradewind.api.node_task_manager.v1 import (
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as ntm_grpc
 from tradewind.server.interception import Context
+from tradewind.server.paging import Page
 from tradewind.server.partitions import partition_of
 
 RunKey = tuple[str, int, int]
@@ -276,7 +277,9 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         await self._check(context)
         lines = self.logs.get((request.flow_id, request.cycle), [])
         first = next((at + 1 for at, line in enumerate(lines) if line.log_id == request.after_log_id), 0)
-        return ntm_pb2.ListNodeLogsResponse(logs=lines[first : first + request.page_size])
+        page: Page[node_task_pb2.NodeLog] = Page(request.page_size, 2 * 1024 * 1024)
+        more = not all(page.add(line, line.ByteSize()) for line in lines[first:])
+        return ntm_pb2.ListNodeLogsResponse(logs=page.items, more=more)
 
     async def ReceiveEvents(
         self, request_iterator: AsyncIterator[ntm_pb2.ReceiveEventsRequest], context: Context

@@ -13,9 +13,9 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import run_stream
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.use_cases import watch_backlog
-from tradewind.scheduler.use_cases.pages import MESSAGE_BYTES
 from tradewind.scheduler.use_cases.watch_backlog import MOST_BYTES, MOST_STATES, Backlog, weight_of
 from tradewind.server.errors import ErrorTable
+from tradewind.server.paging import MESSAGE_BYTES
 
 
 def state(cycle: int, version: int = 1, inputs: int = 0) -> ChainState:

@@ -22,7 +22,6 @@ from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.streams import OpenStreams
 
-_MAX_ANSWER_BYTES = 2 * 1024 * 1024
 _MAX_REASON = 1024
 _MAX_BY = 128
 
@@ -108,8 +107,8 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
             request.user_id,
             after,
             page_size_of(request.page_size),
-            _MAX_ANSWER_BYTES,
             outputs=not request.omit_outputs,
+            config=request.include_parameters,
         )
         return pb2.ListBatchResultsResponse(
             items=[mapping.node_task(each, config=request.include_parameters) for each in seen],
@@ -142,8 +141,8 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
             checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
             run = RunName.of_batch(request.batch_id)
         size = page_size_of(request.page_size)
-        lines = await self._ad_hoc.lines(run, request.user_id, request.after_log_id, size)
-        return pb2.ListTaskLogsResponse(logs=[mapping.log_line(line) for line in lines])
+        lines, more = await self._ad_hoc.lines(run, request.user_id, request.after_log_id, size)
+        return pb2.ListTaskLogsResponse(logs=[mapping.log_line(line) for line in lines], more=more)
 
     async def _uploaded(self, messages: AsyncIterator[pb2.SubmitBatchRequest]) -> tuple[pb2.BatchHead, list[str]]:
         """Read the parts of a batch. Raises InvalidInput, as soon as there is a fault, with all known by then."""

@@ -29,7 +29,7 @@ from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
-from tradewind.node_task_manager.use_cases.look import Look
+from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, Look
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
@@ -52,7 +52,6 @@ from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 from tradewind.server.streams import OpenStreams
 
-_MAX_ANSWER_BYTES = 2 * 1024 * 1024
 _MAX_CLAIMED = 500
 _MAX_REASON = 1024
 _MAX_BY = 128
@@ -187,22 +186,22 @@ class NodeTaskManagerHandlers(
     async def GetNodeOutputs(self, request: pb2.GetNodeOutputsRequest, context: Context) -> pb2.GetNodeOutputsResponse:
         checks.references(request.node_tasks)
         wanted = [(each.node_task_id, each.user_id) for each in request.node_tasks]
-        found = await self._look.outputs(wanted, _MAX_ANSWER_BYTES)
+        found = await self._look.outputs(wanted)
         return pb2.GetNodeOutputsResponse(node_tasks=[mapping.node_outputs(*each) for each in found])
 
     async def ListNodeTasks(self, request: pb2.ListNodeTasksRequest, context: Context) -> pb2.ListNodeTasksResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
         after = page_position(request.page_token, int) or 0
         run, limit = RunName(request.flow_id, request.cycle, request.run), page_size_of(request.page_size)
-        user_id, size, outputs = request.user_id, _MAX_ANSWER_BYTES, request.include_outputs
+        user_id, outputs = request.user_id, request.include_outputs
         if request.items_of:
             checks.identifiers(items_of=request.items_of)
-            items = await self._look.items(run, user_id, request.items_of, after, limit, size, outputs=outputs)
+            items = await self._look.items(run, user_id, request.items_of, after, limit, outputs=outputs)
             return pb2.ListNodeTasksResponse(
                 node_tasks=[mapping.node_task(each) for each in items[0]], next_page_token=page_token(items[1] or None)
             )
         seen, following = await self._look.node_tasks(
-            run, user_id, after, limit, size, outputs=outputs, only=request.node_ids
+            run, user_id, after, limit, outputs=outputs, only=request.node_ids
         )
         signals = await self._look.signals(seen, request.user_id) if request.include_signals else []
         return pb2.ListNodeTasksResponse(
@@ -221,10 +220,10 @@ class NodeTaskManagerHandlers(
     async def ListNodeLogs(self, request: pb2.ListNodeLogsRequest, context: Context) -> pb2.ListNodeLogsResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
         checks.log_position(request.after_log_id)
-        lines = await self._look.lines(
+        lines, more = await self._look.lines(
             request.flow_id, request.cycle, request.user_id, request.after_log_id, page_size_of(request.page_size)
         )
-        return pb2.ListNodeLogsResponse(logs=[mapping.log_line(line) for line in lines])
+        return pb2.ListNodeLogsResponse(logs=[mapping.log_line(line) for line in lines], more=more)
 
     async def GetQueueStats(
         self, request: queue_pb2.GetQueueStatsRequest, context: Context
@@ -280,7 +279,7 @@ class NodeTaskManagerHandlers(
         checks.claim(request)
         limit = min(request.limit or 1, _MAX_CLAIMED)
         offers = dict.fromkeys(request.node_types, Offer()) | cache_mapping.offers(request.node_types, request.offers)
-        ready = await self._unary.claim(request.worker_id, offers, limit, _MAX_ANSWER_BYTES)
+        ready = await self._unary.claim(request.worker_id, offers, limit, ANSWER_BYTES)
         return pb2.ClaimNodeTasksResponse(assignments=[work_mapping.assignment(each) for each in ready])
 
     async def RenewLeases(self, request: pb2.RenewLeasesRequest, context: Context) -> pb2.RenewLeasesResponse:

@@ -11,11 +11,11 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
-from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.ports.workers import NodeTypes
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.look import Look, Seen
+from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, Lines, Look, Seen
 from tradewind.server.faults import NotFound
+from tradewind.server.paging import Page
 from tradewind.server.partitions import shard_of
 
 
@@ -79,12 +79,12 @@ class AdHoc:
     ) -> tuple[list[Seen], Position | None]:
         """Return tasks of a user, the newest first, and where the next page begins, None for the end.
 
-        With `statuses` only those in one of them; then a page may be short.
+        With `statuses` only those in one of them; then a page may be short, as where errors are long.
         """
         reader = self._look.shard(user_id).reader
-        found: list[Seen] = []
+        page: Page[Seen] = Page(limit, ANSWER_BYTES)
         for _ in range(_ROUNDS):
-            components, after = await self._page(user_id, "task", after, limit - len(found))
+            components, after = await self._page(user_id, "task", after, limit - len(page.items))
             tasks = await reader.tasks([str(component.run) for component in components])
             wanted = [
                 (task, component)
@@ -92,10 +92,14 @@ class AdHoc:
                 if task is not None and (not statuses or task.status in statuses)
             ]
             for first in range(0, len(wanted), _AT_ONCE):
-                found += await asyncio.gather(*(self._listed(*each) for each in wanted[first : first + _AT_ONCE]))
-            if after is None or len(found) == limit:
+                some = wanted[first : first + _AT_ONCE]
+                for seen in await asyncio.gather(*(self._listed(*each) for each in some)):
+                    if not page.add(seen, seen.size()):
+                        last = page.items[-1].component
+                        return page.items, Position(last.submitted_at, str(last.run))
+            if after is None or len(page.items) == limit:
                 break
-        return found, after
+        return page.items, after
 
     async def _listed(self, task: NodeTask, component: Component) -> Seen:
         """Return a task as a list shows it; only what it waits for depends on its plan."""
@@ -116,11 +120,11 @@ class AdHoc:
         return found, after
 
     async def results(
-        self, batch_id: str, user_id: str, after: int, limit: int, size: int, *, outputs: bool
+        self, batch_id: str, user_id: str, after: int, limit: int, *, outputs: bool, config: bool
     ) -> tuple[list[Seen], int]:
         """Return items of a batch from place `after` on, as Look.node_tasks. Raises NotFound."""
         batch = await self.batch(batch_id, user_id)
-        seen, following = await self._look.node_tasks(batch.run, user_id, after, limit, size, outputs=outputs)
+        seen, following = await self._look.node_tasks(batch.run, user_id, after, limit, outputs=outputs, config=config)
         return [await self._explained(each) for each in seen], following
 
     async def cancel_task(self, task_id: str, user_id: str, reason: str, by: str) -> Seen:
@@ -137,13 +141,13 @@ class AdHoc:
         await self._stop(await self.batch(batch_id, user_id), reason, by)
         return await self.batch(batch_id, user_id)
 
-    async def lines(self, run: RunName, user_id: str, after: str, limit: int) -> list[StoredLine]:
-        """Return log lines of a task or a batch, oldest first. Raises NotFound."""
+    async def lines(self, run: RunName, user_id: str, after: str, limit: int) -> Lines:
+        """Return log lines of a task or a batch, as Look.lines. Raises NotFound."""
         if run.batch_id:
             await self.batch(run.batch_id, user_id)
         else:
             await self.task(str(run), user_id)
-        return await self._look.shard(user_id).reader.run_lines(run, after, limit)
+        return await self._look.run_lines(run, user_id, after, limit)
 
     async def _stop(self, component: Component, reason: str, by: str) -> None:
         dispatcher = self._dispatchers[shard_of(component.user_id, len(self._dispatchers))]

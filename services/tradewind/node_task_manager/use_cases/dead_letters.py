@@ -6,9 +6,10 @@ from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.use_cases.ad_hoc import Position
-from tradewind.node_task_manager.use_cases.look import Look, Seen
+from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, Look, Seen
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.server.faults import FailedPrecondition, NotFound
+from tradewind.server.paging import Page
 
 
 class DeadLetters:
@@ -24,13 +25,15 @@ class DeadLetters:
         Those whose records are gone meanwhile are absent.
         """
         listed = await self._look.shard(user_id).reader.dead_letters(user_id, after, limit)
-        found = []
-        for _, task_id in listed:
+        page: Page[Seen] = Page(limit, ANSWER_BYTES)
+        for at, (_, task_id) in enumerate(listed):
             try:
-                found.append(await self._look.node_task(task_id, user_id))
+                seen = await self._look.node_task(task_id, user_id)
             except NotFound:
                 continue
-        return found, Position(*listed[-1]) if len(listed) == limit else None
+            if not page.add(seen, seen.size()):
+                return page.items, Position(*listed[at - 1])
+        return page.items, Position(*listed[-1]) if len(listed) == limit else None
 
     async def redrive(self, user_id: str, task_ids: Sequence[str]) -> list[tuple[str, str]]:
         """Submit the work of dead letters anew as ad-hoc tasks; return pairs of old and new ids, in order.

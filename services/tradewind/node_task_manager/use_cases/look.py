@@ -1,9 +1,10 @@
 """Looking at node tasks, components, signals and logs."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeAlias
 
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.names import RunName, TaskName
@@ -15,10 +16,19 @@ from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.waits import ExplainLimits
 from tradewind.server.faults import NotFound
+from tradewind.server.paging import Page
 from tradewind.server.partitions import shard_of
 
+ANSWER_BYTES = 2 * 1024 * 1024
+"""Answers are about as large at most, but for what is larger by itself."""
 _PIECE = 16
 """How many records with outputs are read at once; each may hold 1 MiB."""
+
+
+Emitted: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+"""A node task and what it emitted, by handle."""
+Lines: TypeAlias = tuple[list[StoredLine], bool]
+"""Lines, and whether there are more."""
 
 
 class SignalStatus(StrEnum):
@@ -38,6 +48,20 @@ class Seen:
     plan: Plan
     waits: str = ""
     """Which limit keeps it waiting though it is ready, in words."""
+
+    def size(self, *, config: bool = False) -> int:
+        """Return about how many bytes it takes in an answer, with its config or without."""
+        task = self.task
+        texts = [task.reason, task.message, *(value for _, value in task.outputs)]
+        if task.error is not None:
+            texts += task.error.message, task.error.traceback
+        if task.wait is not None:
+            texts.append(task.wait.form)
+        if task.resumed is not None:
+            texts.append(task.resumed.payload)
+        if config:
+            texts.append(self.plan.nodes[task.index].config_json)
+        return 500 + sum(len(text.encode()) for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +118,16 @@ class Look:
         (seen,) = await self._explain(shard, [Seen(task or _not_reached(component, plan, 0), component, plan)])
         return seen
 
-    async def outputs(
-        self, wanted: Sequence[tuple[str, str]], limit: int
-    ) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-        """Return what node tasks (id, user) emitted, in order, and stop before `limit` bytes; at least one."""
-        answer: list[tuple[str, tuple[tuple[str, str], ...]]] = []
-        size = 0
+    async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[Emitted]:
+        """Return what node tasks (id, user) emitted, in order, and stop before the answer is too large."""
+        page: Page[Emitted] = Page(len(wanted), ANSWER_BYTES)
         for first in range(0, len(wanted), _PIECE):
-            found = await self._emitted(wanted[first : first + _PIECE])
-            for task_id, outputs in found:
-                size += sum(len(value) for _, value in outputs)
-                if answer and size > limit:
-                    return answer
-                answer.append((task_id, outputs))
-        return answer
+            for emitted in await self._emitted(wanted[first : first + _PIECE]):
+                if not page.add(emitted, sum(len(value.encode()) for _, value in emitted[1])):
+                    return page.items
+        return page.items
 
-    async def _emitted(self, wanted: Sequence[tuple[str, str]]) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    async def _emitted(self, wanted: Sequence[tuple[str, str]]) -> list[Emitted]:
         ids: dict[int, list[str]] = {}
         for task_id, user_id in wanted:
             ids.setdefault(shard_of(user_id, len(self._shards)), []).append(task_id)
@@ -119,14 +137,22 @@ class Look:
         return [(task_id, found[task_id]) for task_id, _ in wanted]
 
     async def node_tasks(
-        self, run: RunName, user_id: str, after: int, limit: int, size: int, *, outputs: bool, only: Sequence[str] = ()
+        self,
+        run: RunName,
+        user_id: str,
+        after: int,
+        limit: int,
+        *,
+        outputs: bool,
+        config: bool = False,
+        only: Sequence[str] = (),
     ) -> tuple[list[Seen], int]:
         """Return up to `limit` node tasks of a run from place `after` on, and the place that follows, 0 for the end.
 
-        The places count the nodes of all components, in the order of the flow within each. Stops before `size` bytes
-        of outputs and errors, but not before the first.
+        The places count the nodes of all components, in the order of the flow within each. Fewer where the answer would
+        be too large, with their `config` or without.
         """
-        found: list[Seen] = []
+        page: Page[Seen] = Page(limit, ANSWER_BYTES)
         first = 0
         most = _PIECE if outputs else limit
         chosen = set(only)
@@ -134,20 +160,16 @@ class Look:
             ids = [node.node_id for node in plan.nodes if not chosen or node.node_id in chosen]
             at = max(0, after - first)
             while at < len(ids):
-                if len(found) == limit:
-                    return found, first + at
-                piece = ids[at : at + min(most, limit - len(found))]
+                piece = ids[at : at + min(most, limit + 1 - len(page.items))]
                 for seen in await self._seen(component, plan, piece, user_id, outputs=outputs):
-                    size -= _size(seen.task)
-                    if found and size < 0:
-                        return found, first + at
-                    found.append(seen)
+                    if not page.add(seen, seen.size(config=config)):
+                        return page.items, first + at
                     at += 1
             first += len(ids)
-        return found, 0
+        return page.items, 0
 
     async def items(
-        self, run: RunName, user_id: str, node_id: str, after: int, limit: int, size: int, *, outputs: bool
+        self, run: RunName, user_id: str, node_id: str, after: int, limit: int, *, outputs: bool
     ) -> tuple[list[Seen], int]:
         """Return up to `limit` items of a mapped node from place `after` on, as `node_tasks`; raises NotFound."""
         plans = await self.plans_of(run, user_id)
@@ -155,21 +177,17 @@ class Look:
         if not owners or owners[0][1].nodes[owners[0][1].place[node_id]].fan_out is None:
             raise NotFound("node task", run.task_id(node_id))
         ((component, plan),) = owners
-        found: list[Seen] = []
+        page: Page[Seen] = Page(limit, ANSWER_BYTES)
         while True:
-            count = min(_PIECE if outputs else limit, limit - len(found))
+            count = min(_PIECE if outputs else limit, limit + 1 - len(page.items))
             places = range(after, after + count)
             piece = await self._items(component, plan, node_id, places, user_id, outputs=outputs)
             for seen in piece:
-                size -= _size(seen.task)
-                if found and size < 0:
-                    return found, after
-                found.append(seen)
+                if not page.add(seen, seen.size()):
+                    return page.items, after
                 after += 1
             if len(piece) < count:
-                return found, 0
-            if len(found) == limit:
-                return found, after
+                return page.items, 0
 
     async def _items(
         self,
@@ -229,9 +247,13 @@ class Look:
                     found.append(Seen(task, component, plans[component.plan]))
         return found
 
-    async def lines(self, flow_id: str, cycle: int, user_id: str, after: str, limit: int) -> list[StoredLine]:
-        """Return log lines of a cycle, oldest first."""
-        return await self.shard(user_id).reader.lines(flow_id, cycle, after, limit)
+    async def lines(self, flow_id: str, cycle: int, user_id: str, after: str, limit: int) -> Lines:
+        """Return up to `limit` log lines of a cycle, oldest first, fewer where they are too large together."""
+        return _first(await self.shard(user_id).reader.lines(flow_id, cycle, after, limit + 1), limit)
+
+    async def run_lines(self, run: RunName, user_id: str, after: str, limit: int) -> Lines:
+        """Return log lines of an ad-hoc task or a batch, as `lines`."""
+        return _first(await self.shard(user_id).reader.run_lines(run, after, limit + 1), limit)
 
     async def plans_of(self, run: RunName, user_id: str) -> list[tuple[Component, Plan]]:
         """Return the components of a run with their plans; unknown ones are absent."""
@@ -267,9 +289,10 @@ def _withheld(component: Component) -> str:
     return "it waits until all others of its cycle have ended" if component.withheld else ""
 
 
-def _size(task: NodeTask) -> int:
-    size = 400 + sum(len(value) for _, value in task.outputs)
-    return size if task.error is None else size + len(task.error.message) + len(task.error.traceback)
+def _first(lines: Iterable[StoredLine], limit: int) -> Lines:
+    page: Page[StoredLine] = Page(limit, ANSWER_BYTES)
+    more = not all(page.add(line, 500 + len(line.message.encode())) for line in lines)
+    return page.items, more
 
 
 def _not_reached(component: Component, plan: Plan, place: int) -> NodeTask:

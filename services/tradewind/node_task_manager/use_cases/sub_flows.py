@@ -76,7 +76,7 @@ class SubFlows:
                     continue
                 for wait in _waiting(component, plan, task):
                     found.append(await self._with_inputs(wait, component, plan, user_id))
-                    size += len(found[-1].inputs_json)
+                    size += len(found[-1].inputs_json.encode())
             if size > most:
                 break
         return found

@@ -41,6 +41,7 @@ from tradewind.scheduler.domain.submission import (
 from tradewind.scheduler.peers.calls import calling, milliseconds, set_milliseconds
 from tradewind.scheduler.peers.streams import EventStreamPeer
 from tradewind.scheduler.peers.submissions import SubmissionStream
+from tradewind.server.paging import MAX_PAGE_SIZE
 from tradewind.server.reasons import Reason
 
 _log = structlog.get_logger(__name__)
@@ -244,17 +245,19 @@ class NodeTaskManagerPeer:
             response = await self._stub.GetNodeOutputs(request, timeout=_READ_S)
         return [[(output.handle, output.value_json) for output in task.outputs] for task in response.node_tasks]
 
-    async def node_logs(self, state: ChainState, after: str, limit: int) -> list[LogLine]:
+    async def node_logs(self, state: ChainState, after: str) -> tuple[list[LogLine], bool]:
         request = pb2.ListNodeLogsRequest(
             flow_id=state.name.flow_id,
             cycle=state.name.cycle,
             user_id=state.facts.user_id,
-            page_size=limit,
+            page_size=MAX_PAGE_SIZE,
             after_log_id=after,
         )
         async with calling(NAME):
             response = await self._stub.ListNodeLogs(request, timeout=_READ_S)
-        return [_line(state.name.flow_id, log) for log in response.logs]
+        # A server of an earlier release does not say whether there are more.
+        more = response.more or len(response.logs) == MAX_PAGE_SIZE
+        return [_line(state.name.flow_id, log) for log in response.logs], more
 
 
 def _component_end(component: component_pb2.Component) -> ComponentEnd:

@@ -136,8 +136,8 @@ class NodeTasks(Protocol):
         """
         ...
 
-    async def node_logs(self, state: ChainState, after: str, limit: int) -> list[LogLine]:
-        """Return up to `limit` lines that nodes wrote in a cycle after the line `after`, oldest first."""
+    async def node_logs(self, state: ChainState, after: str) -> tuple[list[LogLine], bool]:
+        """Return lines that nodes wrote in a cycle after the line `after`, oldest first, and whether there are more."""
         ...
 
 

@@ -13,9 +13,9 @@ from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.node_counts import NodeCounts
 from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
-from tradewind.scheduler.use_cases.pages import MESSAGE_BYTES
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_logs import ReadLogs
+from tradewind.server.paging import MESSAGE_BYTES
 
 MOST_LINES = 1000
 PAGE = 1000

@@ -11,8 +11,8 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.faults import cycle_not_found, flow_not_found
-from tradewind.scheduler.use_cases.pages import Page
 from tradewind.scheduler.use_cases.watch_backlog import weight_of
+from tradewind.server.paging import Page
 
 _LEAST_READ = 50
 

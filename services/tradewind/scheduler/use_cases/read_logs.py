@@ -11,12 +11,10 @@ from tradewind.scheduler.domain.log_line import LogLevel, LogLine
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords, LogLines
 from tradewind.scheduler.ports.peers import NodeTasks
-from tradewind.scheduler.use_cases.pages import Page
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.server.paging import Page
 
 LOGGED_CYCLES = 5
-_CHUNK = 128
-"""So many lines of 8192 characters each go into one message, whatever the characters are."""
 
 
 class LogPosition(msgspec.Struct, array_like=True, frozen=True):
@@ -90,8 +88,7 @@ class ReadLogs:
         more = True
         while True:
             if not chunk and more:
-                chunk = await self._node_tasks.node_logs(state, node_line, _CHUNK)
-                more = len(chunk) == _CHUNK
+                chunk, more = await self._node_tasks.node_logs(state, node_line)
                 chunk.reverse()
             if place < len(own) and (not chunk or own[place].at_ms <= chunk[-1].at_ms):
                 line = own[place]

@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.use_cases.pages import MESSAGE_BYTES
+from tradewind.server.paging import MESSAGE_BYTES
 
 MOST_STATES = 5_000
 MOST_BYTES = 16 * 1024 * 1024

@@ -852,18 +852,22 @@ class ListNodeLogsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LOGS_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    more: _builtins.bool
+    """Whether there are more."""
     @_builtins.property
     def logs(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.NodeLog]:
-        """Oldest first."""
+        """Oldest first; fewer than asked for where they would not go into one message."""
 
     def __init__(
         self,
         *,
         logs: _abc.Iterable[_node_task_pb2.NodeLog] | None = ...,
+        more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["logs", b"logs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logs", b"logs", "more", b"more"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
