@@ -133,7 +133,10 @@ class Flow:
         path = f"nodes[{len(self._nodes)}]"
         if node_id in self._by_id:
             raise FlowError(f'there is a node "{node_id}" already', f"{path}.id")
-        weather: dict[str, Any] = {"id": node_id, "type": type if isinstance(type, str) else type.type}
+        name = type if isinstance(type, str) else getattr(type, "type", None)
+        if not isinstance(name, str):
+            raise FlowError(f"{type!r} names no node type: give its name, or the function under @node", f"{path}.type")
+        weather: dict[str, Any] = {"id": node_id, "type": name}
         if config is not None:
             weather["config"] = json_copy(config, f"{path}.config")
         if run_if is not None:

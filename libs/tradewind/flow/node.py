@@ -31,6 +31,8 @@ class Handle:
             raise FlowError(f'which handle of "{target.id}" receives? Write {self!r} >> {target.id}["<handle>"]')
         if isinstance(target, Handle):
             return self.node._join(self, target)
+        if isinstance(target, str):
+            raise FlowError(f'"{target}" is text: write {self!r} >> flow["<node>"]["<handle>"]')
         return tuple(self >> each for each in target)
 
     def __rrshift__(self, sources: "Iterable[Source]") -> "Node":

@@ -179,6 +179,8 @@ def test_arrows_that_lead_nowhere_are_refused(flow: Flow) -> None:
         arrow >> b
     with pytest.raises(FlowError, match=r'"a" is text: write flow\["a"\] >> b'):
         "a" >> b["x"]  # type: ignore[operator]
+    with pytest.raises(FlowError, match=r'"b.prices" is text: write a\[\'output\'\] >> flow'):
+        arrow >> "b.prices"
     with pytest.raises(FlowError, match='node "z" belongs to another flow than "flow"'):
         a["x"] >> Flow("other").node("z", "noop")["y"]
     with pytest.raises(TypeError):
@@ -186,6 +188,13 @@ def test_arrows_that_lead_nowhere_are_refused(flow: Flow) -> None:
     with pytest.raises(TypeError):
         list(flow)  # type: ignore[call-overload]
     assert edges(flow) == []
+
+
+def test_what_names_no_node_type_is_refused(flow: Flow) -> None:
+    undecorated: Any = len
+    with pytest.raises(FlowError, match=r"nodes\[3\]\.type: <built-in function len> names no node type: give its name"):
+        flow.node("d", undecorated)
+    assert "d" not in flow
 
 
 def test_an_id_is_taken_once(flow: Flow) -> None:
