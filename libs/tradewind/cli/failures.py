@@ -64,13 +64,23 @@ def _of_the_client(error: Exception) -> typer.Exit | None:
         return fail(error.message, OUT_OF_REACH)
     if isinstance(error, client.Unauthenticated) and error.reason in ("TOKEN_MISSING", "TOKEN_EXPIRED"):
         return fail(f"{error.message}\n{_LOG_IN}")
-    if isinstance(error, client.ServerFault) and error.reason == "METHOD_UNKNOWN" and "AccessService" in error.message:
-        return fail(_NO_ACCESS)
+    if isinstance(error, client.ServerFault) and error.reason == "METHOD_UNKNOWN":
+        return fail(_of_another_server(error.message))
     if isinstance(error, client.InvalidInput | client.NotFound):
         return fail(error.message, WRONG_INPUT)
     if isinstance(error, client.TradewindError):
         return fail(error.message)
     return None
+
+
+def _of_another_server(message: str) -> str:
+    service = message.partition("tradewind.api.")[2].partition(".")[0]
+    if service == "access":
+        return _NO_ACCESS
+    return (
+        f"{message}\nit is not the {service.replace('_', ' ')}, or one of an earlier release; "
+        f"TRADEWIND_{service.upper()}_ADDRESS names another address for that service, unless --address is given"
+    )
 
 
 def _of_the_system(error: ValueError | OSError) -> str:

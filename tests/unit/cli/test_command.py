@@ -5,10 +5,12 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import grpc
 import pytest
 
 from tests.unit.cli.shell import COMMAND, Shell
 from tests.unit.client.fake_stack import FakeStack
+from tests.unit.client.refusal import Refusal
 from tradewind.cli import main
 
 HEAVY = (
@@ -66,6 +68,16 @@ def test_nobody_there(shell: Shell) -> None:
 
     assert ran.out == ""
     assert ran.err == 'error: cannot reach localhost:1: is "tradewind up" running?\n'
+
+
+def test_another_service_answers(shell: Shell, stack: FakeStack) -> None:
+    message = "this server knows no method /tradewind.api.scheduler.v1.SchedulerService/ListFlows"
+    stack.scheduler.refusals.append(Refusal(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN", message))
+
+    assert shell("flow", "list", ends=1).err == (
+        f"error: {message}\nit is not the scheduler, or one of an earlier release; "
+        "TRADEWIND_SCHEDULER_ADDRESS names another address for that service, unless --address is given\n"
+    )
 
 
 @pytest.mark.parametrize("address", ["http://localhost:7700", "localhost", "localhost:", "localhost:http"])
