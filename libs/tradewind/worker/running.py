@@ -5,7 +5,7 @@ import contextvars
 import functools
 import types
 from collections.abc import Coroutine, Generator
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.secrets import SecretResolver, refuse_shown
 from tradewind.worker.threads import ThreadPool
+
+Result = TypeVar("Result")
 
 
 class NodeRunner:
@@ -51,7 +53,7 @@ class NodeRunner:
         if node.is_async:
             ending = encode_outputs(await stoppable(node.function(**arguments), attempt), node.outputs)
         else:
-            ending = await self._threads.run(functools.partial(call_in_thread, attempt, node, arguments))
+            ending = await self._threads.run(functools.partial(call_plain, attempt, node, arguments))
         if attempt.redact is not None:
             refuse_shown(attempt.redact, ending)
         return ending
@@ -116,10 +118,26 @@ def in_context(context: contextvars.Context, coroutine: Coroutine[Any, Any, Any]
         return done.value
 
 
-def call_in_thread(attempt: Attempt, node: Node[..., Any], arguments: Arguments) -> Ending:
-    """Run a plain function and encode what it returns, both away from the event loop."""
+def run_to_end(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | None = None
+) -> Result:
+    """Run `coroutine` on `loop` and return what it returns, also when a task that a node began calls `sys.exit`.
+
+    That breaks off a loop, with all that runs there; so it is run further, and only who awaits the task hears of it.
+    """
+    task = loop.create_task(coroutine, context=context)
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt):
+            if task.done():
+                raise
+
+
+def call_plain(attempt: Attempt, node: Node[..., Any], arguments: Arguments) -> Ending:
+    """Run a plain function and encode what it returns, both away from the worker's event loop."""
     if attempt.stop is not None:
-        # It waited for a thread and is not wanted any more.
+        # It waited for its turn and is not wanted any more.
         attempt.stop_seen = True
         raise attempt.stop.exception()
     return encode_outputs(node.function(**arguments), node.outputs)

@@ -31,6 +31,7 @@ from tradewind.worker.outbox import Outbox
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.processes.targets import Target, locate
 from tradewind.worker.registration import Registration
+from tradewind.worker.running import run_to_end
 from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretResolver, SecretSource
 from tradewind.worker.stream import WorkStream
@@ -166,7 +167,7 @@ class Worker:
         A second signal ends it at once with SystemExit. Raises WorkerError when a server refuses this worker.
         """
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._run())
+            run_to_end(runner.get_loop(), self._run())
 
     async def serve(self) -> None:
         """Serve until `stop` is called or the registry asks the worker to leave; signals are the caller's matter.

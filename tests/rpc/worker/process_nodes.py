@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import ctypes
 import os
 import signal
@@ -63,6 +64,25 @@ def raises(kind: str) -> None:
     if kind == "unwritable":
         return object()  # type: ignore[return-value]
     raise ValueError("a price below zero")
+
+
+@node("exits", process=True)
+async def exits() -> None:
+    async def leave() -> None:
+        sys.exit(3)
+
+    await asyncio.gather(leave())
+
+
+ORDER = contextvars.ContextVar("ORDER", default="none")
+
+
+@node("binds", process=True)
+def binds(order: str) -> str:
+    """Tell what is bound, and bind something else."""
+    before = ORDER.get()
+    ORDER.set(order)
+    return before
 
 
 @node("dies", process=True)

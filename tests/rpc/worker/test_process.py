@@ -13,7 +13,7 @@ from tests.rpc.worker.engine import Engine
 from tests.waiting import until
 
 NODES = """
-import asyncio, time
+import asyncio, sys, time
 from tradewind.worker import Context, node
 
 @node("short")
@@ -21,6 +21,13 @@ async def short(ctx: Context) -> str:
     await ctx.progress(1)
     await asyncio.sleep(0.3)
     return "done"
+
+@node("exits")
+async def exits() -> None:
+    async def leave() -> None:
+        sys.exit(3)
+
+    await asyncio.gather(leave())
 
 @node("stuck")
 def stuck(ctx: Context) -> None:
@@ -74,6 +81,19 @@ async def test_a_node_that_cannot_be_stopped_does_not_hold_the_process(engine: E
         assert await asyncio.wait_for(process.wait(), 30) == 0
 
     assert (session.completions, session.given_back) == ([], ["t1"])
+
+
+async def test_a_task_of_a_node_that_exits_fails_that_node_only(engine: Engine, tmp_path: Path) -> None:
+    async with worker_process(tmp_path, "shop_nodes", "--address", engine.address) as process:
+        session = await engine.session()
+        session.assign("exits", "t1")
+        await until(lambda: session.failures or session.ended.is_set(), "the node has failed")
+        session.assign("short", "t2")
+        await session.until_completed("t2")
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+
+    assert [(each.token, each.error.type) for each in session.failures] == [("t1", "SystemExit")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

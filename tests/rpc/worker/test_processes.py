@@ -125,6 +125,28 @@ async def test_what_a_node_raises_is_reported_as_from_any_other() -> None:
     assert len(same) == 1
 
 
+async def test_a_task_of_a_node_that_exits_fails_that_node_only() -> None:
+    async with bench(1) as runs:
+        before = await runs.run(runs.assignment("pid"))
+        failed = await runs.run(runs.assignment("exits", "t2"))
+        after = await runs.run(runs.assignment("branch", "t3", config_json=config(value=2)))
+        assert (await runs.run(runs.assignment("pid", "t4"))).output == before.output
+
+    assert failed.error is not None
+    assert (failed.error.code, failed.error.type) == ("NODE_ERROR", "SystemExit")
+    assert after.outputs == {"buy": 2}
+
+
+async def test_what_a_node_binds_is_not_bound_in_the_next() -> None:
+    async with bench(1) as runs:
+        seen = [
+            (await runs.run(runs.assignment("binds", token, config_json=config(order=token)))).output
+            for token in ("t1", "t2")
+        ]
+
+    assert seen == ["none", "none"]
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [

@@ -26,7 +26,7 @@ from tradewind.worker.errors import MemoryFault
 from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes import frames
 from tradewind.worker.processes.targets import AnyNode, Target
-from tradewind.worker.running import stoppable
+from tradewind.worker.running import call_plain, run_to_end, stoppable
 from tradewind.worker.secrets import Redactor
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
 from tradewind.worker.telemetry import configure_worker_logging
@@ -140,17 +140,15 @@ class NodeServer:
 
     def _call(self, attempt: Attempt, node: AnyNode, arguments: Arguments) -> Ending:
         if node.is_async:
-            outputs, error = self._runner.run(
-                self._call_async(attempt, node, arguments), context=contextvars.copy_context()
+            outputs, error = run_to_end(
+                self._runner.get_loop(), self._call_async(attempt, node, arguments), contextvars.copy_context()
             )
             if error is not None:
                 raise error
             return outputs
-        if attempt.stop is not None:
-            raise attempt.stop.exception()
         self._interruptible = True
         try:
-            return encode_outputs(node.function(**arguments), node.outputs)
+            return contextvars.copy_context().run(call_plain, attempt, node, arguments)
         finally:
             self._interruptible = False
 
