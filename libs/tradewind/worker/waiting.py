@@ -14,6 +14,10 @@ from tradewind.worker.errors import NodeFault
 ANSWER = "answer"
 """The signal that answers a form, unless another one is named."""
 
+_MOST_FORM_BYTES = 64 * 1024
+_MOST_BYTES = _MOST_FORM_BYTES + 1024
+"""Of all that is reported; what is nearly as large is judged where it is stored."""
+
 
 class Suspension(msgspec.Struct, frozen=True):
     """A wait on its way to the node task manager: `until_ms` since the epoch, or `delay_ms` from when it is stored."""
@@ -96,7 +100,9 @@ class Wait:
         suspension = Suspension(self.signal, until_ms, delay_ms, form_json, handles[0] if self.completes else "")
         try:
             # Here it fails this node; where it is sent, the whole worker.
-            suspension.to_message()
+            size = suspension.to_message().ByteSize()
+            if size > _MOST_BYTES:
+                raise ValueError(f"its form and signal have {size} bytes, a form at most {_MOST_FORM_BYTES}")
         except ValueError as error:
             raise NodeFault("INVALID_OUTPUT", f"the node cannot wait for this: {error}") from error
         return suspension

@@ -108,7 +108,7 @@ def test_a_time_in_the_place_of_the_signal_is_refused(signal: Any) -> None:
 
 
 def test_what_cannot_be_told_fails_the_node_and_not_the_worker() -> None:
-    for wait in (Wait("pa\udcffid"), Wait(until=1e20)):
+    for wait in (Wait("pa\udcffid"), Wait(until=1e20), Wait(form={"title": "x" * 5_000_000}), Wait("x" * 5_000_000)):
         with pytest.raises(NodeFault, match="the node cannot wait for this") as caught:
             wait.encode(("output",))
         assert caught.value.code == "INVALID_OUTPUT"
