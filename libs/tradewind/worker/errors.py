@@ -50,6 +50,9 @@ class RetryLater(Exception):
         self.after = timedelta(seconds=seconds)
         super().__init__(message or f"to be tried again after {self.after.total_seconds():g} s")
 
+    def __reduce__(self) -> tuple[type["RetryLater"], tuple[timedelta, str]]:
+        return RetryLater, (self.after, str(self))
+
 
 class Fatal(Exception):
     """Raise it in a node that would fail however often it is tried: no attempt follows, even where some are left."""

@@ -78,6 +78,9 @@ class Executor:
         self._leftover: set[asyncio.Task[Any]] = set()
         self._idle = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        owner = asyncio.current_task()
+        assert owner is not None
+        self._owner = owner
         self.goes_on = False
         """Whether eager nodes may begin: a node task manager hears this worker, which is not leaving."""
 
@@ -218,14 +221,18 @@ class Executor:
         attempt.begun_ns = time.perf_counter_ns()
         try:
             outputs = await self._runner.run(attempt, node)
-        except GeneratorExit:
-            raise
         except BaseException as error:
-            if _cancelled_from_outside(attempt, error):
+            if self._ends_with_its_loop(attempt, error):
                 self._forget(attempt)
                 raise
             return self._settle(attempt, None, error)
         return self._settle(attempt, outputs, None)
+
+    def _ends_with_its_loop(self, attempt: Attempt, error: BaseException) -> bool:
+        """Say whether all tasks of the loop are ended; a node that raises or cancels itself by itself has failed."""
+        if isinstance(error, asyncio.CancelledError):
+            return attempt.stop is None and self._owner.cancelling() > 0
+        return isinstance(error, GeneratorExit) and self._loop.is_closed()
 
     def _settle(
         self, attempt: Attempt, outputs: Ending | None, error: BaseException | None
@@ -340,16 +347,6 @@ def _failure(attempt: Attempt, error: BaseException | None) -> work_pb2.NodeTask
         return failures.terminated(attempt, error, None)
     assert error is not None
     return failures.faulted(attempt, error)
-
-
-def _cancelled_from_outside(attempt: Attempt, error: BaseException) -> bool:
-    """Say whether somebody else ends all tasks of the loop; a node that raises CancelledError by itself has failed."""
-    return (
-        attempt.stop is None
-        and isinstance(error, asyncio.CancelledError)
-        and attempt.task is not None
-        and attempt.task.cancelling() > 0
-    )
 
 
 def _late(seconds: float) -> str:

@@ -19,13 +19,15 @@ def describe(error: BaseException) -> NodeFault:
     if isinstance(error, NodeFault):
         return error
     later = isinstance(error, RetryLater)
+    # One that derives from it may have left out to say when.
+    after = getattr(error, "after", None) if later else None
     return NodeFault(
         "NODE_ERROR",
         _message(error),
         type(error).__qualname__,
         # A node that decided to wait has no fault to be found, unless something else made it decide so.
         traceback="" if later and error.__cause__ is None and error.__context__ is None else _traceback(error),
-        retry_after=error.after.total_seconds() if isinstance(error, RetryLater) else None,
+        retry_after=after.total_seconds() if after is not None else None,
         non_retryable=isinstance(error, Fatal),
     )
 

@@ -124,7 +124,9 @@ async def test_long_messages_and_tracebacks_are_cut() -> None:
     assert run.error.traceback.startswith("Traceback (most recent call last)")
 
 
-@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError("own"), StopIteration()])
+@pytest.mark.parametrize(
+    "raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError("own"), StopIteration(), GeneratorExit()]
+)
 @pytest.mark.parametrize("threaded", [False, True])
 async def test_nothing_that_a_node_raises_ends_the_worker(raised: BaseException, threaded: bool) -> None:
     def plain() -> None:
@@ -142,6 +144,21 @@ async def test_nothing_that_a_node_raises_ends_the_worker(raised: BaseException,
     assert run.error is not None
     assert run.error.code == "NODE_ERROR"
     assert after.output == 1
+
+
+async def test_a_node_that_cancels_itself_has_failed() -> None:
+    @node("hasty")
+    async def hasty() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await asyncio.Event().wait()
+
+    async with Bench([hasty]) as bench:
+        run = await bench.run(bench.assignment("hasty"))
+
+    assert run.error is not None
+    assert (run.error.code, run.error.type) == ("NODE_ERROR", "CancelledError")
 
 
 async def test_an_exception_without_a_usable_message_is_reported_by_its_type() -> None:

@@ -1,6 +1,7 @@
 """What a node can say about its next attempt."""
 
 import math
+import pickle
 from datetime import timedelta
 
 import pytest
@@ -46,6 +47,29 @@ async def test_retry_later_for_a_reason_brings_its_traceback() -> None:
     assert error is not None
     assert (error.message, error.retry_after) == ("to be tried again after 60 s", timedelta(minutes=1))
     assert "ConnectionError: no line" in error.traceback
+
+
+async def test_one_that_does_not_say_when_leaves_it_to_the_backoff() -> None:
+    class Full(RetryLater):
+        def __init__(self, exchange: str) -> None:
+            self.exchange = exchange
+
+    @node("order")
+    async def order() -> None:
+        raise Full("NYSE")
+
+    async with Bench([order]) as bench:
+        error = (await bench.run(bench.assignment("order"))).error
+
+    assert error is not None
+    assert (error.message, error.retry_after) == ("NYSE", None)
+    assert error.type.endswith("Full")
+
+
+def test_it_passes_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(RetryLater(90, "the exchange is full")))
+
+    assert (type(error), error.after, str(error)) == (RetryLater, timedelta(seconds=90), "the exchange is full")
 
 
 async def test_fatal_and_its_kinds_are_final() -> None:
