@@ -39,8 +39,13 @@ class Notes:
 
     @property
     def has_lines(self) -> bool:
-        """Whether lines wait."""
-        return bool(self._lines or self._early_lines)
+        """Whether lines wait, or are to be counted as dropped."""
+        return bool(self._lines or self._early_lines or self._dropped)
+
+    def speakers(self) -> set[str]:
+        """Return the tokens of which lines wait, or are to be counted as dropped."""
+        with self._lock:
+            return {line[0] for line in self._lines} | self._dropped.keys()
 
     def progress(self, token: str, percent: int, message: str, step: str) -> None:
         """Note how far a node is, in the place of what was not sent yet."""

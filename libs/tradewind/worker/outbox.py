@@ -52,7 +52,7 @@ class Outbox:
     Outcomes and log lines are kept until a message with them is acknowledged; after a stream has ended, `requeue` puts
     what was not acknowledged back in front. Lines and progress are kept in `Notes`.
     What is to be said of a token that this worker made goes into the message that makes it known, or waits until that
-    is acknowledged.
+    is acknowledged; that one is given back waits for its lines.
     `progress` and `log` may be called by any thread, everything else by the loop's.
     """
 
@@ -289,8 +289,13 @@ class Outbox:
             sent.failures.append(failure)
             room -= failure.ByteSize()
             left -= 1
+        # Nothing is heard any more of what was given back.
+        speakers = self._notes.speakers() if self._give_backs else ()
         while self._give_backs and left > 0:
             token = self._give_backs.popleft()
+            if token in speakers:
+                self._waiting.append(token)
+                continue
             if begun and self._keep_back(token, sequence):
                 continue
             request.give_back_tokens.append(token)

@@ -96,6 +96,27 @@ async def test_the_next_attempt_begins_its_progress_anew(ntm: Ntm, worker: MakeW
     await until(heard_of_the_second, "its own progress counts")
 
 
+@pytest.mark.parametrize("by_a_call", [False, True])
+async def test_the_lines_of_what_is_given_back_are_kept(ntm: Ntm, worker: MakeWorker, by_a_call: bool) -> None:
+    first, second = worker("w1"), worker("w2")
+    await first.open()
+    await ntm.submit(CHAIN)
+    (a,) = await first.assigned()
+    await first.say(draining=True)
+    await second.open()
+    logs = [work_pb2.NodeTaskLog(token=a.token, level="INFO", message=f"at {number}") for number in range(450)]
+    if by_a_call:
+        report = node_task_manager_service_pb2.ReportNodeTasksRequest(
+            worker_id="w1", logs=logs, give_back_tokens=[a.token]
+        )
+        await ntm.stub.ReportNodeTasks(report)
+    else:
+        await first.say(logs=logs, give_back_tokens=[a.token])
+    await second.assigned()
+    request = node_task_manager_service_pb2.ListNodeLogsRequest(flow_id="flow", user_id="default", page_size=1000)
+    assert [line.message for line in (await ntm.stub.ListNodeLogs(request)).logs] == [each.message for each in logs]
+
+
 async def test_a_log_line_has_a_known_level(ntm: Ntm, worker: MakeWorker) -> None:
     w = worker("w1")
     await w.open()

@@ -122,6 +122,38 @@ async def test_unacknowledged_outcomes_are_said_again_first_and_in_order() -> No
     assert [each.message for each in again.logs] == ["first", "second"]
 
 
+async def test_what_is_given_back_waits_for_its_lines() -> None:
+    outbox = new_outbox()
+    for number in range(700):
+        outbox.log("t1" if number % 2 else "t2", "INFO", f"line {number}", 0)
+    outbox.give_back("t1")
+    outbox.give_back("t3")
+    first = outbox.take(2)
+    assert (len(first.logs), list(first.give_back_tokens)) == (500, ["t3"])
+
+    outbox.acknowledge(2)
+    second = outbox.take(3)
+    assert (len(second.logs), list(second.give_back_tokens)) == (200, ["t1"])
+
+
+async def test_it_is_said_how_many_lines_were_dropped_before_all_is_flushed() -> None:
+    outbox = new_outbox()
+    for number in range(MAX_LOG_LINES):
+        outbox.log("t1", "INFO", f"line {number}", 0)
+    while outbox.take(2).logs:
+        pass
+    outbox.log("t1", "INFO", "one too many", 0)
+    flushed = asyncio.create_task(outbox.flushed())
+    await asyncio.sleep(0)
+    outbox.acknowledge(2)
+    await asyncio.sleep(0)
+    assert not flushed.done()
+    (said,) = outbox.take(3).logs
+    assert said.message == "1 log lines were dropped here: this worker had too many to send"
+    outbox.acknowledge(3)
+    await flushed
+
+
 async def test_lines_that_were_dropped_while_none_could_be_sent_are_counted_once_some_can() -> None:
     outbox = new_outbox()
     for index in range(MAX_LOG_LINES):

@@ -345,6 +345,9 @@ class NodeTaskManagerHandlers(
         work_mapping.note_ends(self._traces, request.failures)
         self._notes.take(progress, lines)
         lost = await self._unary.end(request.worker_id, outcomes)
+        if given_back:
+            # Of what holds no lease no line is kept.
+            await self._notes.written()
         await self._unary.give_back(request.worker_id, given_back)
         unrenewed, terminations, deadline = await self._unary.renew(request.worker_id, held)
         return pb2.ReportNodeTasksResponse(

@@ -142,6 +142,9 @@ class WorkStream:
         if message.pong:
             self._answered(worker)
         awaited = goes_on(outcomes)
+        if given_back:
+            # Of what holds no lease no line is kept.
+            await self._notes.written()
         await self._connections.hear(worker, message.sequence, outcomes, given_back, renewed, awaited=awaited)
 
     def _answered(self, worker: ConnectedWorker) -> None:

@@ -26,6 +26,7 @@ class Notes:
 
     def __init__(self, shards: Mapping[int, Shard]) -> None:
         self._batchers = {number: Batcher(self._writer(shard), max_items=200) for number, shard in shards.items()}
+        self._latest: dict[int, asyncio.Future[None]] = {}
         self._bytes = 0
         self._closing = asyncio.Event()
         self.dropped = 0
@@ -39,7 +40,12 @@ class Notes:
                 self.dropped += 1
             else:
                 self._bytes += len(note.message)
-                _ = batcher.submit(note)
+                self._latest[shard] = batcher.submit(note)
+
+    async def written(self) -> None:
+        """Wait until what was taken so far is written, or dropped."""
+        if self._latest:
+            await asyncio.wait(self._latest.values())
 
     async def close(self) -> None:
         """Write what is waiting, unless the store is away."""
