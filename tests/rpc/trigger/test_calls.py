@@ -22,6 +22,7 @@ from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.partitions import partition_of
+from tradewind.server.schedules.grids import LAST_MS
 
 HOUR = 3_600_000
 
@@ -158,6 +159,14 @@ async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> Non
         (with_window(start=timestamp(2000), end=timestamp(2000)), "trigger.schedule.end", "must be after the start"),
         (with_window(max_firings=-1), "trigger.schedule.max_firings", "must be 0 for any number, or more, is -1"),
         (with_window(end=timestamp(500)), "trigger.schedule", "it names no time between its start and its end"),
+        (
+            trigger_pb2.Schedule(
+                cron=trigger_pb2.CronSchedule(expression="0 9 * * *", time_zone="Asia/Tokyo"),
+                start=timestamp(LAST_MS - HOUR),
+            ),
+            "trigger.schedule",
+            "it names no time between its start and its end",
+        ),
     ],
 )
 async def test_a_schedule_that_cannot_be_is_refused(

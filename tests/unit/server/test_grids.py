@@ -61,6 +61,47 @@ def test_a_time_of_day_that_comes_twice_fires_the_first_time() -> None:
     ]
 
 
+def test_a_time_of_day_with_seconds_keeps_to_the_same_rules() -> None:
+    grid = CronGrid("30 30 2 * * *", BERLIN)
+    assert local(following(grid, at("2026-03-28T12:00", BERLIN), 2), BERLIN) == [
+        "2026-03-29T03:00+02:00",
+        "2026-03-30T02:30+02:00",
+    ]
+    assert local(following(grid, at("2026-10-24T12:00", BERLIN), 2), BERLIN) == [
+        "2026-10-25T02:30+02:00",
+        "2026-10-26T02:30+01:00",
+    ]
+
+
+def test_what_clocks_skip_is_not_planned_before_the_change() -> None:
+    change = at("2026-03-29T01:00:00+00:00")
+    grid = CronGrid("15,30 2 * * *", BERLIN)
+    assert grid.up_to(change - 1) == at("2026-03-28T02:30", BERLIN)
+    assert grid.up_to(change) == change
+    assert grid.between(change - HOUR, change + HOUR) == 1
+
+
+def test_clocks_are_put_back_within_an_hour_too() -> None:
+    """By half an hour on Lord Howe; in St. John's, from a minute past midnight."""
+    for zone, moment, planned in (
+        ("Australia/Lord_Howe", "2024-04-07T00:30", ["2024-04-07T02:00+10:30", "2024-04-07T04:00+10:30"]),
+        ("America/St_Johns", "2006-10-28T23:00", ["2006-10-29T00:00-02:30", "2006-10-29T00:00-03:30"]),
+    ):
+        grid = CronGrid("0 */2 * * *", zone)
+        found = following(grid, at(moment, zone), 2)
+        assert local(found, zone) == planned
+        assert [grid.up_to(each) for each in found] == found
+
+
+def test_the_calendar_has_an_end_in_every_zone() -> None:
+    for zone in ("UTC", "Asia/Tokyo", "America/New_York"):
+        grid = CronGrid("*/5 * * * *", zone)
+        assert grid.after(LAST_MS) is None
+        last = grid.up_to(LAST_MS)
+        assert last is not None
+        assert grid.between(last - HOUR, LAST_MS) == 12
+
+
 def test_every_half_hour_goes_by_elapsed_time_through_both_changes() -> None:
     grid = CronGrid("*/30 * * * *", BERLIN)
     for day in ("2026-03-29T00:15", "2026-10-25T00:15"):

@@ -3,8 +3,8 @@
 import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from itertools import count, dropwhile, takewhile
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
 from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,8 +16,13 @@ LAST_MS = 253_402_300_799_999
 COUNTED = 10_000
 """Times between two moments are counted one by one up to so many; of more it is said that they are at least as many."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_MS = 24 * 3_600_000
+# Moments are in UTC without saying so: cronsim is not told of zones, for in some of them it goes round in circles.
+_EPOCH = datetime(1970, 1, 1)
+_NOTHING = timedelta()
 _MILLISECOND = timedelta(milliseconds=1)
+_SECOND = timedelta(seconds=1)
+_WEEK = timedelta(weeks=1)
 
 
 class Grid(Protocol):
@@ -71,14 +76,15 @@ class CronGrid:
     """A cron expression in a time zone: minute, hour, day, month and weekday, or these with seconds in front.
 
     Where clocks are put forward, a time of day that does not exist is planned for the moment of the change; where they
-    are put back, one that comes twice is planned the first time only. An expression with `*` or a step in its minutes
-    or hours goes by elapsed time through both, as Debian's cron does. A day of month and a weekday, when both are
-    given, are alternatives. Raises ValueError, whose text is for people.
+    are put back, one that comes twice is planned the first time only. An expression whose minutes or hours begin with
+    `*` goes by elapsed time through both, as Debian's cron does. A day of month and a weekday, when both are given, are
+    alternatives. Raises ValueError, whose text is for people.
     """
 
     expression: str
     zone: str = "UTC"
     _zone: ZoneInfo = field(init=False, repr=False, compare=False)
+    _elapses: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_zone", read_zone(self.zone))
@@ -89,6 +95,8 @@ class CronGrid:
                 f'cannot read "{self.expression}" as cron ({error}); '
                 'give minute, hour, day, month and weekday, such as "30 9 * * 1-5"'
             ) from error
+        minutes, hours = self.expression.split()[-5:-3]
+        object.__setattr__(self, "_elapses", "*" in (minutes[0], hours[0]))
         if self.after(0) is None:
             raise ValueError(f'"{self.expression}" names no time that ever comes')
 
@@ -96,35 +104,77 @@ class CronGrid:
         return next(self._from(moment_ms), None)
 
     def up_to(self, moment_ms: int) -> int | None:
-        # One second later is the next that cron could mean; it looks at whole seconds.
-        start = self._local(moment_ms - moment_ms % 1000 + 1000)
-        found = next(self._times(CronSim(self.expression, start, reverse=True)), None)
+        # One second later is the next that cron could mean. On the last day of all, not every zone has a date.
+        start_s = min(moment_ms, LAST_MS - _DAY_MS) // 1000 + 1
+        found = next(filter(moment_ms.__ge__, self._times(start_s, reverse=True)), None)
         if found is None or found < 0:
             return None
         # Where clocks were put back, times of day that are still to come may have come before: they are later ones.
         return max(takewhile(lambda each_ms: each_ms <= moment_ms, self._from(found)), default=found)
 
     def between(self, after_ms: int, up_to_ms: int) -> int:
-        for passed, planned in zip(count(), self._from(after_ms), strict=False):
-            if planned > up_to_ms or passed == COUNTED:
-                return passed
-        return 0
+        planned = takewhile(lambda each_ms: each_ms <= up_to_ms, self._from(after_ms))
+        return sum(1 for _ in islice(planned, COUNTED))
 
     def _from(self, moment_ms: int) -> Iterator[int]:
-        planned = self._times(CronSim(self.expression, self._local(moment_ms)))
-        # Where clocks were put back, a time of day that is still to come may be one that has come before.
-        return dropwhile(lambda each_ms: each_ms <= moment_ms, planned)
+        for planned_ms in self._times(moment_ms // 1000):
+            # Where clocks were put back, a time of day that is still to come may have come before; where they were put
+            # forward, several come at the change.
+            if planned_ms > moment_ms:
+                yield planned_ms
+                moment_ms = planned_ms
 
-    @staticmethod
-    def _times(cron: CronSim) -> Iterator[int]:
+    def _times(self, start_s: int, *, reverse: bool = False) -> Iterator[int]:
+        """Yield the planned times after a moment, or with `reverse` those before it, the latest first."""
         try:
-            for moment in cron:
-                yield (moment.astimezone(UTC) - _EPOCH) // _MILLISECOND
+            start = _EPOCH + timedelta(seconds=start_s)
+            moments = self._by_elapsed_time(start, reverse) if self._elapses else self._by_time_of_day(start, reverse)
+            for moment in moments:
+                yield (moment - _EPOCH) // _MILLISECOND
         except OverflowError:
             return
 
-    def _local(self, moment_ms: int) -> datetime:
-        return (_EPOCH + timedelta(milliseconds=moment_ms)).astimezone(self._zone)
+    def _by_time_of_day(self, start: datetime, reverse: bool) -> Iterator[datetime]:
+        for told in CronSim(self.expression, start + self._offset(start), reverse=reverse):
+            offset = told.replace(tzinfo=self._zone).utcoffset() or _NOTHING
+            then = self._offset(told - offset)
+            # A time of day that does not exist is after the change by the clocks before it, and the other way round.
+            yield self._change(told - then, told - offset) or told - offset
+
+    def _by_elapsed_time(self, start: datetime, reverse: bool) -> Iterator[datetime]:
+        seen = start
+        while True:
+            offset = self._offset(seen)
+            change = None
+            for told in CronSim(self.expression, start + offset, reverse=reverse):
+                planned = told - offset
+                change = self._change(seen, planned)
+                if change is not None:
+                    break
+                yield planned
+                seen = planned
+            if change is None:
+                return
+            # It goes on from there by the clocks of the other side.
+            start, seen = (change, change - _SECOND) if reverse else (change - _SECOND, change)
+
+    def _change(self, seen: datetime, other: datetime) -> datetime | None:
+        """Return when clocks change between two moments, the change nearest to `seen`; None when they do not."""
+        step = _WEEK if seen < other else -_WEEK
+        while seen != other:
+            ahead = seen + step if abs(other - seen) > _WEEK else other
+            early, late = sorted((seen, ahead))
+            offset = self._offset(early)
+            if self._offset(late) != offset:
+                while late - early > _SECOND:
+                    middle = early + (late - early) // _SECOND // 2 * _SECOND
+                    early, late = (middle, late) if self._offset(middle) == offset else (early, middle)
+                return late
+            seen = ahead
+        return None
+
+    def _offset(self, moment: datetime) -> timedelta:
+        return self._zone.fromutc(moment.replace(tzinfo=self._zone)).utcoffset() or _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
