@@ -104,7 +104,12 @@ async def test_rubbish_on_a_stream_ends_that_stream_alone(ntm: Ntm, worker) -> N
 
 @pytest.mark.parametrize(
     ("value", "code"),
-    [("{not json", "INVALID_OUTPUT"), ("NaN", "INVALID_OUTPUT"), ('"' + "x" * 1024 * 1024 + '"', "OUTPUT_TOO_LARGE")],
+    [
+        ("{not json", "INVALID_OUTPUT"),
+        ("NaN", "INVALID_OUTPUT"),
+        ('"' + "x" * 1024 * 1024 + '"', "OUTPUT_TOO_LARGE"),
+        ('"' + "é" * 512 * 1024 + '"', "OUTPUT_TOO_LARGE"),
+    ],
 )
 async def test_outputs_that_are_no_json_or_too_large_fail_the_node(ntm: Ntm, worker, value: str, code: str) -> None:  # type: ignore[no-untyped-def]
     w = worker()

@@ -190,7 +190,7 @@ def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | No
     for at, node in enumerate(plan.nodes):
         yield check_identifier(f"{path}.nodes[{at}].node_id", node.node_id)
         yield check_identifier(f"{path}.nodes[{at}].node_type", node.node_type)
-        if len(node.config_json) > _MAX_CONFIG_BYTES:
+        if len(node.config_json.encode()) > _MAX_CONFIG_BYTES:
             yield Violation(f"{path}.nodes[{at}].config_json", f"must have at most {_MAX_CONFIG_BYTES} bytes")
         elif node.config_json:
             yield json_fault(f"{path}.nodes[{at}].config_json", node.config_json)

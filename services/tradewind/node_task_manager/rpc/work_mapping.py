@@ -71,7 +71,7 @@ def completion(at: int, message: work_pb2.NodeTaskCompletion) -> tuple[int, Outc
 def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
     size = 0
     for handle, value in outputs:
-        size += len(value)
+        size += len(value) if value.isascii() else len(value.encode())
         try:
             _json.decode(value)
         except (msgspec.DecodeError, RecursionError) as error:
