@@ -10,7 +10,14 @@ from tests.rpc.node_task_manager.conftest import Ntm, plan
 from tests.rpc.node_task_manager.test_ad_hoc import submit_batch, submit_task
 from tests.rpc.node_task_manager.test_calls import claim
 from tests.waiting import until
-from tradewind.api.node_task_manager.v1 import batch_pb2, dead_letter_pb2, node_task_pb2, retry_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import (
+    batch_pb2,
+    dead_letter_pb2,
+    node_task_pb2,
+    notification_pb2,
+    retry_pb2,
+    work_pb2,
+)
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.client import Client
 
@@ -82,6 +89,16 @@ async def test_node_tasks_that_wait_are_listed_with_large_forms(ntm: Ntm) -> Non
         ntm.stub.ListNodeTasks, pb2.ListNodeTasksRequest(flow_id="flow", user_id="default"), "node_tasks"
     )
     assert [(each.node_id, each.wait.form_json) for each in found] == [(name, form) for name in names]
+
+
+async def test_notifications_with_long_messages_are_listed(ntm: Ntm) -> None:
+    draft = notification_pb2.NotificationDraft(user_id="ann", title="t" * 200, message="m" * 4096)
+    for _ in range(10):
+        request = notification_pb2.PublishNotificationsRequest(notifications=[draft] * 100)
+        await ntm.stub.PublishNotifications(request)
+    listing = notification_pb2.ListNotificationsRequest(user_id="ann")
+    found = await paged(ntm.stub.ListNotifications, listing, "notifications")
+    assert len({each.notification_id for each in found}) == len(found) == 1000
 
 
 async def with_outputs(ntm: Ntm, names: list[str], value: str) -> None:

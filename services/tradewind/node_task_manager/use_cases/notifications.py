@@ -6,8 +6,10 @@ from contextlib import aclosing
 from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.ports.events import Notices
 from tradewind.node_task_manager.ports.reading import Stretch
+from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
+from tradewind.server.paging import Page
 from tradewind.server.partitions import shard_of
 
 
@@ -36,8 +38,10 @@ class UserNotifications:
 
     async def page(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], str, int]:
         """Return a page, the newest first, where the next begins ("" for the end), and how many of all are not read."""
-        found, unread = await self.of(user_id).list_notifications(user_id, before, limit)
-        return found, found[-1].notification_id if len(found) == limit else "", unread
+        found, unread = await self.of(user_id).list_notifications(user_id, before, limit + 1)
+        page: Page[Notification] = Page(limit, ANSWER_BYTES)
+        more = not all(page.add(each, 500 + len(each.message.encode())) for each in found)
+        return page.items, page.items[-1].notification_id if more else "", unread
 
     async def mark_read(self, user_id: str, through: str) -> int:
         """Mark all up to a position ("" for all) as read, and return how many are not."""

@@ -2,15 +2,12 @@
 -- KEYS: 1 the stream, 2 the mark up to which all are read. args: now, keep (ms: nothing older is there), before (position,
 -- "" for the newest), limit.
 -- Returns {entries {[position, fact]}, mark ("" for none), unread (how many are not read, however old `before` is)}.
-local oldest, mark = string.format('%.0f', now(args.now) - args.keep), redis.call('GET', KEYS[2]) or ''
-local entries = {}
+local bound, mark = now(args.now) - args.keep, redis.call('GET', KEYS[2]) or ''
+local oldest, entries = string.format('%.0f', bound), {}
 for i, entry in ipairs(redis.call('XREVRANGE', KEYS[1], args.before == '' and '+' or '(' .. args.before, oldest, 'COUNT',
   args.limit)) do
   entries[i] = {entry[1], cmsgpack.unpack(entry[2][2])}
 end
-local unread = #redis.call('XRANGE', KEYS[1], oldest, '+')
-if mark ~= '' then
-  local marked = #redis.call('XRANGE', KEYS[1], oldest, mark)
-  unread = unread - marked
-end
+local marked = mark ~= '' and tonumber(string.match(mark, '^%d+')) >= bound
+local unread = #redis.call('XRANGE', KEYS[1], marked and '(' .. mark or oldest, '+')
 return cmsgpack.pack({entries = entries, mark = mark, unread = unread})
