@@ -81,6 +81,18 @@ async def test_a_worker_that_comes_back_begins_its_silence_anew(bench: Bench) ->
     assert (await only(bench)).lease_deadline == bench.clock() + 5_000
 
 
+async def test_all_that_a_worker_names_when_it_is_back_may_be_silent_anew(bench: Bench) -> None:
+    names = [f"n{place}" for place in range(510)]
+    await bench.submit(plan_of(" ".join(names), heartbeat_ms=5_000))
+    given = list[Assignment]()
+    while taken := await bench.take(510):
+        given += taken
+    bench.clock.advance(4_000)
+    await bench.shard.open_session("w1", "i1", [held(each) for each in given])
+    bench.clock.advance(4_000)
+    assert (len(given), (await bench.shard.reap()).results) == (510, ())
+
+
 async def test_what_was_asked_to_stop_is_not_kept_by_signs_of_life(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000)
     await bench.shard.terminate(first.task_id, "0", 0, "enough", "ann")

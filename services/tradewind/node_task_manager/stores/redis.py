@@ -188,7 +188,7 @@ class RedisNodeTaskStore:
         opened = await _OPEN(self._client, self._any_key, self._args(vacancies, more))
         lost, done = list(opened.lost), [opened.effects]
         for piece in _pieces(rest) if rest else ():
-            renewal = await self._renew(worker_id, opened.session, piece, None)
+            renewal = await self._renew(worker_id, opened.session, piece, {"back": True})
             lost += [nonce for nonce, _ in renewal.lost]
             done.append(renewal.effects)
         if opened.more:
@@ -209,17 +209,15 @@ class RedisNodeTaskStore:
 
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
         *firsts, last = _pieces(held)
-        done = [await self._renew(worker_id, session, piece, None) for piece in firsts]
+        done = [await self._renew(worker_id, session, piece, {}) for piece in firsts]
         named = [token.task_id for piece in firsts for token in piece]
-        done.append(await self._renew(worker_id, session, last, named))
+        done.append(await self._renew(worker_id, session, last, {"named": named}))
         lost = tuple(each for renewal in done for each in renewal.lost)
         return replace(done[-1], lost=lost, effects=_joined([renewal.effects for renewal in done]))
 
-    async def _renew(self, worker_id: str, session: int, held: Sequence[Held], named: Sequence[str] | None) -> Renewal:
-        more: dict[str, Any] = {"worker_id": worker_id, "session": session, "held": held}
-        if named is not None:
-            more["named"] = named
-        return await _RENEW(self._client, self._any_key, self._args((), more))
+    async def _renew(self, worker_id: str, session: int, held: Sequence[Held], more: Mapping[str, Any]) -> Renewal:
+        args = self._args((), {"worker_id": worker_id, "session": session, "held": held, **more})
+        return await _RENEW(self._client, self._any_key, args)
 
     async def give_back(
         self, worker_id: str, session: int, held: Sequence[Held] | None, vacancies: Sequence[Vacancy] = ()

@@ -10,8 +10,9 @@ local function why_lost(record, held)
   return 'the lease lapsed'
 end
 
--- One that is to stop is not renewed.
-local function extend(record)
+-- One that is to stop is not renewed. Of a worker that was away nothing could be heard until now, when it is `back`.
+local function extend(record, back)
   if record.stop then return stopping.tell(record, record.stop) end
-  hold(record)
+  local beat = back and tonumber(more(record).beat)
+  if beat then heard_of(record, beat) else hold(record) end
 end

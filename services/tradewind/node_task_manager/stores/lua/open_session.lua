@@ -16,10 +16,7 @@ for _, held in ipairs(args.held) do
   local record = task(held.task_id)
   if holds(record, held) then
     kept[held.task_id] = true
-    extend(record)
-    -- While its worker was away nothing could be heard of it.
-    local beat = tonumber(more(record).beat)
-    if beat then heard_of(record, beat) end
+    extend(record, true)
   elseif why_lost(record, held) then
     lost[#lost + 1] = held.nonce
   end

@@ -1,7 +1,7 @@
 -- Renews the leases that a worker names, says which it has lost, tells again of stops, and sends again what was given to
 -- it a while ago and it does not name.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), worker_id, session (0: any), held
--- {task_id, attempt, nonce}, named {further task ids} or nil when nothing is to be sent again.
+-- {task_id, attempt, nonce}, named {further task ids} or nil when nothing is to be sent again, back (whether the worker was away).
 -- Returns {session_current, lost {[nonce, why]}, lease_deadline, effects}.
 --!include leases
 local RESENT = 500
@@ -14,7 +14,7 @@ if current then
     local record = task(held.task_id)
     if holds(record, held) then
       named[held.task_id] = true
-      extend(record)
+      extend(record, args.back)
     else
       local why = why_lost(record, held)
       if why then lost[#lost + 1] = {held.nonce, why} end
