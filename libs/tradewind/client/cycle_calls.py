@@ -120,7 +120,10 @@ class CycleCalls:
         return watch(self._connection, flow_ids, None)
 
     def watch_cycle(self, flow_id: str, cycle: int) -> AsyncGenerator[CycleRecord, None]:
-        """Yield a cycle as it is and with every change, until it has ended. Otherwise as watch_flows."""
+        """Yield a cycle as it is and with every change, until it has ended; one that is still to come is waited for.
+
+        Otherwise as watch_flows; raises NotFound also when it has passed its retention.
+        """
         return watch(self._connection, (flow_id,), cycle)
 
     async def list_logs(

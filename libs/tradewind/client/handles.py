@@ -131,8 +131,6 @@ class CycleHandle:
 
         One that is still to come is waited for. Raises NotFound, also for one that has passed its retention.
         """
-        if self.record is None:
-            await self._is_or_will_be()
         async with aclosing(self._client.watch_cycle(self.flow_id, self.cycle)) as states:
             async for record in states:
                 if self.run is not None and record.run != self.run:
@@ -140,15 +138,6 @@ class CycleHandle:
                     yield await self.get()
                     return
                 yield record
-
-    async def _is_or_will_be(self) -> None:
-        try:
-            await self.get()
-        except NotFound:
-            last = (await self._client.get_flow(self.flow_id)).flow.last_cycle
-            if last is not None and self.cycle <= last:
-                # It may have begun meanwhile.
-                await self.get()
 
     async def watch_node(self, node_id: str, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
         """Yield one of its nodes as it is and with each thing that happens to it, as Client.watch_task.

@@ -119,6 +119,7 @@ class Scheduler:
                 replica=replica,
                 lease_ms=int(lease_s * 1000),
                 tells_ends=lambda: tell_ends.listened,
+                settle_ms=int(settings.scheduler_settle_seconds * 1000),
             )
             doctor = redis_stores.doctor
             link.client.losses.listen(open_states.clear)

@@ -43,6 +43,12 @@ class SchedulerSettings(CommonSettings):
         le=86_400,
         description="How often the indexes of flows are looked through for cycles that are kept no more.",
     )
+    scheduler_settle_seconds: float = Field(
+        60.0,
+        ge=0,
+        le=86_400,
+        description="How long an ended cycle is kept in any case, however few of them its flow keeps.",
+    )
     scheduler_look_seconds: float = Field(
         5.0,
         ge=0.1,

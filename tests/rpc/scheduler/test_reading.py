@@ -6,8 +6,9 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.rpc.scheduler.conftest import Client, Peers
+from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.errors import refused
+from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
@@ -47,7 +48,9 @@ async def test_a_page_of_cycles_with_large_inputs_ends_before_a_message_is_full(
     assert numbers == [5, 4, 3, 2, 1, 0]
 
 
-async def test_as_many_ended_cycles_are_kept_as_the_flow_says(scheduler: Client) -> None:
+async def test_as_many_ended_cycles_are_kept_as_the_flow_says(start: Start, peers: Peers) -> None:
+    scheduler = await start(scheduler_settle_seconds=0)
+    await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     await scheduler.register("f", keep_cycles=2)
     for _ in range(5):
         await scheduler.run()

@@ -42,7 +42,7 @@ async def test_an_ended_cycle_lives_as_long_as_its_flow_says(scheduler: Client, 
 async def test_a_flow_that_keeps_fewer_from_now_on_loses_the_others_without_another_cycle(
     start: Start, peers: Peers
 ) -> None:
-    scheduler = await start(scheduler_tidy_seconds=0.1)
+    scheduler = await start(scheduler_tidy_seconds=0.1, scheduler_settle_seconds=0)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     await scheduler.register("f", keep_cycles=9)
     for _ in range(5):

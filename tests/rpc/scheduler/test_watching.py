@@ -164,6 +164,18 @@ async def test_a_watch_of_one_cycle_ends_with_it(scheduler: Client, peers: Peers
     assert late.seen() == [(0, COMPLETED)]
 
 
+async def test_a_cycle_that_is_on_record_no_more_is_not_waited_for(start: Start, peers: Peers, watch: Any) -> None:
+    scheduler = await start(scheduler_settle_seconds=0)
+    await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
+    await scheduler.register(keep_cycles=1)
+    for _ in range(2):
+        await scheduler.run()
+    watcher = watch(scheduler, "f", cycle=0)
+    await asyncio.wait_for(watcher.reading, 30)
+    assert watcher.error is not None
+    assert 'no cycle "f:0"' in str(watcher.error)
+
+
 async def test_a_watch_ends_when_its_flow_is_deleted(scheduler: Client, watch: Any) -> None:
     await scheduler.register()
     await scheduler.run()

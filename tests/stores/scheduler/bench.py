@@ -113,8 +113,11 @@ def memory_stores(
     lease_ms: int = 10_000,
     kept_revisions: int = KEPT_REVISIONS,
     tells_ends: Callable[[], bool] = lambda: False,
+    settle_ms: int = 0,
 ) -> MemoryStores:
-    return MemoryStores(clock, lease_ms=lease_ms, kept_revisions=kept_revisions, tells_ends=tells_ends)
+    return MemoryStores(
+        clock, lease_ms=lease_ms, kept_revisions=kept_revisions, tells_ends=tells_ends, settle_ms=settle_ms
+    )
 
 
 def redis_stores(
@@ -123,6 +126,7 @@ def redis_stores(
     lease_ms: int = 10_000,
     kept_revisions: int = KEPT_REVISIONS,
     tells_ends: Callable[[], bool] = lambda: False,
+    settle_ms: int = 0,
 ) -> RedisStores:
     """Stores logged in as the service's own user."""
     return RedisStores(
@@ -134,6 +138,7 @@ def redis_stores(
         lease_ms=lease_ms,
         tells_ends=tells_ends,
         kept_revisions=kept_revisions,
+        settle_ms=settle_ms,
     )
 
 

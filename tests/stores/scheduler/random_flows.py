@@ -23,6 +23,7 @@ from tradewind.server.schedules.schedule import Span
 IDS = ["a", "b", "c.d"]
 KEPT_REVISIONS = 2
 LEASE_MS = 10**9
+SETTLE_MS = 2000
 
 ids = st.sampled_from(IDS)
 schedules = st.sampled_from(
@@ -55,7 +56,7 @@ class RandomFlows(TwinStores[Stores]):
 
     def __init__(self, server: RedisServer) -> None:
         super().__init__(server)
-        self.memory = memory_stores(self.clock, LEASE_MS, KEPT_REVISIONS, lambda: self.listens)
+        self.memory = memory_stores(self.clock, LEASE_MS, KEPT_REVISIONS, lambda: self.listens, SETTLE_MS)
         self.numbers = itertools.count()
         self.seen: dict[RunName, ChainState] = {}
         self.epochs: dict[int, int] = {}
@@ -63,7 +64,7 @@ class RandomFlows(TwinStores[Stores]):
         self.redis = self.run(self.connected())
 
     async def connected(self) -> RedisStores:
-        return redis_stores(self.server, self.clock, LEASE_MS, KEPT_REVISIONS, lambda: self.listens)
+        return redis_stores(self.server, self.clock, LEASE_MS, KEPT_REVISIONS, lambda: self.listens, SETTLE_MS)
 
     def flow(self, flow_id: str) -> FlowRecord | None:
         (found,) = self.run(self.memory.flows.find([flow_id]))

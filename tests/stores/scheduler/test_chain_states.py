@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.servers import RedisServer
-from tests.stores.scheduler.bench import Bench, names, shape
+from tests.stores.scheduler.bench import MINUTE, Bench, memory_stores, names, redis_stores, shape
 from tradewind.scheduler.domain.chain_state import (
     REASON,
     STATUS,
@@ -21,6 +21,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.use_cases.update_state import update_state
+from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 
 
@@ -184,6 +185,33 @@ async def test_the_oldest_ended_cycles_beyond_keep_cycles_go(bench: Bench, serve
     if server is not None:
         kept = [key for key in await server.keys() if ":cycle:" in key and not key.endswith(":nodes")]
         assert len(kept) == 3
+
+
+async def test_what_ended_just_now_stays_however_few_are_kept(
+    bench: Bench, server: RedisServer | None, clock: ManualClock
+) -> None:
+    stores = redis_stores(server, clock, settle_ms=MINUTE) if server else memory_stores(clock, settle_ms=MINUTE)
+    bench = Bench(stores, clock)
+    await bench.register(keep_cycles=1)
+    one = bench.request(shape=shape(keep_cycles=1))
+    first, *others = [await bench.begun(one._replace(run_id=f"r{at}")) for at in range(4)]
+
+    async def on_record() -> list[int]:
+        return names(await bench.stores.cycles.newest("f", None, 99))
+
+    for state in others:
+        await bench.end(state)
+    clock.advance(MINUTE - 1)
+    # The first of four ends last, and what stands behind it waits with it.
+    await bench.end(first)
+    clock.advance(MINUTE - 1)
+    last = await bench.begun(one._replace(run_id="last"))
+    await bench.end(last)
+    await bench.stores.cycles.tidy(partition_of("f"), "", 0)
+    assert await on_record() == [4, 3, 2, 1, 0]
+    clock.advance(1)
+    await bench.stores.cycles.tidy(partition_of("f"), "", 0)
+    assert await on_record() == [4]
 
 
 async def test_more_old_cycles_than_one_step_removes_go_little_by_little(bench: Bench) -> None:

@@ -169,9 +169,12 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         cycles = self.cycles[request.flow_id]
         number = request.cycle if request.HasField("cycle") else len(cycles) - 1
         if not 0 <= number < len(cycles):
-            message = f"{request.flow_id} has no cycle {number}"
-            await Refusal(grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND", message).tell(context)
+            await self._cycle_gone(request.flow_id, number, context)
         return cycles[number]
+
+    async def _cycle_gone(self, flow_id: str, number: int, context: Context) -> None:
+        message = f"{flow_id} has no cycle {number}"
+        await Refusal(grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND", message).tell(context)
 
     async def AnalyzeFlow(self, request: pb.AnalyzeFlowRequest, context: Context) -> pb.AnalyzeFlowResponse:
         await self._received(request, context)
@@ -363,6 +366,8 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         for flow_id in request.flow_ids:
             await self._flow(flow_id, context)
             cycles = self.cycles[flow_id]
+            if request.HasField("cycle") and len(cycles) <= request.cycle <= self.flows[flow_id].last_cycle:
+                await self._cycle_gone(flow_id, request.cycle, context)
             shown = cycles[request.cycle : request.cycle + 1] if request.HasField("cycle") else cycles[-1:]
             for event_id in request.after_event_ids:
                 if event_id.startswith(f"{flow_id}:"):

@@ -67,6 +67,8 @@ async def test_a_cycle_that_is_not_kept_any_more_is_not_waited_for(client: Clien
     with pytest.raises(NotFound, match="no cycle 3"):
         await client.cycle("momentum", 3).wait(timeout=5)
 
+    assert stack.scheduler.watchers == 0
+
 
 async def test_a_cycle_to_come_is_waited_for(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = None

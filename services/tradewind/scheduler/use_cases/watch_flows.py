@@ -10,7 +10,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
-from tradewind.scheduler.use_cases.faults import flow_not_found
+from tradewind.scheduler.use_cases.faults import cycle_not_found, flow_not_found
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.watch_backlog import Backlog
 from tradewind.server.faults import Unavailable
@@ -46,18 +46,21 @@ class WatchFlows:
     ) -> AsyncIterator[list[ChainState]]:
         """Yield first the state of the named cycle, or of the latest one, of each flow, then every change.
 
-        Of a flow in `after` what has come since is told first, as far as it is among its newest 1000 cycles. Ends when
-        the named cycle of every flow has ended, or every flow is gone. Raises NotFound for an unknown flow, Unavailable
-        when this server shuts down.
+        Of a flow in `after` what has come since is told first, as far as it is among its newest 1000 cycles. A named
+        cycle that is still to come is waited for. Ends when the named cycle of every flow has ended, or every flow is
+        gone. Raises NotFound for an unknown flow and for a cycle that is on record no more, Unavailable when this
+        server shuts down.
         """
+        latest: dict[str, int] = {}
         for flow_id, record in zip(flow_ids, await self._flows.find(flow_ids), strict=True):
             if record is None:
                 raise flow_not_found(flow_id)
+            latest[flow_id] = record.last_cycle
         watch = _Watch(set(flow_ids), cycle)
         try:
             for flow_id in watch.left:
                 await self._hub.listen(flow_id, watch.heard)
-            first = await self._first(flow_ids, cycle, after)
+            first = await self._first(latest, cycle, after)
             self._hub.seen(first)
             watch.begin(first)
             while True:
@@ -72,15 +75,17 @@ class WatchFlows:
             for flow_id in set(flow_ids):
                 self._hub.leave(flow_id, watch.heard)
 
-    async def _first(self, flow_ids: Sequence[str], cycle: int | None, after: Mapping[str, Told]) -> list[ChainState]:
+    async def _first(self, latest: Mapping[str, int], cycle: int | None, after: Mapping[str, Told]) -> list[ChainState]:
         found: list[ChainState] = []
-        for flow_id in dict.fromkeys(flow_ids):
+        for flow_id, last_cycle in latest.items():
             if flow_id in after:
                 found += await self._since(after[flow_id])
             elif cycle is None:
                 found += await self._cycles.newest(flow_id, None, 1)
             elif (run := await self._cycles.latest_run(flow_id, cycle)) is not None:
                 found.append(await self._read.cycle(flow_id, run.cycle, run.run))
+            elif cycle <= last_cycle:
+                raise cycle_not_found(flow_id, cycle)
         return found
 
     async def _since(self, told: Told) -> list[ChainState]:

@@ -1434,7 +1434,7 @@ class WatchFlowRequest(_message.Message):
     CYCLE_FIELD_NUMBER: _builtins.int
     AFTER_EVENT_IDS_FIELD_NUMBER: _builtins.int
     cycle: _builtins.int
-    """When given, only this cycle of each, and the stream ends when it has ended."""
+    """When given, only this cycle of each, and the stream ends when it has ended; one that is still to come is waited for."""
     @_builtins.property
     def flow_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Which, at least one, at most 1000."""

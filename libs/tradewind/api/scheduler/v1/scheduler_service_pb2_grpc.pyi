@@ -161,7 +161,8 @@ class SchedulerServiceStub:
     """A cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
     WatchFlow: _grpc.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]
     """What happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's latest one,
-    then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, UNAVAILABLE DRAINING.
+    then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its
+    retention), UNAVAILABLE DRAINING.
     """
     ListLogs: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]
     """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
@@ -313,7 +314,8 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """A cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
     WatchFlow: _aio.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]  # type: ignore[assignment]
     """What happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's latest one,
-    then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, UNAVAILABLE DRAINING.
+    then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its
+    retention), UNAVAILABLE DRAINING.
     """
     ListLogs: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]  # type: ignore[assignment]
     """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
@@ -672,7 +674,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_scheduler_service_pb2.WatchFlowResponse], _abc.AsyncIterator[_scheduler_service_pb2.WatchFlowResponse]]:
         """What happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's latest one,
-        then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND, UNAVAILABLE DRAINING.
+        then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its
+        retention), UNAVAILABLE DRAINING.
         """
 
     @_abc_1.abstractmethod

@@ -33,11 +33,12 @@ class MemoryStores:
         data: Data | None = None,
         kept_revisions: int = KEPT_REVISIONS,
         tells_ends: Callable[[], bool] = lambda: False,
+        settle_ms: int = 0,
     ) -> None:
         self.data = data or Data(clock)
         self.flows = MemoryFlows(self.data, kept_revisions)
         self.revisions = MemoryRevisions(self.data)
-        self.cycles = MemoryCycles(self.data, tells_ends)
+        self.cycles = MemoryCycles(self.data, tells_ends, settle_ms)
         self.states = self.cycles
         self.open_runs = MemoryOpenRuns(self.data)
         self.outbox = MemoryOutbox(self.data)

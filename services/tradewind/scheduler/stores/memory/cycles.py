@@ -1,7 +1,8 @@
 """Cycles and their chain states in memory."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from types import MappingProxyType
 
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, RerunRequest, begun_state
@@ -57,9 +58,10 @@ _MANY, _TOGETHER = 100, 10
 class MemoryCycles:
     """Implements CycleRecords and ChainStateRepository."""
 
-    def __init__(self, data: Data, tells_ends: Callable[[], bool]) -> None:
+    def __init__(self, data: Data, tells_ends: Callable[[], bool], settle_ms: int) -> None:
         self._data = data
         self._tells_ends = tells_ends
+        self._settle_ms = settle_ms
 
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
         return [
@@ -248,7 +250,7 @@ class MemoryCycles:
             (flow, old)
             for flow in flows
             if flow.flow_id > after
-            for old in _excess(flow, flow.keep_cycles)
+            for old in self._settled(flow, _excess(flow, flow.keep_cycles), now)
             if not self._to_be_returned(old)
         ]
         for flow, old in excess:
@@ -350,9 +352,13 @@ class MemoryCycles:
         keep = run.state.facts.keep_cycles
         excess = _excess(flow, keep)
         if keep < _MANY or len(excess) >= _TOGETHER:
-            for old in excess[:_TRIMMED]:
+            for old in self._settled(flow, excess[:_TRIMMED], now):
                 if not self._to_be_returned(old):
                     self._data.drop_run(flow, old)
+
+    def _settled(self, flow: Flow, oldest: Sequence[RunName], now: int) -> Iterator[RunName]:
+        """Yield runs up to the first that ended just now."""
+        return takewhile(lambda old: flow.runs[old].state.end_ms <= now - self._settle_ms, oldest)
 
     def _to_be_returned(self, name: RunName) -> bool:
         """Say whether a node of another flow has still to hear how a run ended."""

@@ -39,11 +39,12 @@ class RedisStores:
         lease_ms: int = 10_000,
         tells_ends: Callable[[], bool] = lambda: False,
         kept_revisions: int = KEPT_REVISIONS,
+        settle_ms: int = 0,
     ) -> None:
         scripted = Scripted(client, keys, clock)
         self.flows = RedisFlows(scripted, kept_revisions)
         self.revisions = RedisRevisions(scripted)
-        self.cycles = RedisCycles(scripted, tells_ends)
+        self.cycles = RedisCycles(scripted, tells_ends, settle_ms)
         self.states = self.cycles
         self.open_runs = RedisOpenRuns(scripted)
         self.outbox = RedisOutbox(scripted)

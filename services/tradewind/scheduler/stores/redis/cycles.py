@@ -74,9 +74,10 @@ _NOT_WRITTEN = UpdateResult(UpdateOutcome.OVERTAKEN)
 class RedisCycles:
     """Implements CycleRecords and ChainStateRepository."""
 
-    def __init__(self, scripted: Scripted, tells_ends: Callable[[], bool]) -> None:
+    def __init__(self, scripted: Scripted, tells_ends: Callable[[], bool], settle_ms: int) -> None:
         self._scripted = scripted
         self._tells_ends = tells_ends
+        self._settle_ms = settle_ms
         self._client = scripted.client
         self._keys = scripted.keys
 
@@ -125,7 +126,8 @@ class RedisCycles:
         return BeginAnswer(BeginOutcome.DUPLICATE, run, answer[2])
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
-        args = self._scripted.args(partition, epoch, after=after, flows=_TIDIED_FLOWS, most=_TIDIED_RUNS)
+        bounds = {"flows": _TIDIED_FLOWS, "most": _TIDIED_RUNS, "settle": self._settle_ms}
+        args = self._scripted.args(partition, epoch, after=after, **bounds)
         found = await _TIDY(self._client, [self._keys.owner(partition)], args)
         return Tidied(found.after, found.done, found.trimmed, found.forgotten)
 
@@ -180,7 +182,7 @@ class RedisCycles:
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         items = [_update_item(update) for update in updates]
         flow_ids = [update.state.name.flow_id for update in updates]
-        told = {"tell": self._tells_ends(), "most_told": MOST_KEPT}
+        told = {"tell": self._tells_ends(), "most_told": MOST_KEPT, "settle": self._settle_ms}
         replies = await self._scripted.call_in_groups(_UPDATE, items, flow_ids, epochs, **told)
         results = [
             _NOT_WRITTEN if reply is None else _result(update, *reply)
