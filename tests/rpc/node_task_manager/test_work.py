@@ -122,6 +122,17 @@ async def test_outputs_that_are_no_json_or_too_large_fail_the_node(ntm: Ntm, wor
     assert (await ntm.node("b")).reason == 'node "a" failed'
 
 
+async def test_an_output_that_is_there_twice_fails_the_node(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+    w = worker()
+    await w.open()
+    await ntm.submit(CHAIN)
+    (a,) = await w.assigned()
+    outputs = [node_task_pb2.Output(handle="out", value_json=value) for value in ("1", "2")]
+    await w.acknowledged(await w.say(completions=[work_pb2.NodeTaskCompletion(token=a.token, outputs=outputs)]))
+    task = await ntm.node("a")
+    assert (task.error.code, task.error.message) == ("INVALID_OUTPUT", 'output "out" is there twice')
+
+
 async def test_large_values_reach_the_successor_and_inputs_beyond_3_mib_fail_it(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
     w = worker()
     await w.open()

@@ -1,6 +1,7 @@
 """Protobuf on the outside, domain on the inside: what passes to and from workers."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
@@ -76,6 +77,9 @@ def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
             _json.decode(value)
         except (msgspec.DecodeError, RecursionError) as error:
             return TaskError("INVALID_OUTPUT", f'output "{handle}" is not JSON: {error}')
+    if len(dict(outputs)) < len(outputs):
+        ((twice, _),) = Counter(handle for handle, _ in outputs).most_common(1)
+        return TaskError("INVALID_OUTPUT", f'output "{twice}" is there twice')
     if size > OUTPUT_BYTES:
         return TaskError("OUTPUT_TOO_LARGE", f"the outputs together are {size} bytes, the limit is {OUTPUT_BYTES}")
     return None
