@@ -1,5 +1,7 @@
 """Store URLs of every kind, and what is wrong with others."""
 
+import re
+
 import pytest
 
 from tradewind.server.redis.address import StoreAddress
@@ -52,3 +54,17 @@ def test_the_password_is_not_shown() -> None:
     with pytest.raises(ValueError, match="no database") as caught:
         StoreAddress.parse("redis://me:hidden@a/x")
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mark", ["#", "?", "/", "[", "\u2100"])
+@pytest.mark.parametrize("scheme", ["redis", "rediss+sentinel", "redis+cluster"])
+def test_nor_is_one_that_is_not_quoted(scheme: str, mark: str) -> None:
+    with pytest.raises(ValueError, match=r"store URL: .*a password is to be quoted") as caught:
+        StoreAddress.parse(f"{scheme}://me:hid{mark}den@a/x")
+    assert not {"hid", "den"} & set(re.split(r"\W", str(caught.value)))
+
+
+@pytest.mark.parametrize("more", ["?db=3", "#3"])
+def test_what_would_go_unheeded_is_refused(more: str) -> None:
+    with pytest.raises(ValueError, match='it takes no "\\?" and no "#"'):
+        StoreAddress.parse(f"redis://a{more}")

@@ -16,6 +16,7 @@ _KINDS: dict[str, tuple[Kind, bool]] = {
     "rediss+cluster": ("cluster", True),
 }
 _DEFAULT_PORTS: dict[Kind, int] = {"single": 6379, "unix": 0, "sentinel": 26379, "cluster": 6379}
+_QUOTED = 'a password is to be quoted, as "%23" for "#"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,18 @@ class StoreAddress:
     @classmethod
     def parse(cls, url: str) -> "StoreAddress":
         """Read a store URL; raises ValueError that says what is wrong without repeating the password."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise ValueError(f"store URL: it cannot be read: {_QUOTED}") from None
         if parts.scheme not in _KINDS:
             raise ValueError(
                 f'store URL: unknown scheme "{parts.scheme}"; use redis://, rediss://, unix://, redis+sentinel:// '
                 "or redis+cluster://"
             )
         kind, tls = _KINDS[parts.scheme]
+        if parts.query or parts.fragment or ("@" in parts.path and kind != "unix"):
+            raise ValueError(f'store URL: it takes no "?" and no "#", and "@" before the host only: {_QUOTED}')
         login, _, places = parts.netloc.rpartition("@")
         name, _, secret = login.partition(":")
         user, password = unquote(name) or None, unquote(secret) or None
