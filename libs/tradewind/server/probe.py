@@ -15,7 +15,8 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from tradewind.server.channels import OpenChannel, channels_of, open_channel
 from tradewind.server.health import LIVENESS, READINESS
-from tradewind.server.settings import CommonSettings, load_settings
+from tradewind.server.settings import CommonSettings, SettingsError, load_settings
+from tradewind.tls import TlsError
 
 _TIMEOUT_S = 4.0
 
@@ -43,10 +44,14 @@ def main(arguments: Sequence[str]) -> int:
     if len(rest) > 1 or any(argument.startswith("-") for argument in rest):
         print("usage: python -m tradewind.server.probe [--liveness] [HOST:PORT]", file=sys.stderr)
         return 2
-    settings = load_settings(CommonSettings)
-    address = rest[0] if rest else f"127.0.0.1:{settings.port}"
     name = LIVENESS if "--liveness" in arguments else READINESS
-    reason = asyncio.run(_probe(address, name, settings))
+    reason: str | None
+    try:
+        settings = load_settings(CommonSettings)
+        address = rest[0] if rest else f"127.0.0.1:{settings.port}"
+        reason = asyncio.run(_probe(address, name, settings))
+    except (SettingsError, TlsError) as error:
+        reason = str(error)
     if reason is not None:
         print(reason, file=sys.stderr)
     return 0 if reason is None else 1

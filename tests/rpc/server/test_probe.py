@@ -31,3 +31,18 @@ def test_a_server_that_is_not_there_fails_it(
     assert main([]) == 1
     assert f"127.0.0.1:{port} does not answer: UNAVAILABLE" in capsys.readouterr().err
     assert main(["--what"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("TRADEWIND_PORT", "all", "TRADEWIND_PORT: Input should be a valid integer"),
+        ("TRADEWIND_TLS_CA", "absent.pem", "cannot read absent.pem"),
+    ],
+)
+def test_settings_that_are_wrong_fail_it_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, told: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert main([]) == 1
+    assert told in capsys.readouterr().err
