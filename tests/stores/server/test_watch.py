@@ -77,13 +77,15 @@ async def test_whoever_measures_may_do_nothing_else(redis_server: RedisServer) -
         await client.end()
 
 
-async def test_a_user_who_may_not_ask_ends_it_with_a_hint(
+async def test_a_user_who_may_not_ask_gets_a_hint_and_hears_whether_the_store_answers(
     redis_server: RedisServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with watching(redis_server.url("scheduler")) as task:
-        await asyncio.wait_for(task, 30)
-    assert up() == -1
-    assert "TRADEWIND_METRICS_STORE_USER" in capfd.readouterr().err
+    async with watching(redis_server.url("scheduler")):
+        for _ in range(2):
+            await until(lambda: up() == 1, "the store was asked")
+            watch.UP.set(-1)
+    assert capfd.readouterr().err.count("TRADEWIND_METRICS_STORE_USER") == 1
+    assert not nodes_of(watch.MEMORY_USED)
 
 
 async def test_a_store_that_is_away_is_down() -> None:

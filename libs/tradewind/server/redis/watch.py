@@ -1,7 +1,7 @@
 """Metrics of the store itself, from what it says of itself by INFO."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
@@ -40,6 +40,7 @@ KEYSPACE_MISSES = Gauge(
     "tradewind_store_keyspace_misses", "Look-ups of keys that were not there.", _NODE, registry=REGISTRY
 )
 
+_HINT = "name one who may by TRADEWIND_METRICS_STORE_USER and TRADEWIND_METRICS_STORE_PASSWORD"
 _SECTIONS = ("memory", "clients", "stats")
 _log = structlog.get_logger(__name__)
 
@@ -54,18 +55,18 @@ class StoreWatch:
         self._every_s = every_s
 
     async def run(self) -> None:
-        """Go on until cancelled, or until the store refuses."""
+        """Go on until cancelled; where the user may not ask, tell only whether the store answers."""
+        look: Callable[[], Awaitable[Any]] = self._look
         try:
             while True:
                 try:
-                    await self._look()
+                    await look()
                     UP.set(1)
                 except NoPermissionError:
-                    _log.warning(
-                        "no metrics of the store: its user may not INFO",
-                        hint="name one who may by TRADEWIND_METRICS_STORE_USER and TRADEWIND_METRICS_STORE_PASSWORD",
-                    )
-                    return
+                    UP.set(1)
+                    if look == self._look:
+                        look = self._client.ping
+                        _log.warning("no metrics of the store: its user may not INFO", hint=_HINT)
                 except (RedisError, RedisClusterException, OSError) as error:
                     UP.set(0)
                     _log.debug("the store was not asked", error=str(error))
