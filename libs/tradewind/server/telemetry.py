@@ -170,6 +170,11 @@ def context_from(traceparent: str) -> TraceContext:
     return _propagator.extract({TRACEPARENT: traceparent}, context=TraceContext())
 
 
+def checked(traceparent: str) -> str:
+    """Return a `traceparent` that somebody else has written, "" when it is malformed."""
+    return traceparent_of(trace.get_current_span(context_from(traceparent))) if traceparent else ""
+
+
 class CallTraces:
     """Makes the caller's `traceparent` current in the handler, with a span of its own when spans are recorded."""
 

@@ -93,6 +93,23 @@ async def test_a_stream_ends_with_its_last_answer(scheduler: Client) -> None:
     assert {answer.response.cycle.cycle for answer in stream.answers.values()} == set(range(300))
 
 
+async def test_a_trace_context_that_is_none_is_not_kept(scheduler: Client) -> None:
+    await scheduler.register("f")
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    contexts = ["rubbish", f"00-{'0' * 32}-b7ad6b7169203331-01", "00-" * 1000, f"00-{trace_id}-b7ad6b7169203331-01"]
+    stream = Stream(scheduler)
+    for number, context in enumerate(contexts):
+        one = run(number)
+        one.traceparent = context
+        await stream.send(one)
+    assert await stream.end()
+    assert [status(stream.answers[number])[0] for number in range(4)] == [0] * 4
+    cycles = [stream.answers[number].response.cycle for number in range(4)]
+    assert [cycle.trace_id for cycle in cycles] == ["", "", "", trace_id]
+    listed = await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f"))
+    assert len(listed.cycles) == 4
+
+
 async def test_a_refused_run_harms_no_other(scheduler: Client) -> None:
     await scheduler.register("f")
     stream = Stream(scheduler)
