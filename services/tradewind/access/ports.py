@@ -52,7 +52,8 @@ class SessionStore(Protocol):
     async def authorize(self, digest: str) -> Authorized | Refusal:
         """Return whose a token is, with the role the user has now, and note the time of use.
 
-        A session that has ended stays on record as EXPIRED for REMEMBERED_MS; one that was closed is UNKNOWN.
+        A session that has ended stays on record as EXPIRED for REMEMBERED_MS, unless it is the oldest of more than
+        MOST_SESSIONS such ones when the user opens another; one that was closed is UNKNOWN.
         """
         ...
 

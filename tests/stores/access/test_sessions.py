@@ -88,6 +88,15 @@ async def test_a_user_has_so_many_sessions_and_no_more(bench: Bench) -> None:
     assert not isinstance(await bench.sessions.open(digest("more"), ANN), Refusal)
 
 
+async def test_of_sessions_that_have_ended_so_many_are_remembered_and_no_more(bench: Bench) -> None:
+    """However short-lived the tokens are that somebody makes one after the other."""
+    for number in range(MOST_SESSIONS + 2):
+        await bench.open(f"{number}", lifetime=1)
+        bench.clock.advance(1)
+    remembered = [await bench.sessions.authorize(digest(f"{number}")) for number in range(MOST_SESSIONS + 2)]
+    assert remembered == [Refusal.UNKNOWN, *[Refusal.EXPIRED] * (MOST_SESSIONS + 1)]
+
+
 async def test_users_are_listed_by_partition_and_id(bench: Bench) -> None:
     names = [f"user-{number}" for number in range(40)]
     for name in names:

@@ -52,16 +52,26 @@ class MemoryAccess:
     def session(self, digest: str) -> Session | Refusal:
         """Return a session that has not ended."""
         session = self.kept.get(digest)
-        if session is None or session.expires_at + REMEMBERED_MS <= self.clock():
+        return Refusal.UNKNOWN if session is None else self.refusal(session) or session
+
+    def refusal(self, session: Session) -> Refusal | None:
+        """Return why a session is not good, None when it is."""
+        if session.expires_at + REMEMBERED_MS <= self.clock():
             return Refusal.UNKNOWN
-        return session if session.expires_at > self.clock() else Refusal.EXPIRED
+        return Refusal.EXPIRED if session.expires_at <= self.clock() else None
 
     def open_sessions(self, user_id: str) -> list[Session]:
         """Return the sessions of a user that have not ended, in the order in which they were made."""
-        found = [self.session(digest) for digest, each in self.kept.items() if each.draft.user_id == user_id]
-        return sorted(
-            (each for each in found if isinstance(each, Session)), key=lambda each: (each.created_at, each.digest)
-        )
+        return self._sessions_of(user_id, None)
+
+    def ended_sessions(self, user_id: str) -> list[Session]:
+        """Return the sessions of a user that have ended and are still remembered, in the same order."""
+        return self._sessions_of(user_id, Refusal.EXPIRED)
+
+    def _sessions_of(self, user_id: str, refusal: Refusal | None) -> list[Session]:
+        of_user = (each for each in self.kept.values() if each.draft.user_id == user_id)
+        found = [each for each in of_user if self.refusal(each) is refusal]
+        return sorted(found, key=lambda each: (each.created_at, each.digest))
 
     def tell(self, user_id: str) -> None:
         """Tell everybody who listens."""
@@ -84,6 +94,8 @@ class MemorySessions:
             return Refusal.OTHER_ROLE
         if len(access.open_sessions(draft.user_id)) >= MOST_SESSIONS:
             return Refusal.TOO_MANY
+        for ended in access.ended_sessions(draft.user_id)[:-MOST_SESSIONS]:
+            del access.kept[ended.digest]
         if user is None and role is not None:
             access.kept_users[draft.user_id] = User(draft.user_id, role, now)
         session = access.kept[digest] = Session(digest, draft, now, now)

@@ -2,7 +2,7 @@
 -- Ends sessions of a user. KEYS: the user's sessions. args: as sessions.lua, and user_id, name (the beginning of the digest
 -- of the only one meant, "" for all), keep (that of one that stays). Returns how many.
 local count = 0
-for _, row in ipairs(open_sessions(args.user_id)) do
+for _, row in ipairs((sessions_of(args.user_id))) do
   local begins = string.sub(row[1], 1, 20)
   if (args.name == '' or begins == args.name) and begins ~= args.keep then
     count = count + remove(args.user_id, row[1])

@@ -1,4 +1,4 @@
 --!include sessions
 -- Reads the sessions of a user that have not ended. KEYS: the user's sessions. args: as sessions.lua, and user_id.
 -- Returns their rows.
-return cmsgpack.pack(open_sessions(args.user_id))
+return cmsgpack.pack((sessions_of(args.user_id)))

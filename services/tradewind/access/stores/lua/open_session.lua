@@ -5,7 +5,9 @@ local row = args.row
 local role = role_of(row[2])
 if not role and args.role == '' then return cmsgpack.pack({'unknown_user', row}) end
 if role and args.role ~= '' and role ~= args.role then return cmsgpack.pack({'other_role', row}) end
-if #open_sessions(row[2]) >= args.most then return cmsgpack.pack({'too_many', row}) end
+local open, ended = sessions_of(row[2])
+if #open >= args.most then return cmsgpack.pack({'too_many', row}) end
+for at = 1, #ended - args.most do remove(row[2], ended[at]) end
 if not role then set_role(row[2], args.role) end
 enter_user(row[2])
 row[7], row[8] = time, time

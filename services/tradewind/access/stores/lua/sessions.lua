@@ -66,18 +66,21 @@ local function remove(user_id, digest)
   return redis.call('DEL', session_key(digest))
 end
 
--- The sessions of a user that have not ended, in the order in which they were made; index entries of others are taken out.
-local function open_sessions(user_id)
-  local rows = {}
+-- The sessions of a user that have not ended, and the digests of those that have, in the order in which they were made; index
+-- entries of others are taken out.
+local function sessions_of(user_id)
+  local open, ended = {}, {}
   for _, digest in ipairs(redis.call('ZRANGE', sessions_key(user_id), 0, -1)) do
     local row = session(digest)
-    if row and expires_at(row) > time then
-      rows[#rows + 1] = row
-    elseif not row then
+    if not row then
       redis.call('ZREM', sessions_key(user_id), digest)
+    elseif expires_at(row) > time then
+      open[#open + 1] = row
+    else
+      ended[#ended + 1] = digest
     end
   end
-  return rows
+  return open, ended
 end
 
 -- Has a user stand in the index, from which everything else of theirs is found.
