@@ -21,9 +21,10 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a listing; `more` says that others follow after `end`."""
+    """A part of a listing, of about `size` bytes; `more` says that others follow after `end`."""
 
     triggers: tuple[Trigger, ...]
+    size: int
     end: Position | None
     more: bool
 
@@ -130,7 +131,7 @@ class TriggerStore(Protocol):
         """Return up to `limit` scheduled triggers, earliest delivery first, that come after `after`.
 
         None but those to be delivered at or before `up_to_ms` (0: the store's now; None: all). A page ends early once
-        it holds a MiB of payload. Changes nothing.
+        it holds a MiB. Changes nothing.
         """
         ...
 
@@ -279,7 +280,7 @@ class ClaimStore(Protocol):
         """Lease what is due, oldest first, and answer per order.
 
         No trigger is leased twice at a time. Each claim has a token of its own and a higher attempt than the one
-        before. It ends early once it holds a MiB of payload. An order of a session that is not the receiver gets
+        before. It ends early once it holds a MiB. An order of a session that is not the receiver gets
         nothing; one with a higher epoch than known becomes the receiver.
         Before that, lapsed claims are taken back: each counts as a failure; the first in a row is due again at once,
         later ones after the backoff of the one before; with the last permitted failure the trigger is dead.

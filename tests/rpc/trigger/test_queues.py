@@ -16,6 +16,7 @@ from tests.rpc.trigger.receiving import (
     now_ms,
     once,
     reason,
+    timestamp,
     violations,
 )
 from tests.waiting import until
@@ -322,6 +323,19 @@ async def test_a_queue_is_listed_in_pages_whatever_the_status(replica: Replica) 
     counts = await replica.stub.CountTriggers(pb2.CountTriggersRequest(queue=QUEUE))
     assert (counts.triggers, counts.scheduled, counts.orphans) == (7, 6, 0)
     assert violations(await refused(listed(replica, ""))).keys() == {"queue"}
+
+
+async def test_what_has_large_schedules_comes_in_pages_and_messages_that_fit(cast: Cast, replica: Replica) -> None:
+    """One of 1000 times has 14 KiB."""
+    times = trigger_pb2.TimesSchedule(at=[timestamp(now_ms() - 1000 + n) for n in range(1000)])
+    for index in range(320):
+        await save(replica, f"t{index:03}", trigger_pb2.Schedule(times=times), payload='"' + "x" * 4000 + '"')
+
+    assert len(await listed(replica, page_size=1000)) == 320
+    receiver = await cast.listener(replica, QUEUE)
+    await until(lambda: receiver.error or len(receiver.due) == 320, "all have come")
+    assert receiver.error is None
+    assert all(message.ByteSize() <= 2 * 1024 * 1024 for message in receiver.messages)
 
 
 async def test_the_fire_history_comes_in_pages(cast: Cast, replica: Replica) -> None:

@@ -223,7 +223,7 @@ async def test_pages_go_by_bytes_whatever_the_locale_of_the_server(
         for name in names:
             await bench.save(name, 0)
         found: list[str] = []
-        page = Page((), None, more=True)
+        page = Page((), 0, None, more=True)
         while page.more:
             page = await bench.store.page_scheduled(PARTITION, None, page.end, 2)
             found += [trigger.id for trigger in page.triggers]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 BATCH_BYTES = 1024 * 1024
-"""A claim or a page takes no further trigger once its payloads have this many bytes of UTF-8."""
+"""A claim or a page takes no further trigger once it has this many bytes of payloads, schedules and other texts."""
 
 REAP_LIMIT = 100
 """How many lapsed claims of a partition one claim order takes back at most; the next one goes on."""

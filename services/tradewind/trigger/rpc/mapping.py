@@ -12,8 +12,8 @@ from tradewind.trigger.rpc.times import timestamp
 from tradewind.trigger.use_cases.deliver_due import Parcel
 
 _MESSAGE_BYTES = 2 * 1024 * 1024
-_ENVELOPE_BYTES = 512
-"""What a due trigger takes besides its payload and texts, generously."""
+_FRAME_BYTES = 8
+"""What says in a message where an entry of a list ends, at most."""
 
 _STATUS = {
     TriggerStatus.SCHEDULED: trigger_pb2.TRIGGER_STATUS_SCHEDULED,
@@ -55,14 +55,14 @@ def parcels(parcel: Parcel, queue: str = "") -> Iterator[pb2.ReceiveDueResponse]
     """Return what a receiver is told in messages of at most 2 MiB or so; what ended comes first, so that it is heard
     before anything else."""
     message = pb2.ReceiveDueResponse(lost_tokens=parcel.lost, ended_partitions=parcel.ended, listened=parcel.listened)
-    size = sum(len(token) + 8 for token in parcel.lost)
+    size = message.ByteSize()
     for due in parcel.due:
-        payloads = len(due.trigger.payload_json.encode()) + (len(due.parent.payload_json.encode()) if due.parent else 0)
-        weight = _ENVELOPE_BYTES + 3 * len(due.trigger.id) + payloads
+        told = _due_trigger(due, queue)
+        weight = told.ByteSize() + _FRAME_BYTES
         if size and size + weight > _MESSAGE_BYTES:
             yield message
             message, size = pb2.ReceiveDueResponse(), 0
-        message.due.append(_due_trigger(due, queue))
+        message.due.append(told)
         size += weight
     yield message
 

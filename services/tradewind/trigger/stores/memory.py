@@ -23,7 +23,7 @@ from tradewind.trigger.ports import (
     Survey,
     Wake,
 )
-from tradewind.trigger.stores.memory_lanes import Entry, Lane, page_of
+from tradewind.trigger.stores.memory_lanes import Entry, Lane, page_of, size_of
 
 Answer = TypeVar("Answer")
 
@@ -172,7 +172,7 @@ class MemoryTriggerStore:
             lane.entries[entry.trigger.id] = claimed
             above = parent.trigger if parent and entry.trigger.event else None
             due.append(DueTrigger(claimed.trigger, token, claimed.place_ms, now_ms, above))
-            size += len(claimed.trigger.payload_json.encode())
+            size += sum(map(size_of, (claimed.trigger, above) if above else (claimed.trigger,)))
         return Claims(Survey(lane.heads(), now_ms * 1000, lead_ms), tuple(due), tuple(dead))
 
     async def ack(self, acks: Sequence[Ack], session: str) -> Settlement:

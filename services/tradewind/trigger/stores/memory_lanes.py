@@ -8,6 +8,7 @@ from tradewind.trigger.domain.event import trigger_of
 from tradewind.trigger.domain.policy import BATCH_BYTES
 from tradewind.trigger.domain.trigger import TRANSITIONS, Trigger, TriggerStatus
 from tradewind.trigger.ports import Heads, Page, Position
+from tradewind.trigger.stores.schedule_codec import encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,12 @@ def page_of(entries: Iterable[Entry], after: Position | None, limit: int) -> Pag
         if size >= BATCH_BYTES:
             break
         taken.append(entry)
-        size += len(entry.trigger.payload_json.encode())
+        size += size_of(entry.trigger)
     end = Position(taken[-1].place_ms, taken[-1].trigger.id) if taken else None
-    return Page(tuple(entry.trigger for entry in taken), end, more=len(taken) < len(rest))
+    return Page(tuple(entry.trigger for entry in taken), size, end, more=len(taken) < len(rest))
+
+
+def size_of(trigger: Trigger) -> int:
+    """Return about how many bytes a trigger has."""
+    _, _, spec = encode(trigger.schedule)
+    return sum(len(text.encode()) for text in (trigger.payload_json, spec, trigger.last_error, trigger.pause_note))

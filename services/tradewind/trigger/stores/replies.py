@@ -68,13 +68,14 @@ class RemoveReply(Struct):
 
 class PageReply(Struct):
     triggers: list[Record]
+    size: int
     more: bool
     id: str | None = None
     score: int | None = None
 
     def page(self) -> Page:
         end = Position(self.score, self.id) if self.id is not None and self.score is not None else None
-        return Page(tuple(record.trigger() for record in self.triggers), end, self.more)
+        return Page(tuple(record.trigger() for record in self.triggers), self.size, end, self.more)
 
 
 class SurveyReply(Struct):

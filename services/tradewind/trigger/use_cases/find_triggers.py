@@ -102,11 +102,11 @@ async def _collect(
         last = partition_of(queue)
         cursor = replace(cursor, partition=last)
     found: list[Trigger] = []
-    weight = 0
-    while cursor is not None and len(found) < size and weight < BATCH_BYTES:
+    bytes_found = 0
+    while cursor is not None and len(found) < size and bytes_found < BATCH_BYTES:
         page = await read(cursor, size - len(found))
         found += page.triggers
-        weight += sum(len(trigger.payload_json) for trigger in page.triggers)
+        bytes_found += page.size
         if page.more:
             cursor = Cursor(cursor.partition, cursor.claimed, page.end)
         else:

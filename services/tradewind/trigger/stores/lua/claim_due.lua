@@ -62,7 +62,7 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', now_ms + lead_ms, 'BYS
     redis.call('HSET', t.key, 'status', t.status, 'attempt', t.attempt, 'token', t.token)
     redis.call('ZADD', KEYS[2], deadline, id)
     claims[#claims + 1] = { reply(t), t.token, parent and reply(parent) or nil }
-    size = size + #t.payload
+    size = size + size_of(t) + (parent and size_of(parent) or 0)
   else
     orphans[#orphans + 1] = id
   end

@@ -1,7 +1,7 @@
 -- Reads a page of the triggers in an index, in the order of (score, id).
 -- KEYS: 1 due or claimed
 -- args: now_ms, prefix, after_score and after_id (absent: from the start), up_to (absent: now), everything, limit, max_bytes
--- Returns {triggers = records, score and id of the last one looked at, more = whether others follow}.
+-- Returns {triggers = records, size = their bytes, score and id of the last one looked at, more = whether others follow}.
 --!include record
 
 local now_ms = now(args.now_ms)
@@ -39,15 +39,14 @@ if args.after_score then
   end
 end
 
-local page = { triggers = {}, more = false }
-local size = 0
+local page = { triggers = {}, size = 0, more = false }
 local entries = redis.call('ZRANGE', KEYS[1], first, first + args.limit, 'WITHSCORES')
 for index = 1, #entries, 2 do
   local id, score = entries[index], tonumber(entries[index + 1])
   if not args.everything and score > up_to then
     break
   end
-  if index > 2 * args.limit or size >= args.max_bytes then
+  if index > 2 * args.limit or page.size >= args.max_bytes then
     page.more = true
     break
   end
@@ -55,7 +54,7 @@ for index = 1, #entries, 2 do
   local t = read(args.prefix .. id, id, now_ms)
   if t then
     page.triggers[#page.triggers + 1] = reply(t)
-    size = size + #t.payload
+    page.size = page.size + size_of(t)
   end
 end
 return cmsgpack.pack(page)

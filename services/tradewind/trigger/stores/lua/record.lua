@@ -29,6 +29,11 @@ local function reply(t)
   }
 end
 
+-- About how many bytes a record has.
+local function size_of(t)
+  return #t.payload + #t.spec + #t.error + #t.note
+end
+
 -- The trigger of which a record is one firing, nil when that has gone or is another by now.
 local function parent_of(firing, now_ms)
   local id = string.match(firing.id, '^[^:]+')
