@@ -137,6 +137,33 @@ async def test_a_step_whose_answer_was_lost_is_not_carried_out_twice(bench: Benc
     assert (task.outputs, task.items) == ((("out", "[1,2]"),), ItemCounts(2, 2, begun=2, completed=2))
 
 
+async def test_offers_that_were_made_anew_while_they_waited_are_carried_out_as_they_are_now(bench: Bench) -> None:
+    names = [f"map{at}" for at in range(40)]
+    nodes = (PlanNode("list", "noop"), *(PlanNode(name, "noop", fan_out=OVER) for name in names))
+    of = Plan("maps", nodes, tuple(PlanEdge(0, "out", 1 + at, "in") for at in range(40)))
+    worker, line = await bench.connect(capacity=1)
+    await bench.store.save(of)
+    bench.plans.put(of)
+    await bench.accepted(of)
+
+    def takes_long(*_: object) -> bool:
+        bench.clock.advance(5_000)
+        bench.dispatcher.look()
+        return False
+
+    bench.store.refused["fan_out"] = takes_long
+    given = line.assigned[0].assignment
+    done = Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "[1]"),))
+    bench.dispatcher.report(Report(worker, [done]))
+
+    async def split() -> bool:
+        found = await bench.store.tasks([f"flow:0:0:{name}" for name in names])
+        return all(task is not None and task.items is not None for task in found)
+
+    await until(split, "all lists are split")
+    assert bench.store.count("fan_out") <= 10
+
+
 @pytest.mark.parametrize(
     ("value", "fan_out", "code", "message"),
     [

@@ -55,6 +55,7 @@ class FanOuts:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._batcher: Batcher[FanOutStep, None] = Batcher(store, _AT_ONCE)
         self._running: set[asyncio.Task[None]] = set()
+        self._latest: dict[str, FanOutOffer] = {}
 
     async def stop(self) -> None:
         """Leave the rest to whoever gets the offers next."""
@@ -62,20 +63,24 @@ class FanOuts:
         await self._batcher.close()
 
     def take(self, offers: Sequence[FanOutOffer]) -> None:
-        """Begin to carry out offers."""
+        """Begin to carry out offers; one that is made anew stands in for that which waits still."""
         for offer in offers:
-            task = asyncio.get_running_loop().create_task(self._carry_out(offer))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            waits = offer.task_id in self._latest
+            self._latest[offer.task_id] = offer
+            if not waits:
+                task = asyncio.get_running_loop().create_task(self._carry_out(offer.task_id))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
 
-    async def _carry_out(self, offer: FanOutOffer) -> None:
+    async def _carry_out(self, task_id: str) -> None:
         try:
             async with self._room:
+                offer = self._latest.pop(task_id)
                 plan = (await self._plans.fetch(self._shard.plans, [offer.plan]))[offer.plan]
                 step = await (self._join(offer, plan) if offer.total else self._split(offer, plan))
                 await self._batcher.submit(step)
         except Exception as error:
-            _log.warning("an offer was left to the next", node_task=offer.task_id, error=repr(error))
+            _log.warning("an offer was left to the next", node_task=task_id, error=repr(error))
 
     async def _split(self, offer: FanOutOffer, plan: Plan) -> FanOutStep:
         fan_out = plan.nodes[offer.index].fan_out
