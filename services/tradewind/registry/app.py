@@ -96,9 +96,9 @@ def lifetimes_of(settings: RegistrySettings) -> Lifetimes:
     """Return how long entries live. Raises ValueError, naming the variable, for settings that do not fit."""
     try:
         return Lifetimes(
-            heartbeat_interval=int(settings.registry_heartbeat_seconds * 1000),
-            time_to_live=int(settings.registry_time_to_live_seconds * 1000),
-            retention=int(settings.registry_retention_seconds * 1000),
+            heartbeat_interval=round(settings.registry_heartbeat_seconds * 1000),
+            time_to_live=round(settings.registry_time_to_live_seconds * 1000),
+            retention=round(settings.registry_retention_seconds * 1000),
         )
     except ValueError as error:
         raise ValueError(f"{variable_of('registry_time_to_live_seconds')}: {error}") from None

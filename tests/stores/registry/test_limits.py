@@ -83,11 +83,13 @@ async def sizes(listing: Callable[[str, int], Awaitable[Page[Any]]]) -> list[int
     return [len(page.records) for page in pages]
 
 
-async def test_pages_end_early_rather_than_grow_large(small: Bench) -> None:
+@pytest.mark.parametrize("text", ["x" * 1500, "価" * 500])
+async def test_pages_end_early_rather_than_grow_large(small: Bench, text: str) -> None:
     names = [f"type{number}" for number in range(7)]
-    await small.register(a_worker("w", *names), *(NodeType(name, "x" * 1500) for name in names))
+    await small.register(a_worker("w", *names), *(NodeType(name, text) for name in names))
     for number in range(7):
-        await small.register(a_worker(f"v{number}", labels=tuple((f"label{n}", "x" * 250) for n in range(6))))
+        labels = tuple((f"label{n}", text[: len(text) // 6]) for n in range(6))
+        await small.register(a_worker(f"v{number}", labels=labels))
     assert await sizes(small.node_types.list) == [3, 3, 1]
     assert await sizes(small.workers.list) == [3, 3, 2]
 

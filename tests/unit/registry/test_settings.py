@@ -21,3 +21,5 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_time_to_live_that_one_lost_heartbeat_would_end_is_refused() -> None:
     with pytest.raises(ValueError, match=r"TRADEWIND_REGISTRY_TIME_TO_LIVE_SECONDS: .* three heartbeat intervals"):
         Registry(load_settings(RegistrySettings, registry_heartbeat_seconds=30))
+    # No whole number of thousandths, as floating point has it: exactly three heartbeats all the same.
+    Registry(load_settings(RegistrySettings, registry_heartbeat_seconds=0.67, registry_time_to_live_seconds=2.01))

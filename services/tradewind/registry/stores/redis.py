@@ -109,7 +109,7 @@ class RedisWorkers(_Registry):
                 most_bytes=room,
             )
             records += [worker_record(row, self._lifetimes, now) for row in rows]
-            room -= sum(len(text) for row in rows for text in row)
+            room -= sum(len(text.encode()) for row in rows for text in row)
             if not after:
                 break
         if len(records) > limit:

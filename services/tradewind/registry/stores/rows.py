@@ -30,7 +30,7 @@ class NodeTypeRow(msgspec.Struct, array_like=True):
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        return len(self.declaration) + sum(map(len, self.worker_ids))
+        return len(self.declaration.encode()) + sum(map(len, self.worker_ids))
 
 
 def worker_row(worker: Worker) -> list[str]:
