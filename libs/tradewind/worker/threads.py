@@ -1,16 +1,20 @@
-"""Threads for nodes that are plain functions; a stuck one never keeps the process from ending, nor takes a place."""
+"""Threads of nodes; a stuck one never keeps the process from ending, nor takes the place of a plain function."""
 
 import asyncio
 import contextvars
+import functools
 import logging
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
 
 logger = logging.getLogger("tradewind.worker")
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Call = Callable[[], Any]
 
 STUCK_AFTER = 5.0
@@ -165,3 +169,37 @@ class ThreadPool:
         for job, result, error in results:
             if not job.future.done():
                 job.future.set_result((result, error))
+
+
+class LooseThreads(ThreadPoolExecutor):
+    """An executor for `asyncio.to_thread`, of up to `capacity` daemon threads: neither the loop waits for their ends nor
+    the process."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Call]] = queue.SimpleQueue()
+        self._to_start = capacity
+        self._idle = threading.Semaphore(0)
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Have `fn` called. Belongs to the loop's thread."""
+        future: Future[R] = Future()
+        self._calls.put((future, functools.partial(fn, *args, **kwargs)))
+        if not self._idle.acquire(blocking=False) and self._to_start:
+            threading.Thread(target=self._work, name="tradewind-to-thread", daemon=True).start()
+            self._to_start -= 1
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for nobody."""
+
+    def _work(self) -> None:
+        while True:
+            future, call = self._calls.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, call
+            self._idle.release()

@@ -36,7 +36,7 @@ from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretResolver, SecretSource
 from tradewind.worker.stream import WorkStream
 from tradewind.worker.telemetry import telemetry_settings
-from tradewind.worker.threads import ThreadPool
+from tradewind.worker.threads import LooseThreads, ThreadPool
 from tradewind.worker.tracing import NodeTracer
 
 if TYPE_CHECKING:
@@ -167,7 +167,9 @@ class Worker:
         A second signal ends it at once with SystemExit. Raises WorkerError when a server refuses this worker.
         """
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            run_to_end(runner.get_loop(), self._run())
+            loop = runner.get_loop()
+            loop.set_default_executor(LooseThreads(self._thread_capacity))
+            run_to_end(loop, self._run())
 
     async def serve(self) -> None:
         """Serve until `stop` is called or the registry asks the worker to leave; signals are the caller's matter.

@@ -29,6 +29,11 @@ async def exits() -> None:
 
     await asyncio.gather(leave())
 
+@node("borrows")
+async def borrows(ctx: Context) -> None:
+    await ctx.progress(1)
+    await asyncio.to_thread(time.sleep, 600)
+
 @node("stuck")
 def stuck(ctx: Context) -> None:
     ctx.progress(1)
@@ -72,10 +77,13 @@ async def test_sigterm_lets_nodes_finish_and_exits_with_0(engine: Engine, tmp_pa
     assert (len(engine.deregistered), session.given_back) == (1, [])
 
 
-async def test_a_node_that_cannot_be_stopped_does_not_hold_the_process(engine: Engine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("node_type", ["stuck", "borrows"])
+async def test_a_node_that_cannot_be_stopped_does_not_hold_the_process(
+    engine: Engine, tmp_path: Path, node_type: str
+) -> None:
     async with worker_process(tmp_path, "shop_nodes", "--address", engine.address, "--grace", "0.1") as process:
         session = await engine.session()
-        session.assign("stuck", "t1")
+        session.assign(node_type, "t1")
         await begun(engine, "t1")
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 30) == 0
@@ -96,11 +104,14 @@ async def test_a_task_of_a_node_that_exits_fails_that_node_only(engine: Engine, 
     assert [(each.token, each.error.type) for each in session.failures] == [("t1", "SystemExit")]
 
 
+@pytest.mark.parametrize("node_type", ["stuck", "borrows"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_second_signal_ends_it_at_once(engine: Engine, tmp_path: Path, number: signal.Signals) -> None:
+async def test_a_second_signal_ends_it_at_once(
+    engine: Engine, tmp_path: Path, number: signal.Signals, node_type: str
+) -> None:
     async with worker_process(tmp_path, "shop_nodes", "--address", engine.address, "--grace", "600") as process:
         session = await engine.session()
-        session.assign("stuck", "t1")
+        session.assign(node_type, "t1")
         await begun(engine, "t1")
         process.send_signal(number)
         await until(lambda: any(request.draining for request in session.requests), "the worker leaves")
