@@ -172,8 +172,8 @@ class ThreadPool:
 
 
 class LooseThreads(ThreadPoolExecutor):
-    """An executor for `asyncio.to_thread`, of up to `capacity` daemon threads: neither the loop waits for their ends nor
-    the process."""
+    """An executor for `asyncio.to_thread`: up to `capacity` daemon threads, which neither the loop waits for nor the
+    process."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)

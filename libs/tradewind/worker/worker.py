@@ -137,6 +137,7 @@ class Worker:
         self._credentials = security_of(credentials)
         self._token = token_of(token)
         self._served = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._failure: WorkerError | None = None
         self._leaving = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -184,6 +185,7 @@ class Worker:
                 'worker under if __name__ == "__main__"'
             )
         self._served = True
+        self._loop = asyncio.get_running_loop()
         async with contextlib.AsyncExitStack() as stack:
             self._tracer = NodeTracer.configured()
             if self._tracer is not None:
@@ -214,7 +216,17 @@ class Worker:
         return metrics
 
     def stop(self) -> None:
-        """Take no more work, finish what runs within the grace, give back the rest and leave; `serve` returns then."""
+        """Take no more work, finish what runs within the grace, give back the rest and leave; `serve` returns then.
+
+        Any thread may call it, and a signal handler.
+        """
+        if self._loop is None:
+            self._stop()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so it has left
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
         self._stopping.set()
         self._leaving.set()
 
@@ -269,7 +281,7 @@ class Worker:
         def handle(number: int) -> None:
             if not self._stopping.is_set():
                 logger.info("leaving: running nodes have %s s to finish", self._grace)
-                self.stop()
+                self._stop()
             else:
                 killed.append(number)
                 serving.cancel()

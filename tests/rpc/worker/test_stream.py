@@ -325,6 +325,18 @@ async def test_stopping_finishes_what_runs_gives_back_the_rest_and_deregisters(
     assert [request.worker_id for request in engine.deregistered] == ["w1"]
 
 
+async def test_another_thread_may_stop_it(engine: Engine) -> None:
+    worker = Worker([double], address=engine.address)
+    serving = threading.Thread(target=lambda: asyncio.run(worker.serve(), debug=True), daemon=True)
+    serving.start()
+    await engine.session()
+    worker.stop()
+    await until(lambda: not serving.is_alive(), "it has left")
+
+    assert len(engine.deregistered) == 1
+    worker.stop()
+
+
 async def test_stopping_without_a_server_does_not_hang(
     engine: Engine, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
