@@ -1,6 +1,8 @@
 """Runs one node in a test exactly as a worker does: from JSON to arguments, and from its result to JSON."""
 
 import asyncio
+import copy
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -160,8 +162,9 @@ async def run_node(
     known = dict(secrets or {})
     threads = ThreadPool(1)
     memories = MemoryInTest(cycle_memory or {}, flow_memory or {})
+    shown = copy.copy(node)
     executor = Executor(
-        {node.type: node}, recorder, secrets=SecretResolver(known.get), threads=threads, memories=memories
+        {node.type: shown}, recorder, secrets=SecretResolver(known.get), threads=threads, memories=memories
     )
     try:
         assignment = _assignment(node, config or {}, facts or {}, inputs)
@@ -169,13 +172,17 @@ async def run_node(
             assignment.resumed.signal, assignment.resumed.by = resumed.signal, resumed.by
             assignment.resumed.payload_json = _json(resumed.payload, "the payload")
             assignment.resumed.at.FromDatetime(resumed.at)
-        executor.start(assignment)
         if stop is not None:
-            termination = work_pb2.NodeTaskTermination(
-                token=_TOKEN, stop=node_task_pb2.StopMark(reason=stop, by="test")
-            )
-            # After the first turn of the node's task, so that its code has begun.
-            asyncio.get_running_loop().call_soon(executor.terminate, termination)
+            mark = node_task_pb2.StopMark(reason=stop, by="test")
+            terminate = functools.partial(executor.terminate, work_pb2.NodeTaskTermination(token=_TOKEN, stop=mark))
+            loop = asyncio.get_running_loop()
+
+            def begun(**arguments: Any) -> Any:
+                loop.call_soon_threadsafe(terminate)
+                return node.function(**arguments)
+
+            shown.function = begun
+        executor.start(assignment)
         await executor.wait_idle()
     finally:
         await executor.close()

@@ -64,6 +64,7 @@ class Attempt:
         "deadline",
         "following",
         "highest",
+        "in_thread",
         "memories",
         "named",
         "process",
@@ -93,6 +94,8 @@ class Attempt:
         """Where the variables of its cycle and flow are kept."""
         self.process: Stoppable | None = None
         """Where it runs, while it runs in a process of its own."""
+        self.in_thread = False
+        """Whether a plain function has begun, which learns of a stop when it looks."""
         self.task: asyncio.Task[Any] | None = None
         self.deadline = 0.0
         """When it times out, in seconds since the epoch; 0 for never."""

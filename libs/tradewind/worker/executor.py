@@ -298,7 +298,7 @@ class Executor:
         attempt.timer = self._loop.call_later(grace, self._outstayed, attempt)
         if attempt.process is not None:
             attempt.process.tell(attempt.token, stop)
-        elif attempt.task is not None and not self._runner.threaded(self._nodes[attempt.assignment.node_type]):
+        elif attempt.task is not None and not attempt.in_thread:
             attempt.task.cancel()
 
     def _expire(self, attempt: Attempt) -> None:

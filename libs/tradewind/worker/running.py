@@ -29,10 +29,6 @@ class NodeRunner:
         self._threads = threads
         self._processes = processes
 
-    def threaded(self, node: Node[..., Any]) -> bool:
-        """Say whether the node runs in a thread."""
-        return not node.is_async and not (node.process and self._processes is not None)
-
     async def run(self, attempt: Attempt, node: Node[..., Any]) -> Ending:
         """Call the node and return what it emits.
 
@@ -136,6 +132,7 @@ def run_to_end(
 
 def call_plain(attempt: Attempt, node: Node[..., Any], arguments: Arguments) -> Ending:
     """Run a plain function and encode what it returns, both away from the worker's event loop."""
+    attempt.in_thread = True
     if attempt.stop is not None:
         # It waited for its turn and is not wanted any more.
         attempt.stop_seen = True

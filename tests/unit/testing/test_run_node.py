@@ -68,10 +68,14 @@ async def test_a_stop_reaches_the_node_where_it_waits() -> None:
 async def test_a_stop_ends_a_thread_that_looks() -> None:
     @node("looks")
     def looks(ctx: Context) -> None:
+        ctx.log("begun")
         while True:
             ctx.check_stop()
 
-    assert (await run_node(looks, stop="enough")).terminated
+    run = await run_node(looks, stop="enough")
+
+    assert run.terminated
+    assert [line.message for line in run.logs] == ["begun"]
 
 
 async def test_an_unknown_fact_is_a_slip_of_the_test() -> None:

@@ -118,6 +118,30 @@ async def test_a_thread_sees_that_a_stop_is_requested() -> None:
         assert run.outputs == {}
 
 
+async def test_a_stop_ends_at_once_what_waits_for_a_thread(caplog: pytest.LogCaptureFixture) -> None:
+    gate, ran = Gate(), []
+
+    @node("holds")
+    def holds(ctx: Context) -> None:
+        ran.append(ctx.node_id)
+        gate.begun.set()
+        gate.opened.wait(30)
+
+    async with Bench([holds], threads=1) as bench:
+        for token in ("t1", "t2", "t3"):
+            bench.executor.start(bench.assignment("holds", token))
+        await until(gate.begun.is_set, "the only thread is held")
+        bench.stop("t2", grace=600)
+        assert (await bench.end("t2")).terminated
+        bench.executor.give_back_all("the worker leaves", grace=600)
+        await until(lambda: bench.given_back == ["t3"], "what waits is given back")
+        gate.opened.set()
+        await bench.executor.wait_idle()
+
+    assert ran == ["t1"]
+    assert "goes on" not in caplog.text
+
+
 async def test_a_node_that_outstays_its_grace_is_reported_without_it(caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate()
 
