@@ -3,12 +3,15 @@
 import asyncio
 import contextvars
 import functools
+import logging
+import time
 import types
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
 import msgspec
 
+from tradewind.worker import processes
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments, ConfigPlan
 from tradewind.worker.context import Context
@@ -17,6 +20,11 @@ from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.secrets import SecretResolver, refuse_shown
 from tradewind.worker.threads import ThreadPool
+
+logger = logging.getLogger("tradewind.worker")
+
+LONG_TURN_S = 5.0
+"""Seconds that an async node may calculate without awaiting before that is said."""
 
 Result = TypeVar("Result")
 
@@ -83,7 +91,12 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
     told = False
     try:
         while True:
-            waited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
+            began = time.monotonic()
+            try:
+                waited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
+            finally:
+                if time.monotonic() - began > LONG_TURN_S:
+                    _say_it_held_the_loop(attempt, time.monotonic() - began)
             thrown = None
             try:
                 yield waited
@@ -96,6 +109,17 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
                 thrown = error
     except StopIteration as done:
         return done.value
+
+
+def _say_it_held_the_loop(attempt: Attempt, seconds: float) -> None:
+    """In a process of its own a node may."""
+    if not processes.in_child:
+        said = (
+            f"the node held the worker's event loop for {seconds:.1f} s without awaiting, so no other async node went "
+            "on and no lease was renewed: make it a plain function, or give it process=True"
+        )
+        logger.warning("%s: %s", attempt.assignment.node_task_id, said)
+        attempt.reports.log(attempt.token, "WARNING", said, time.time_ns())
 
 
 @types.coroutine

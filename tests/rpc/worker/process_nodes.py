@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tradewind.worker import Context, Emit, Fatal, NodeStopExecution, RetryLater, node
+from tradewind.worker import Context, Emit, Fatal, NodeStopExecution, RetryLater, node, running
 
 
 @node("pid", process=True)
@@ -72,6 +72,11 @@ async def exits() -> None:
         sys.exit(3)
 
     await asyncio.gather(leave())
+
+
+@node("calculates_on_a_loop", process=True)
+async def calculates_on_a_loop() -> None:
+    running.LONG_TURN_S = 0.0
 
 
 ORDER = contextvars.ContextVar("ORDER", default="none")

@@ -137,6 +137,12 @@ async def test_a_task_of_a_node_that_exits_fails_that_node_only() -> None:
     assert after.outputs == {"buy": 2}
 
 
+async def test_a_node_may_hold_the_loop_of_its_own_process() -> None:
+    async with bench(1) as runs:
+        for token in ("t1", "t2"):
+            assert (await runs.run(runs.assignment("calculates_on_a_loop", token))).logs == []
+
+
 async def test_what_a_node_binds_is_not_bound_in_the_next() -> None:
     async with bench(1) as runs:
         seen = [

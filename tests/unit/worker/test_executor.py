@@ -1,14 +1,16 @@
 """How nodes run, and how they fail."""
 
 import asyncio
+import re
 import threading
+import time
 from typing import Any
 
 import pytest
 
 from tests.unit.worker.attempts import Bench
 from tests.waiting import until
-from tradewind.worker import Context, Emit, node
+from tradewind.worker import Context, Emit, node, running
 from tradewind.worker.texts import MESSAGE_BYTES, TRACEBACK_BYTES
 
 
@@ -159,6 +161,29 @@ async def test_a_node_that_cancels_itself_has_failed() -> None:
 
     assert run.error is not None
     assert (run.error.code, run.error.type) == ("NODE_ERROR", "CancelledError")
+
+
+@pytest.mark.parametrize("after", [0, 1])
+async def test_a_node_that_holds_the_loop_is_told_of(
+    after: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(running, "LONG_TURN_S", 0.01)
+
+    @node("calculates")
+    async def calculates() -> None:
+        until = time.monotonic() + 0.02
+        while time.monotonic() < until:
+            pass
+        for _ in range(after):
+            await asyncio.sleep(0.05)
+
+    async with Bench([calculates]) as bench:
+        run = await bench.run(bench.assignment("calculates"))
+
+    (line,) = run.logs
+    assert line.level == "WARNING"
+    assert re.match(r"the node held the worker's event loop for 0\.\d s without awaiting", line.message)
+    assert f"flow:0:0:t1: {line.message}" in caplog.text
 
 
 async def test_an_exception_without_a_usable_message_is_reported_by_its_type() -> None:
