@@ -38,6 +38,16 @@ async def test_a_run_gives_its_outputs(client: Client) -> None:
     assert run.record.inputs == {"start": 10}
 
 
+async def test_more_runs_of_a_flow_than_it_keeps_give_their_outputs(client: Client) -> None:
+    await client.register_flow("sums", flows.sums(overlap="allow"))
+
+    async def result_of(start: int) -> object:
+        run = await client.run_flow("sums", {"start": start})
+        return (await run.result(60))["alone"]["numbers"]
+
+    assert await asyncio.gather(*map(result_of, range(200))) == [[at, at + 1, at + 2] for at in range(200)]
+
+
 async def test_the_wait_is_the_schedulers(client: Client) -> None:
     await client.register_flow("sums", flows.sums())
     run = await client.run_flow("sums", wait=10)

@@ -63,12 +63,13 @@ class Calls:
         request: Request,
         *,
         extra: float = 0.0,
+        patience: float = 0.0,
         on_repeat: Callable[[], None] | None = None,
     ) -> Response:
         """Return the answer to `request`, which is sent again while the server is away: it must bear repetition.
 
-        `extra` seconds are what the server was asked to wait before it answers; `on_repeat` is told of each
-        repetition. Raises TradewindError.
+        `extra` seconds are what the server was asked to wait before it answers, `patience` what this call has at
+        least; `on_repeat` is told of each repetition. Raises TradewindError.
         """
 
         async def once() -> Response:
@@ -77,10 +78,13 @@ class Calls:
             except grpc.aio.AioRpcError as error:
                 raise error_from(error, self.address, _name(method)) from None
 
-        return await self.repeated(once, on_repeat)
+        return await self.repeated(once, on_repeat, max(patience, self.patience))
 
     async def repeated(
-        self, once: Callable[[], Awaitable[Response]], on_repeat: Callable[[], None] | None = None
+        self,
+        once: Callable[[], Awaitable[Response]],
+        on_repeat: Callable[[], None] | None = None,
+        patience: float | None = None,
     ) -> Response:
         """Return what `once` returns, which is called again while it raises Unavailable and patience lasts."""
         loop = asyncio.get_running_loop()
@@ -94,7 +98,7 @@ class Calls:
             except Unavailable as error:
                 pause = _pause(repetition, error)
                 # Not from its beginning: a call that was to wait may have waited for longer.
-                deadline = deadline or loop.time() + self.patience
+                deadline = deadline or loop.time() + (self.patience if patience is None else patience)
                 if loop.time() + pause >= deadline:
                     raise
             await asyncio.sleep(pause)

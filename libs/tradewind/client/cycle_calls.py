@@ -16,14 +16,16 @@ from tradewind.client.cycles import (
     signals_from,
     statistics_from,
 )
+from tradewind.client.flow_calls import Started
 from tradewind.client.flows import flow_status_from
 from tradewind.client.log_following import follow_logs
 from tradewind.client.logs import LogLevel, LogLine, log_line_from
 from tradewind.client.node_tasks import node_task_from
-from tradewind.client.watching import watch
-from tradewind.client.wire import timestamp
+from tradewind.client.watching import PATIENCE, watch
+from tradewind.client.wire import Seconds, duration, seconds_of, timestamp
 
 PAGE = 500
+_LONG_POLL_S = 60.0
 
 
 class CycleCalls:
@@ -31,11 +33,29 @@ class CycleCalls:
 
     _connection: Connection
 
-    async def get_cycle(self, flow_id: str, cycle: int | None = None, run: int | None = None) -> CycleRecord:
-        """Return a cycle, the latest when `cycle` is None. Raises NotFound."""
-        request = pb.GetCycleRequest(flow_id=flow_id, cycle=cycle, run=run)
-        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetCycle, request)
+    async def get_cycle(
+        self, flow_id: str, cycle: int | None = None, run: int | None = None, *, wait: Seconds = 0.0
+    ) -> CycleRecord:
+        """Return a cycle, the latest when `cycle` is None; with `wait` once it has ended, or as it is after so long.
+
+        Raises NotFound.
+        """
+        seconds = seconds_of(wait)
+        request = pb.GetCycleRequest(flow_id=flow_id, cycle=cycle, run=run, wait=duration(seconds))
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetCycle, request, extra=seconds)
         return cycle_from(answer.cycle)
+
+    async def _end_of_cycle(self, flow_id: str, cycle: int, run: int | None, patience: float) -> Started:
+        """Return a cycle with its outputs once it has ended. Raises NotFound also for one that is still to come."""
+        wait = duration(_LONG_POLL_S)
+        request = pb.GetCycleRequest(flow_id=flow_id, cycle=cycle, run=run, wait=wait, include_outputs=True)
+        while True:
+            answer = await self._connection.to_scheduler.call(
+                self._connection.scheduler.GetCycle, request, extra=_LONG_POLL_S, patience=patience
+            )
+            if answer.cycle.status != cycle_pb2.CYCLE_STATUS_RUNNING:
+                return Started(answer, with_outputs=True)
+            patience = PATIENCE
 
     async def list_cycles(
         self,

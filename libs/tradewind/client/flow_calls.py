@@ -51,12 +51,15 @@ class RunRequest:
 
 
 class Started:
-    """A cycle that was run; its record and its outputs are read from the answer when they are asked for."""
+    """A cycle that was run or waited for; record and outputs are read from the answer when they are asked for."""
 
     __slots__ = ("_answer", "_with_outputs")
 
     def __init__(
-        self, answer: pb.RunFlowResponse | pb.RunFlowResult | pb.RerunCycleResponse, *, with_outputs: bool
+        self,
+        answer: pb.RunFlowResponse | pb.RunFlowResult | pb.RerunCycleResponse | pb.GetCycleResponse,
+        *,
+        with_outputs: bool,
     ) -> None:
         self._answer = answer
         self._with_outputs = with_outputs

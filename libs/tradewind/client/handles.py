@@ -14,6 +14,7 @@ from tradewind.client.flows import FlowRecord, RegisteredFlow
 from tradewind.client.logs import LogLevel, LogLine
 from tradewind.client.revisions import RevisedFlow, RevisionRecord
 from tradewind.client.task_events import WatchedTask
+from tradewind.client.watching import PATIENCE
 from tradewind.client.wire import Seconds, seconds_of
 
 if TYPE_CHECKING:
@@ -171,20 +172,33 @@ class CycleHandle:
         return record
 
     async def wait(self, timeout: Seconds | None = None) -> CycleRecord:
-        """Return it once it has ended, however it did. Raises NotFound as watch, TimedOut when not after `timeout`."""
+        """Return it once it has ended, however it did; one that is still to come is waited for.
+
+        Raises NotFound as watch, TimedOut when it has not ended after `timeout`.
+        """
         known = self.record
         if known is not None and known.ended:
             return known
         seconds = None if timeout is None else seconds_of(timeout)
         try:
             async with asyncio.timeout(seconds):
-                async with aclosing(self.watch()) as states:
-                    async for record in states:
-                        self._record = known = record
+                self._started = started = await self._end()
         except TimeoutError:
             raise TimedOut(f"cycle {self.cycle} of {self.flow_id} still runs after {seconds} s") from None
-        assert known is not None
-        return known
+        self._record = record = started.record()
+        return record
+
+    async def _end(self) -> Started:
+        while True:
+            patience = 0.0 if self._started is None else PATIENCE
+            try:
+                return await self._client._end_of_cycle(self.flow_id, self.cycle, self.run, patience)
+            except NotFound:
+                # Unless it has passed its retention it is still to come.
+                async with aclosing(self._client.watch_cycle(self.flow_id, self.cycle)) as states:
+                    latest = await anext(states)
+                if self.run not in (None, latest.run):
+                    raise
 
     async def result(self, timeout: Seconds | None = None) -> Outputs:
         """Wait until it has completed and return what the flow's sink nodes emitted, by node and handle.
@@ -192,15 +206,15 @@ class CycleHandle:
         Raises CycleFailed, with the nodes that failed and why, when it ended in any other way; TimedOut when it has
         not ended after `timeout`.
         """
-        if self._outputs is None and self._started is not None:
-            self._outputs = self._started.outputs()
         if self._outputs is None:
             cycle = await self.wait(timeout)
-            description = await self._client.describe_cycle(
-                self.flow_id, self.cycle, cycle.run, include_outputs=True, include_logs=False
-            )
-            outputs = {node.node_id: node.outputs for node in description.sinks if node.outputs}
-            if not cycle.succeeded:
-                raise CycleFailed(cycle, description.failures, outputs)
+            outputs = self._started.outputs() if self._started is not None else None
+            if outputs is None:
+                description = await self._client.describe_cycle(
+                    self.flow_id, self.cycle, cycle.run, include_outputs=True, include_logs=False
+                )
+                outputs = {node.node_id: node.outputs for node in description.sinks if node.outputs}
+                if not cycle.succeeded:
+                    raise CycleFailed(cycle, description.failures, outputs)
             self._outputs = outputs
         return self._outputs

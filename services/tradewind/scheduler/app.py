@@ -238,6 +238,8 @@ class Scheduler:
             schedules=ReadSchedules(read, stores.firings, clock),
             change=change,
             run=self._run,
+            await_ends=self._await_ends,
+            definitions=definitions,
             outputs=outputs,
             describe=DescribeCycle(read, logs, node_tasks, ExplainWaits(node_types)),
             logs=logs,

@@ -1,5 +1,6 @@
 """Reading cycles, everything of one, and logs."""
 
+import asyncio
 import json
 
 import grpc
@@ -46,6 +47,34 @@ async def test_a_page_of_cycles_with_large_inputs_ends_before_a_message_is_full(
         numbers += [cycle.cycle for cycle in page.cycles]
         token = page.next_page_token
     assert numbers == [5, 4, 3, 2, 1, 0]
+
+
+async def test_a_cycle_is_told_once_it_has_ended_on_whichever_replica(
+    start: Start, scheduler: Client, peers: Peers
+) -> None:
+    other = await start()
+    await scheduler.register("f", "a", "b", edges="a>b")
+    peers.node_tasks.by_itself = False
+    await scheduler.run(wait=0)
+    output = node_task_pb2.Output(handle="out", value_json="42")
+    peers.node_tasks.nodes["f", 0, 0] = [node_task_pb2.NodeTask(node_task_id="f:0:0:b", node_id="b", outputs=[output])]
+    request = pb2.GetCycleRequest(flow_id="f", cycle=0, include_outputs=True)
+    request.wait.FromMilliseconds(10)
+    early = await scheduler.stub.GetCycle(request)
+    assert early.cycle.status == cycle_pb2.CYCLE_STATUS_RUNNING
+
+    request.wait.FromSeconds(30)
+    waiting = [asyncio.ensure_future(each.stub.GetCycle(request)) for each in (scheduler, other)]
+    await asyncio.sleep(0.2)
+    assert not any(each.done() for each in waiting)
+    await peers.node_tasks.finish(("f", 0, 0))
+    for response in await asyncio.wait_for(asyncio.gather(*waiting), 4):
+        assert response.cycle.status == cycle_pb2.CYCLE_STATUS_COMPLETED
+        assert [(each.node_id, list(each.outputs)) for each in response.outputs] == [("b", [output])]
+    assert await asyncio.wait_for(scheduler.stub.GetCycle(request), 4) == await waiting[0]
+
+    request.wait.FromSeconds(3601)
+    await refused(scheduler.stub.GetCycle(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
 async def test_as_many_ended_cycles_are_kept_as_the_flow_says(start: Start, peers: Peers) -> None:

@@ -217,8 +217,13 @@ async def test_a_server_that_shuts_down_ends_watches_and_waits(start: Start, pee
     await until(lambda: watcher.events, "the watch has begun")
     waiting = asyncio.ensure_future(scheduler.run(wait=60))
     await until(lambda: ("f", 1, 0) in peers.node_tasks.runs, "the cycle runs")
+    request = pb2.GetCycleRequest(flow_id="f", cycle=1)
+    request.wait.FromSeconds(60)
+    awaited = asyncio.ensure_future(scheduler.stub.GetCycle(request))
+    await asyncio.sleep(0.1)
     await scheduler.server.stop()
-    await refused(waiting, grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    for each in (waiting, awaited):
+        await refused(each, grpc.StatusCode.UNAVAILABLE, "DRAINING")
     await asyncio.wait_for(watcher.reading, 30)
     assert watcher.error is not None
     assert watcher.error.code() is grpc.StatusCode.UNAVAILABLE

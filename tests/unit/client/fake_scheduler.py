@@ -170,6 +170,9 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         number = request.cycle if request.HasField("cycle") else len(cycles) - 1
         if not 0 <= number < len(cycles):
             await self._cycle_gone(request.flow_id, number, context)
+        if request.run != cycles[number].run and request.HasField("run"):
+            message = f"cycle {number} of {request.flow_id} has no run {request.run}"
+            await Refusal(grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND", message).tell(context)
         return cycles[number]
 
     async def _cycle_gone(self, flow_id: str, number: int, context: Context) -> None:
@@ -248,9 +251,13 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         if request.HasField("wait"):
             await self._until_ended(cycle, request.wait.ToMilliseconds() / 1000)
         answer = pb.RunFlowResponse(cycle=cycle)
-        if request.include_outputs and (cycle.flow_id, cycle.cycle) in self.endings:
-            answer.outputs.append(pb.NodeOutputs(node_id="model", outputs=self._nodes(cycle, outputs=True)[1].outputs))
+        self._add_outputs(answer, request.include_outputs)
         return answer
+
+    def _add_outputs(self, answer: pb.RunFlowResponse | pb.GetCycleResponse, wanted: bool) -> None:
+        cycle = answer.cycle
+        if wanted and (cycle.flow_id, cycle.cycle) in self.endings:
+            answer.outputs.append(pb.NodeOutputs(node_id="model", outputs=self._nodes(cycle, outputs=True)[1].outputs))
 
     async def StreamRuns(self, request_iterator: AsyncIterator[pb.StreamRunsRequest], context: Context) -> None:  # type: ignore[override]
         self.streams += 1
@@ -292,7 +299,11 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
 
     async def GetCycle(self, request: pb.GetCycleRequest, context: Context) -> pb.GetCycleResponse:
         await self._received(request, context)
-        return pb.GetCycleResponse(cycle=await self._cycle(request, context))
+        cycle = await self._cycle(request, context)
+        await self._until_ended(cycle, request.wait.ToMilliseconds() / 1000)
+        answer = pb.GetCycleResponse(cycle=cycle)
+        self._add_outputs(answer, request.include_outputs)
+        return answer
 
     async def ListCycles(self, request: pb.ListCyclesRequest, context: Context) -> pb.ListCyclesResponse:
         await self._received(request, context)

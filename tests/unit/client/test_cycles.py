@@ -44,11 +44,19 @@ async def test_a_long_run_is_waited_for_beyond_the_call(client: Client, stack: F
     stack.scheduler.ending = None
     run = await client.run_flow("momentum", wait=0.01)
     result = asyncio.ensure_future(run.result())
-    await until(lambda: stack.scheduler.watchers == 1, "the client watches the cycle")
+    await until(lambda: stack.scheduler.count(pb.GetCycleRequest) == 1, "the client waits for the cycle")
 
     await stack.scheduler.end("momentum", 0)
 
     assert await result == {"model": {"forecast": 7}}
+    assert len(stack.scheduler.requests) == 2
+
+
+async def test_a_run_that_is_not_there_is_not_waited_for(client: Client, stack: FakeStack) -> None:
+    run = await client.run_flow("momentum")
+
+    with pytest.raises(NotFound, match="no run 3"):
+        await client.cycle("momentum", run.cycle, 3).wait(timeout=5)
 
 
 async def test_waiting_ends_in_time(client: Client, stack: FakeStack) -> None:

@@ -1,4 +1,4 @@
-"""SchedulerService, what is done to single cycles: running them again, stopping them."""
+"""SchedulerService, what is done to single cycles: waiting for them, running them again, stopping them."""
 
 import hashlib
 from typing import Any
@@ -8,9 +8,13 @@ import grpc
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.api.scheduler.v1 import stop_pb2
+from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.rpc import cycle_mapping, run_mapping
 from tradewind.scheduler.rpc.checks import identifiers, text
+from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunWish
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
@@ -22,20 +26,39 @@ _STOPPED = "no reason was given"
 
 
 class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
-    """Reruns and stops."""
+    """Ends, reruns and stops."""
 
+    _read: ReadFlows
+    _await_ends: AwaitEnds
+    _definitions: Definitions
+    _outputs: SinkOutputs
     _rerun: RerunCycle
     _stop_cycle: StopCycle
-    _outputs: SinkOutputs
+
+    async def GetCycle(self, request: pb2.GetCycleRequest, context: Context) -> pb2.GetCycleResponse:
+        wait_s = run_mapping.wait_of(request)
+        state = await self._read.cycle(*cycle_of(request))
+        if wait_s > 0:
+            state = await self._await_ends.end_of(state, wait_s)
+        response = pb2.GetCycleResponse(cycle=cycle_mapping.cycle(state))
+        if request.include_outputs:
+            await self._add_outputs(response, state, await self._definitions.of_run(state))
+        return response
 
     async def RerunCycle(self, request: pb2.RerunCycleRequest, context: Context) -> pb2.RerunCycleResponse:
         wait_s = run_mapping.wait_of(request)
         reran = await self._rerun(_rerun_wish(request), wait_s)
         response = pb2.RerunCycleResponse(cycle=cycle_mapping.cycle(reran.state))
-        if request.include_outputs and reran.planned is not None:
-            (outputs,) = await self._outputs([(reran.state, reran.planned)])
-            run_mapping.add_outputs(response, outputs)
+        if request.include_outputs:
+            await self._add_outputs(response, reran.state, reran.planned)
         return response
+
+    async def _add_outputs(
+        self, response: run_mapping.WithOutputs, state: ChainState, planned: PlannedFlow | None
+    ) -> None:
+        if planned is not None:
+            (outputs,) = await self._outputs([(state, planned)])
+            run_mapping.add_outputs(response, outputs)
 
     async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:
         request_id = text("request_id", request.request_id, 128)

@@ -17,9 +17,11 @@ from tradewind.scheduler.rpc.job_handlers import JobHandlers
 from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.rpc.times import ms_of, seconds_of, set_ms
+from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.scheduler.use_cases.bulk_jobs import KeepBulkJobs
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
+from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory
@@ -66,6 +68,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         schedules: ReadSchedules,
         change: ChangeFlow,
         run: RunCycles,
+        await_ends: AwaitEnds,
+        definitions: Definitions,
         outputs: SinkOutputs,
         describe: DescribeCycle,
         logs: ReadLogs,
@@ -92,6 +96,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         self._read = read
         self._schedules = schedules
         self._change = change
+        self._await_ends = await_ends
+        self._definitions = definitions
         self._run = run
         self._describe = describe
         self._logs = logs
@@ -199,9 +205,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         response = pb2.RunFlowResponse()
         if result.state is not None:
             cycle_mapping.fill_cycle(response.cycle, result.state)
-            if request.include_outputs and result.planned is not None:
-                (outputs,) = await self._outputs([(result.state, result.planned)])
-                run_mapping.add_outputs(response, outputs)
+            if request.include_outputs:
+                await self._add_outputs(response, result.state, result.planned)
         return response
 
     async def RunFlows(self, request: pb2.RunFlowsRequest, context: Context) -> pb2.RunFlowsResponse:
@@ -224,10 +229,6 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             for (answer, _), outputs in zip(begun, found, strict=True):
                 run_mapping.add_outputs(answer, outputs)
         return response
-
-    async def GetCycle(self, request: pb2.GetCycleRequest, context: Context) -> pb2.GetCycleResponse:
-        state = await self._read.cycle(*cycle_of(request))
-        return pb2.GetCycleResponse(cycle=cycle_mapping.cycle(state))
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:
         identifiers(flow_id=request.flow_id)
@@ -285,7 +286,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         self, request: explanation_pb2.ExplainNodeRequest, context: Context
     ) -> explanation_pb2.ExplainNodeResponse:
         identifiers(node_id=request.node_id)
-        found = await self._explain_node(*_cycle_of(request), request.node_id)
+        found = await self._explain_node(*cycle_of(request), request.node_id)
         return explanation_pb2.ExplainNodeResponse(
             cycle=cycle_mapping.cycle(found.state),
             node_task=found.node_task,
@@ -313,12 +314,3 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         return pb2.ListLogsResponse(
             lines=[cycle_mapping.log_line(line) for line in lines], next_page_token=page_token(following)
         )
-
-
-def _cycle_of(
-    request: pb2.GetCycleRequest | pb2.DescribeCycleRequest | explanation_pb2.ExplainNodeRequest,
-) -> tuple[str, int | None, int | None]:
-    identifiers(flow_id=request.flow_id)
-    cycle = request.cycle if request.HasField("cycle") else None
-    run = request.run if request.HasField("run") else None
-    return request.flow_id, cycle, run

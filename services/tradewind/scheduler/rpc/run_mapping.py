@@ -31,7 +31,7 @@ LONGEST_WAIT_S = 3600.0
 LARGEST_INPUTS = 1024 * 1024
 """In bytes."""
 
-WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse
+WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse | pb2.GetCycleResponse
 
 _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 

@@ -51,6 +51,18 @@ class AwaitEnds:
         await self._check([run for run in wait.states if self._waiters.wanted(run)])
         return wait
 
+    async def end_of(self, state: ChainState, timeout_s: float) -> ChainState:
+        """Return a run once it has ended, as `finish` does."""
+        if is_terminal(state.status):
+            return state
+        wait = self._waiters.begin([state])
+        try:
+            await self._check([state.name])
+        except BaseException:
+            self.abandon([wait])
+            raise
+        return (await self.finish([wait], timeout_s))[state.name]
+
     def renamed(self, run: RunName) -> None:
         """Wait no more for a run that stands under another number by now; wait for that one with `begin_late`."""
         self._waiters.gone(run)

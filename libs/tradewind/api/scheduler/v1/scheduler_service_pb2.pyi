@@ -1187,22 +1187,32 @@ class GetCycleRequest(_message.Message):
     FLOW_ID_FIELD_NUMBER: _builtins.int
     CYCLE_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """Which flow."""
     cycle: _builtins.int
     """Which cycle; the latest when unset."""
     run: _builtins.int
     """Which run of it; the latest when unset."""
+    include_outputs: _builtins.bool
+    """Also what the flow's sink nodes emitted."""
+    @_builtins.property
+    def wait(self) -> _duration_pb2.Duration:
+        """Answer when it has ended, or after this time, at most 1 h; at once when unset."""
+
     def __init__(
         self,
         *,
         flow_id: _builtins.str = ...,
         cycle: _builtins.int | None = ...,
         run: _builtins.int | None = ...,
+        wait: _duration_pb2.Duration | None = ...,
+        include_outputs: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "cycle", b"cycle", "run", b"run"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "cycle", b"cycle", "run", b"run", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "cycle", b"cycle", "flow_id", b"flow_id", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "cycle", b"cycle", "flow_id", b"flow_id", "include_outputs", b"include_outputs", "run", b"run", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cycle: _TypeAlias = _typing.Literal["cycle"]  # noqa: Y015
     _WhichOneofArgType__cycle: _TypeAlias = _typing.Literal["_cycle", b"_cycle"]  # noqa: Y015
@@ -1222,18 +1232,24 @@ class GetCycleResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CYCLE_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cycle(self) -> _cycle_pb2.Cycle:
         """The cycle."""
+
+    @_builtins.property
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOutputs]:
+        """What sink nodes emitted, where asked for."""
 
     def __init__(
         self,
         *,
         cycle: _cycle_pb2.Cycle | None = ...,
+        outputs: _abc.Iterable[Global___NodeOutputs] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

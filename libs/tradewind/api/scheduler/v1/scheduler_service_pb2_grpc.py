@@ -501,7 +501,8 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetCycle(self, request, context):
-        """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND.
+        """A cycle, as it is or once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
+        UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -154,7 +154,9 @@ class SchedulerServiceStub:
     CancelBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]
     """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
     GetCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]
-    """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+    """A cycle, as it is or once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
+    UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
+    """
     ListCycles: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListCyclesRequest, _scheduler_service_pb2.ListCyclesResponse]
     """Cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
     DescribeCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.DescribeCycleRequest, _scheduler_service_pb2.DescribeCycleResponse]
@@ -307,7 +309,9 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     CancelBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]  # type: ignore[assignment]
     """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
     GetCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]  # type: ignore[assignment]
-    """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+    """A cycle, as it is or once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
+    UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
+    """
     ListCycles: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListCyclesRequest, _scheduler_service_pb2.ListCyclesResponse]  # type: ignore[assignment]
     """Cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
     DescribeCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DescribeCycleRequest, _scheduler_service_pb2.DescribeCycleResponse]  # type: ignore[assignment]
@@ -649,7 +653,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.GetCycleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.GetCycleResponse, _abc.Awaitable[_scheduler_service_pb2.GetCycleResponse]]:
-        """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+        """A cycle, as it is or once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
+        UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
+        """
 
     @_abc_1.abstractmethod
     def ListCycles(
