@@ -36,4 +36,10 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
     ) -> registry_pb2.ListWorkersResponse:
         if self.down:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
-        return registry_pb2.ListWorkersResponse(workers=self.workers)
+        # A page may end early.
+        first = int(request.page_token or 0)
+        following = first + 2
+        return registry_pb2.ListWorkersResponse(
+            workers=self.workers[first:following],
+            next_page_token=str(following) if following < len(self.workers) else "",
+        )

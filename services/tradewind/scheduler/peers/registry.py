@@ -81,11 +81,8 @@ class RegistryPeer:
         return Catalogue({name: declaration for name, declaration in found.items() if declaration is not None})
 
     async def workers(self, node_type: str) -> list[KnownWorker] | None:
-        request = pb2.ListWorkersRequest(page_size=_PAGE, include_offline=True)
-        try:
-            page = await self._stub.ListWorkers(request, timeout=_CALL_S)
-        except grpc.aio.AioRpcError as error:
-            _log.warning("registry_away", code=error.code().name, details=error.details())
+        found = await self._on_record(include_offline=True)
+        if found is None:
             return None
         return [
             KnownWorker(
@@ -96,24 +93,30 @@ class RegistryPeer:
                 worker.status == WorkerStatus.WORKER_STATUS_DRAINING,
                 milliseconds(worker, "last_heartbeat"),
             )
-            for worker in page.workers
+            for worker in found
             if node_type in worker.node_types
         ]
 
     async def offering(self, node_types: Collection[str]) -> list[WorkerSight] | None:
+        found = await self._on_record(include_offline=False)
+        if found is None:
+            return None
         wanted = frozenset(node_types)
-        found: list[WorkerSight] = []
-        token = ""
+        return [_sight(worker) for worker in found if not wanted.isdisjoint(worker.node_types)]
+
+    async def _on_record(self, *, include_offline: bool) -> list[Worker] | None:
+        """Return the workers of the first ten pages; None when the registry is away."""
+        found: list[Worker] = []
+        request = pb2.ListWorkersRequest(page_size=_PAGE, include_offline=include_offline)
         for _ in range(_MOST_PAGES):
-            request = pb2.ListWorkersRequest(page_size=_PAGE, page_token=token)
             try:
                 page = await self._stub.ListWorkers(request, timeout=_CALL_S)
             except grpc.aio.AioRpcError as error:
                 _log.warning("registry_away", code=error.code().name, details=error.details())
                 return None
-            found += [_sight(worker) for worker in page.workers if not wanted.isdisjoint(worker.node_types)]
-            token = page.next_page_token
-            if not token:
+            found += page.workers
+            request.page_token = page.next_page_token
+            if not request.page_token:
                 break
         return found
 

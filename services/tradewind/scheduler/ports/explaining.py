@@ -31,5 +31,5 @@ class WorkerRecords(Protocol):
     """The workers on record, those that are gone for less than a day among them."""
 
     async def workers(self, node_type: str) -> list[KnownWorker] | None:
-        """Return those that offer a node type, the first thousand; None when nobody could be asked."""
+        """Return those that offer a node type, alive or on record still; None when nobody could be asked."""
         ...
