@@ -9,6 +9,7 @@ from tests.unit.node_task_manager.conftest import Bench, forged, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
+from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases import dispatch, report, report_flush
 from tradewind.server.faults import Exhausted, Unavailable
 
@@ -43,6 +44,24 @@ async def test_what_is_read_for_a_slow_worker_is_read_and_given_once_however_oft
     await until(lambda: line.nodes, "the node is handed out")
     await settled(bench)
     assert (line.nodes, bench.store.count("load")) == (["a"], 1)
+
+
+async def test_what_is_read_for_long_stays_with_a_worker_that_renews_and_answers_pings(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    bench.store.refused["load"] = always
+    await bench.accepted(await bench.save("a", known=False))
+    await until(lambda: bench.store.count("load"), "the plan is asked for")
+
+    async def renewed_and_reaped(sequence: int) -> tuple[str, ...]:
+        bench.clock.advance(20_000)
+        await bench.connections.hear(worker, sequence, renewed=[])
+        await until(lambda: line.acknowledged[-1:] == [sequence], "it has renewed")
+        effects: Effects = await bench.store.reap()
+        return effects.results
+
+    assert [await renewed_and_reaped(sequence) for sequence in (2, 3)] == [(), ()]
+    worker.unanswered_pings = 10
+    assert [await renewed_and_reaped(sequence) for sequence in (4, 5)] == [(), ("flow:0:0:a",)]
 
 
 @pytest.mark.parametrize("size", [1, 5000])

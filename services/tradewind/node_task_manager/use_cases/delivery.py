@@ -51,7 +51,6 @@ class Delivery:
         self._report = report
         self._cached = CachedDelivery(caches, pool, report) if caches is not None else None
         self._reading: set[asyncio.Task[None]] = set()
-        self._late: set[str] = set()
         self.bounded = False
         """Whether limits are set that hold for all: then no worker goes on by itself."""
 
@@ -114,10 +113,7 @@ class Delivery:
         for worker, assignment in held:
             plan = self._plans.get(assignment.plan)
             if plan is None or not at_hand(assignment):
-                # It may come twice: the store repeats what a worker does not name.
-                if assignment.nonce not in self._late:
-                    self._late.add(assignment.nonce)
-                    slow.setdefault(worker, []).append(assignment)
+                slow.setdefault(worker, []).append(assignment)
                 continue
             try:
                 at_once.setdefault(worker, []).append(self._ready(worker, assignment, plan))
@@ -126,6 +122,7 @@ class Delivery:
         for worker, items in at_once.items():
             self._give(worker, items)
         for worker, late in slow.items():
+            worker.late.update(assignment.nonce for assignment in late)
             task = asyncio.get_running_loop().create_task(self._assign_slowly(worker, late))
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
@@ -137,7 +134,7 @@ class Delivery:
                 await worker.line.writable()
                 await self._read_and_give(worker, assignment)
         finally:
-            self._late.difference_update(assignment.nonce for assignment in assignments)
+            worker.late.difference_update(assignment.nonce for assignment in assignments)
 
     async def _read_and_give(self, worker: ConnectedWorker, assignment: Assignment) -> None:
         while worker in self._pool and assignment.nonce in worker.held:

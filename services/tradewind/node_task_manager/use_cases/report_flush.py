@@ -143,7 +143,7 @@ class ReportFlush:
             if self._caches is not None:
                 await self._caches.waiters.postponed(number, [each.task_id for each in postponed])
         if report.renew and worker in self._pool:
-            held = worker.held_in(number) if report.held is None else report.held
+            held = worker.held_in(number) if report.held is None else [*report.held, *worker.late_in(number)]
             renewal = await self._shard.tasks.renew(worker.worker_id, worker.sessions[number], held)
             if not renewal.session_current:
                 self._replaced(worker)

@@ -28,8 +28,9 @@ class Offer:
 
 @dataclass(eq=False)
 class ConnectedWorker:
-    """A worker behind a stream. `sessions` holds the number of its stream by shard; `held` its leases by nonce;
-    `promised` is room offered to claims under way; `offers` is what there is to say of some of its node types."""
+    """A worker behind a stream. `sessions` holds the number of its stream by shard; `held` its leases by nonce; `late`
+    are those that it was not told of yet, since their inputs are to be read; `promised` is room offered to claims under
+    way; `offers` is what there is to say of some of its node types."""
 
     worker_id: str
     incarnation: str
@@ -38,6 +39,7 @@ class ConnectedWorker:
     line: WorkerLine
     sessions: dict[int, int] = field(default_factory=dict)
     held: dict[str, tuple[int, Held]] = field(default_factory=dict)
+    late: set[str] = field(default_factory=set)
     promised: int = 0
     offers: Mapping[str, Offer] = field(default_factory=dict)
     unanswered_pings: int = 0
@@ -71,6 +73,12 @@ class ConnectedWorker:
     def held_in(self, shard: int) -> list[Held]:
         """Return what it holds of a shard."""
         return [held for at, held in self.held.values() if at == shard]
+
+    def late_in(self, shard: int) -> list[Held]:
+        """Return what it holds of a shard and cannot name yet, unless it is silent."""
+        if self.silent or not self.late:
+            return []
+        return [each for each in self.held_in(shard) if each.nonce in self.late]
 
 
 Room: TypeAlias = tuple[ConnectedWorker, Vacancy]
