@@ -60,7 +60,7 @@ class DueTrigger:
 
     async def ack(self, *, next_fire_time: datetime | None = None, finished: bool = False) -> None:
         """Say that it was handled. `next_fire_time` is its next planned time, also one that has passed, instead of
-        the first after now; with `finished` it fires no more."""
+        the first after now; with `finished` it fires at its times no more."""
         ack = pb.DueTriggerAck(token=self.token, next_fire_time=timestamp(next_fire_time), finished=finished)
         await self._stream.say(pb.ReceiveDueRequest(acks=[ack]))
 

@@ -352,7 +352,7 @@ class Trigger(_message.Message):
     failures: _builtins.int
     """Set by the service: how often in a row a claim was given back or lapsed."""
     last_error: _builtins.str
-    """Set by the service: the last reason of a nack."""
+    """Set by the service: the last reason of a nack, or that the lease lapsed."""
     revision: _builtins.int
     """Set by the service: raised by each change."""
     fired: _builtins.int

@@ -197,7 +197,7 @@ class FindDueRequest(_message.Message):
     """Of this queue; of the flows when empty."""
     @_builtins.property
     def up_to(self) -> _timestamp_pb2.Timestamp:
-        """Planned at or before this; now when unset."""
+        """To be delivered at or before this; now when unset."""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class FindAllPendingResponse(_message.Message):
     """Empty on the last page."""
     @_builtins.property
     def triggers(self) -> _containers.RepeatedCompositeFieldContainer[_trigger_pb2.Trigger]:
-        """By planned time within a partition; leased ones by the end of their lease."""
+        """By the time of delivery within a partition; then leased ones by the end of their lease."""
 
     def __init__(
         self,
@@ -313,7 +313,7 @@ class DueTriggerAck(_message.Message):
     token: _builtins.str
     """From DueTrigger."""
     finished: _builtins.bool
-    """The trigger fires no more."""
+    """The trigger fires no more. Of a firing for an event, or by hand, nothing follows anyway: its trigger goes on."""
     @_builtins.property
     def next_fire_time(self) -> _timestamp_pb2.Timestamp:
         """The next planned time of a trigger that repeats (interval, cron, times), past or not, as long as it lies after the one that

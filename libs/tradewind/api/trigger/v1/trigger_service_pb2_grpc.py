@@ -129,7 +129,8 @@ class TriggerServiceServicer:
 
     def SaveTrigger(self, request, context):
         """Creates or replaces triggers by id; saving the same one again is a no-op that keeps its next planned time.
-        Errors: INVALID_ARGUMENT INVALID_INPUT. A lower epoch is refused per item.
+        Errors: INVALID_ARGUMENT INVALID_INPUT; FAILED_PRECONDITION STALE_EPOCH for a lower epoch than one known; RESOURCE_EXHAUSTED
+        QUEUE_FULL when its queue, or what listens to its event, is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -167,8 +168,8 @@ class TriggerServiceServicer:
     def ReceiveDue(self, request_iterator, context):
         """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
         back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
-        that queue, of which any number of receivers get each trigger once. Errors: FAILED_PRECONDITION STALE_EPOCH,
-        UNAVAILABLE DRAINING.
+        that queue, of which any number of receivers get each trigger once. A subscription with a lower epoch than one known is among
+        the ended ones of an answer. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

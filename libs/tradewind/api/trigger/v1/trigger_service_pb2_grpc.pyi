@@ -36,7 +36,8 @@ class TriggerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> TriggerServiceAsyncStub: ...
     SaveTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.SaveTriggerRequest, _trigger_service_pb2.SaveTriggerResponse]
     """Creates or replaces triggers by id; saving the same one again is a no-op that keeps its next planned time.
-    Errors: INVALID_ARGUMENT INVALID_INPUT. A lower epoch is refused per item.
+    Errors: INVALID_ARGUMENT INVALID_INPUT; FAILED_PRECONDITION STALE_EPOCH for a lower epoch than one known; RESOURCE_EXHAUSTED
+    QUEUE_FULL when its queue, or what listens to its event, is.
     """
     RemoveTrigger: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.RemoveTriggerRequest, _trigger_service_pb2.RemoveTriggerResponse]
     """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that is not
@@ -51,8 +52,8 @@ class TriggerServiceStub:
     ReceiveDue: _grpc.StreamStreamMultiCallable[_trigger_service_pb2.ReceiveDueRequest, _trigger_service_pb2.ReceiveDueResponse]
     """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
     back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
-    that queue, of which any number of receivers get each trigger once. Errors: FAILED_PRECONDITION STALE_EPOCH,
-    UNAVAILABLE DRAINING.
+    that queue, of which any number of receivers get each trigger once. A subscription with a lower epoch than one known is among
+    the ended ones of an answer. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
     """
     PublishEvent: _grpc.UnaryUnaryMultiCallable[_trigger_service_pb2.PublishEventRequest, _trigger_service_pb2.PublishEventResponse]
     """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
@@ -101,7 +102,8 @@ class TriggerServiceAsyncStub(TriggerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     SaveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.SaveTriggerRequest, _trigger_service_pb2.SaveTriggerResponse]  # type: ignore[assignment]
     """Creates or replaces triggers by id; saving the same one again is a no-op that keeps its next planned time.
-    Errors: INVALID_ARGUMENT INVALID_INPUT. A lower epoch is refused per item.
+    Errors: INVALID_ARGUMENT INVALID_INPUT; FAILED_PRECONDITION STALE_EPOCH for a lower epoch than one known; RESOURCE_EXHAUSTED
+    QUEUE_FULL when its queue, or what listens to its event, is.
     """
     RemoveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.RemoveTriggerRequest, _trigger_service_pb2.RemoveTriggerResponse]  # type: ignore[assignment]
     """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that is not
@@ -116,8 +118,8 @@ class TriggerServiceAsyncStub(TriggerServiceStub):
     ReceiveDue: _aio.StreamStreamMultiCallable[_trigger_service_pb2.ReceiveDueRequest, _trigger_service_pb2.ReceiveDueResponse]  # type: ignore[assignment]
     """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
     back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
-    that queue, of which any number of receivers get each trigger once. Errors: FAILED_PRECONDITION STALE_EPOCH,
-    UNAVAILABLE DRAINING.
+    that queue, of which any number of receivers get each trigger once. A subscription with a lower epoch than one known is among
+    the ended ones of an answer. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
     """
     PublishEvent: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.PublishEventRequest, _trigger_service_pb2.PublishEventResponse]  # type: ignore[assignment]
     """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
@@ -169,7 +171,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_trigger_service_pb2.SaveTriggerResponse, _abc.Awaitable[_trigger_service_pb2.SaveTriggerResponse]]:
         """Creates or replaces triggers by id; saving the same one again is a no-op that keeps its next planned time.
-        Errors: INVALID_ARGUMENT INVALID_INPUT. A lower epoch is refused per item.
+        Errors: INVALID_ARGUMENT INVALID_INPUT; FAILED_PRECONDITION STALE_EPOCH for a lower epoch than one known; RESOURCE_EXHAUSTED
+        QUEUE_FULL when its queue, or what listens to its event, is.
         """
 
     @_abc_1.abstractmethod
@@ -214,8 +217,8 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_trigger_service_pb2.ReceiveDueResponse], _abc.AsyncIterator[_trigger_service_pb2.ReceiveDueResponse]]:
         """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
         back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
-        that queue, of which any number of receivers get each trigger once. Errors: FAILED_PRECONDITION STALE_EPOCH,
-        UNAVAILABLE DRAINING.
+        that queue, of which any number of receivers get each trigger once. A subscription with a lower epoch than one known is among
+        the ended ones of an answer. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
         """
 
     @_abc_1.abstractmethod
