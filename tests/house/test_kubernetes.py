@@ -201,6 +201,16 @@ def test_services_survive_a_node_and_a_drain(folder: str) -> None:
         assert ("replicas" in deployment["spec"]) == (name not in scaled), "what a scaler sets is set nowhere else"
 
 
+def test_a_restore_takes_every_service_down_and_brings_it_back() -> None:
+    """As docs/backup.md says it; an autoscaler, to which the replicas are left, wakes nothing that has none."""
+    page = (ROOT / "docs/backup.md").read_text(encoding="utf-8")
+    scaled = re.findall(r"scale deployment (.+) --replicas (\d+)", page)
+    assert [(sorted(names.split()), int(replicas)) for names, replicas in scaled] == [
+        (sorted(services("k8s/overlays/prod")), 0),
+        (sorted(services("k8s/overlays/prod")), 2),
+    ]
+
+
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_the_store_has_room_for_a_rewrite(folder: str) -> None:
     """`maxmemory` is at most two thirds of what the container may take."""
