@@ -12,6 +12,7 @@ from tradewind.worker.errors import MemoryFault
 from tradewind.worker.outputs import to_builtin
 
 _MOST_BYTES = 64 * 1024
+_LONGEST_NAME = 128
 
 
 class MemoryInTest:
@@ -44,17 +45,23 @@ class MemoryInTest:
 
     def _update(self, request: pb.UpdateMemoryRequest) -> bytes:
         whose, variables = self._of(request.scope)
+        assigned = msgspec.json.decode(request.set_json) if request.set_json else {}
+        if not all(1 <= len(name) <= _LONGEST_NAME and name.isprintable() for name in assigned):
+            raise MemoryFault("INVALID_INPUT", f"a name must have 1 to {_LONGEST_NAME} printable characters")
+        if len(request.result_json.encode()) > _MOST_BYTES:
+            raise MemoryFault("INVALID_INPUT", "the result would take more than 64 KiB")
         if request.HasField("result_json"):
             self.result = msgspec.json.decode(request.result_json)
         if not request.request_id or (whose, request.request_id) not in self._made:
-            self._change(whose, variables, request)
+            self._change(whose, variables, assigned, request)
         return pb.UpdateMemoryResponse(version=self._versions[whose]).SerializeToString()
 
-    def _change(self, whose: str, variables: dict[str, Any], request: pb.UpdateMemoryRequest) -> None:
+    def _change(
+        self, whose: str, variables: dict[str, Any], assigned: dict[str, Any], request: pb.UpdateMemoryRequest
+    ) -> None:
         if request.HasField("expected_version") and request.expected_version != self._versions[whose]:
             raise MemoryFault("VERSION_CONFLICT", f"the memory of the {whose} was changed by others")
-        changed = {name: value for name, value in variables.items() if name not in request.delete}
-        changed |= msgspec.json.decode(request.set_json) if request.set_json else {}
+        changed = {name: value for name, value in variables.items() if name not in request.delete} | assigned
         if len(msgspec.json.encode(changed)) > _MOST_BYTES:
             raise MemoryFault("TOO_LARGE", f"the memory of the {whose} would take more than 64 KiB")
         variables.clear()

@@ -94,3 +94,16 @@ async def test_an_unknown_fact_is_a_slip_of_the_test() -> None:
 async def test_what_no_worker_can_get_is_a_slip_of_the_test(given: dict[str, Any], where: str) -> None:
     with pytest.raises(ValueError, match=re.escape(where)):
         await run_node(signal, **given)
+
+
+@pytest.mark.parametrize(("name", "result"), [("", 0), ("a" * 129, 0), ("a\nb", 0), ("cursor", "x" * 65_536)])
+async def test_what_the_scheduler_would_not_keep_is_not_kept(name: str, result: Any) -> None:
+    @node("keeps")
+    async def keeps(ctx: Context) -> None:
+        await ctx.flow_memory.set(name, 1)
+        await ctx.set_result(result)
+
+    run = await run_node(keeps)
+
+    assert run.error is not None
+    assert (run.error.type, run.result) == ("MemoryFault", None)
