@@ -17,7 +17,7 @@ import pytest
 from tests.house.project import ROOT
 from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, model, order
 from tradewind.client import CycleStatus, NotFound
-from tradewind.flow import Flow
+from tradewind.flow import Flow, Retry
 from tradewind.testing import VirtualStack, simulate
 from tradewind.worker import Context, node
 
@@ -128,6 +128,44 @@ def test_the_end_of_a_cycle_is_told_at_once_to_whoever_listens() -> None:
     simulate(main, [feed])
 
 
+def test_what_is_watched_is_told_at_once() -> None:
+    @node("second")
+    async def second(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise ConnectionError
+        return ctx.attempt
+
+    async def main(stack: VirtualStack) -> None:
+        client, begun = stack.client, stack.now
+        news = client.watch_notifications()
+        heard = asyncio.ensure_future(anext(news))
+        await client.register_flow("one", _single("second", Retry(2)))
+        cycle = await client.run_flow("one")
+        async for _ in client.watch_task("one:0:0:only"):
+            pass
+        await cycle.result()
+        assert await (await client.submit_task("second", retry=Retry(2))).result() == {"output": 2}
+        assert await (await client.submit_batch("second", [{}] * 3, retry=Retry(2))).result() == [{"output": 2}] * 3
+        assert [(await heard).kind, (await anext(news)).kind] == ["task_completed", "batch_finished"]
+        await news.aclose()
+        # Each waits for a second attempt, after a second or a little less.
+        assert stack.now - begun < timedelta(seconds=4)
+
+    simulate(main, [second])
+
+
+def test_a_trigger_that_repeats_begins_by_the_clock_of_the_simulation() -> None:
+    async def main(stack: VirtualStack) -> None:
+        begun = stack.now
+        await stack.client.save_trigger("t", queue="q", every=60)
+        async with stack.client.receive_due("q") as due_triggers:
+            due = await anext(aiter(due_triggers))
+            await due.ack()
+        assert due.planned_time == begun + timedelta(seconds=60)
+
+    simulate(main, [feed])
+
+
 def test_errors_are_those_of_a_server() -> None:
     async def main(stack: VirtualStack) -> None:
         await stack.client.wait_ready()
@@ -180,7 +218,7 @@ def test_a_seed_decides_all_chance() -> None:
     assert random.getstate() == before
 
 
-def _single(node_type: str) -> Flow:
+def _single(node_type: str, retry: Retry | None = None) -> Flow:
     flow = Flow("one", "1h")
-    flow.node("only", node_type)
+    flow.node("only", node_type, retry=retry)
     return flow

@@ -1,5 +1,6 @@
 """When a trigger fires, as callers say it."""
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -61,6 +62,6 @@ def schedule_of(
 
 def _from_now(seconds: float) -> datetime:
     try:
-        return datetime.now(UTC) + timedelta(seconds=seconds)
+        return datetime.fromtimestamp(time.time(), UTC) + timedelta(seconds=seconds)
     except OverflowError:
         raise ValueError(f"{seconds:g} s from now is after the year 9999") from None

@@ -45,10 +45,10 @@ class MemoryStores(NoLink):
         self.replicas = MemoryReplicas(clock)
         self._shard = shard
         self._listeners: list[Callable[[str], None]] = []
+        shard.tell = self._tell
 
     async def publish(self, shard: int, message: str) -> None:
-        for hear in self._listeners:
-            hear(message)
+        self._tell(message)
 
     async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
         self._listeners.append(hear)
@@ -56,3 +56,7 @@ class MemoryStores(NoLink):
     def next_ms(self) -> int | None:
         """Return when, in epoch ms, there is next anything to do by itself: 0 for now or soon, None for never."""
         return self._shard.next_ms()
+
+    def _tell(self, message: str) -> None:
+        for hear in self._listeners:
+            hear(message)

@@ -236,6 +236,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             case _:
                 component = replace(component, skipped=component.skipped + 1)
         self._components[owner] = component
+        if component.run.ad_hoc:
+            self.tell(f"r:{component.run}")
 
     def _deliver(self, owner: tuple[str, str], source: NodeTask, at: int, turn: Turn) -> None:
         """Send the signal of an edge."""
@@ -303,6 +305,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             only = self._tasks.get(owner[0])
             given_up = owner[0] in self._dead
             self._notify_end(component, self._plans[component.plan].nodes[0].node_type, only, given_up=given_up)
+            self.tell(f"f:{component.run}")
             return
         if owner not in self._unwanted:
             self._notify_component(component)

@@ -74,6 +74,8 @@ class MemoryNotices:
         self._quiet: dict[tuple[str, str], int] = {}
         self._watched: dict[str, str] = {}
         """Node tasks of flows whose events are kept, with the ids of their components."""
+        self.tell: Callable[[str], None] = lambda news: None
+        """Is told, in the words of the scripts, whenever there is something new to read."""
 
     async def task_events(self, task_id: str, after: str, limit: int) -> Stretch[TaskEvent]:
         gap, found = self._task_events.get(task_id, Stream(0)).after(after, limit)
@@ -125,6 +127,7 @@ class MemoryNotices:
     def _notify(self, user: str, fact: Fact) -> None:
         stream = self._notifications.setdefault(user, Stream(self._caps.notifications))
         stream.add(self._time(), replace(fact, at=self._time()))
+        self.tell(f"n:{user}")
 
     def _once(self, user: str, what: str, ms: int) -> bool:
         """Whether something is to be told to a user, who hears of it once within so many ms."""
@@ -156,6 +159,7 @@ class MemoryNotices:
                 error=error,
             ),
         )
+        self.tell(f"r:{task.task_id}")
 
     def _notify_end(self, component: Component, node_type: str, task: NodeTask | None, *, given_up: bool) -> None:
         """Tell the user of the end of an ad-hoc task, or of a batch."""
