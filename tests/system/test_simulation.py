@@ -49,6 +49,21 @@ def test_a_month_takes_seconds_and_is_as_it_must_be() -> None:
     assert took < 30
 
 
+def test_a_month_in_which_a_cycle_waits_takes_no_longer() -> None:
+    async def main(stack: VirtualStack) -> timedelta:
+        begun = stack.now
+        flow = Flow("one", "1h")
+        flow.node("only", "delay", {"seconds": 30 * 86_400})
+        await stack.client.register_flow("one", flow)
+        await (await stack.client.run_flow("one")).wait()
+        return stack.now - begun
+
+    begun = time.process_time()
+    assert simulate(main, [feed]) == timedelta(days=30)
+    # A third of a second on a machine that has nothing else to do.
+    assert time.process_time() - begun < 10
+
+
 def test_histories_are_the_same_byte_by_byte() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.system.simulated", "1"],

@@ -33,6 +33,7 @@ _SETTINGS = {
     # Nothing is lost in one process, so that nets below need not be looked at often, or at all.
     "doctor_seconds": 0,
     "scheduler_look_seconds": 86_400,
+    "scheduler_compare_seconds": 3600,
     "scheduler_listeners_seconds": 86_400,
     "trigger_look_seconds": 86_400,
     "registry_sweep_seconds": 86_400,
