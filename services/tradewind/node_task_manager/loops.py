@@ -198,7 +198,17 @@ class _Reaper:
         self._away_since = 0.0
 
     async def __call__(self) -> bool:
-        dispatcher, tasks, now = self._dispatcher, self._dispatcher.shard.tasks, time.monotonic()
+        quiet = True
+        while reaped := await self._step():
+            quiet = False
+            REAPED.inc(len(reaped))
+            _log.info("reaped", shard=self._dispatcher.shard.number, node_tasks=reaped[:10])
+            self._dispatcher.look()
+        return quiet and not any(worker.held for worker in self._pool)
+
+    async def _step(self) -> Sequence[str]:
+        """Return what was taken back, in one script: there may be more."""
+        tasks, now = self._dispatcher.shard.tasks, time.monotonic()
         try:
             effects = await (tasks.claim() if now < self._holding_until else tasks.reap())
         except Exception:
@@ -208,10 +218,6 @@ class _Reaper:
             if now - self._away_since > _OUTAGE_S:
                 self._holding_until = now + self._lease_s
             self._away_since = 0.0
-            dispatcher.recovered()
-        dispatcher.apply(effects)
-        if effects.results:
-            REAPED.inc(len(effects.results))
-            _log.info("reaped", shard=dispatcher.shard.number, node_tasks=effects.results[:10])
-            dispatcher.look()
-        return not effects.results and not any(worker.held for worker in self._pool)
+            self._dispatcher.recovered()
+        self._dispatcher.apply(effects)
+        return effects.results

@@ -9,6 +9,7 @@ from tests.unit.node_task_manager.conftest import Bench
 from tests.waiting import until
 from tradewind.node_task_manager import loops as module
 from tradewind.node_task_manager.loops import Loops
+from tradewind.node_task_manager.ports.work import Effects
 
 
 class Busy:
@@ -84,3 +85,16 @@ async def test_while_something_is_held_reaping_does_not_rest(bench: Bench, rests
     await until(lambda: rests.taken.count(1.0) > 50, "all has been done again and again")
     await loops.stop()
     assert set(rests.taken) == {1.0, 5.0}
+
+
+async def test_reaping_goes_on_until_there_is_nothing_more_to_reap(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reaped = [("a", "b"), ("c", "d"), ("e",), ()]
+
+    async def reap() -> Effects:
+        return Effects(results=reaped.pop(0))
+
+    monkeypatch.setattr(bench.store, "reap", reap, raising=False)
+    assert not await module._Reaper(bench.dispatcher, bench.pool, 0.0)()
+    assert reaped == []
