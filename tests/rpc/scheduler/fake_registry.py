@@ -14,6 +14,7 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
     def __init__(self) -> None:
         self.node_types: dict[str, node_type_pb2.NodeType] = {}
         self.down = False
+        self.most_types = 1000
         self.asked: list[list[str]] = []
         self.workers: list[worker_pb2.Worker] = []
 
@@ -28,6 +29,8 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
         if self.down:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
         self.asked.append(list(request.types))
+        if len(request.types) > self.most_types:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "name fewer at once")
         found = [self.node_types[name] for name in request.types if name in self.node_types]
         return registry_pb2.ListNodeTypesResponse(node_types=found)
 

@@ -253,6 +253,25 @@ async def test_a_definition_is_checked_against_what_live_workers_declared(schedu
     assert len(peers.registry.asked) == 1
 
 
+async def test_declarations_that_are_too_large_for_one_answer_are_asked_for_in_parts(
+    scheduler: Client, peers: Peers
+) -> None:
+    peers.registry.most_types = 2
+    types = [f"t{number}" for number in range(7)]
+    for name in types:
+        peers.registry.offer(node_type_pb2.NodeType(type=name, inputs=[node_type_pb2.InputHandle(name="prices")]))
+    flow = {
+        "interval": 1,
+        "nodes": [{"id": name, "type": name} for name in ["source", *types]],
+        "edges": [
+            {"source": "source", "source_handle": "out", "target": name, "target_handle": "price"} for name in types
+        ],
+    }
+    request = pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps(flow))
+    error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert set(dict(error.violations)) == {f"edges[{number}].target_handle" for number in range(7)}
+
+
 async def test_without_a_registry_a_flow_registers_with_a_warning(scheduler: Client, peers: Peers) -> None:
     peers.registry.down = True
     request = pb2.RegisterFlowRequest(flow_id="f", weather=weather(SPECIFIED))

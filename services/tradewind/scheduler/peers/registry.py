@@ -67,18 +67,29 @@ class RegistryPeer:
         wanted = [name for name in node_types if self._known.get(name, (0.0, None))[0] < now]
         if wanted:
             try:
-                response = await self._stub.ListNodeTypes(pb2.ListNodeTypesRequest(types=wanted), timeout=_CALL_S)
+                declared = await self._declared(wanted)
             except grpc.aio.AioRpcError as error:
                 _log.warning("registry_away", code=error.code().name, details=error.details())
                 return None
             if len(self._known) + len(wanted) > _MOST_TYPES:
                 self._known.clear()
-            offered = {node_type.type: node_type for node_type in response.node_types if node_type.worker_ids}
+            offered = {node_type.type: node_type for node_type in declared if node_type.worker_ids}
             for name in wanted:
                 declaration = _declaration(offered[name]) if name in offered else None
                 self._known[name] = (now + _FRESH_S, declaration)
         found = {name: self._known[name][1] for name in node_types if name in self._known}
         return Catalogue({name: declaration for name, declaration in found.items() if declaration is not None})
+
+    async def _declared(self, names: Sequence[str]) -> list[NodeType]:
+        try:
+            answer = await self._stub.ListNodeTypes(pb2.ListNodeTypesRequest(types=names), timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.INVALID_ARGUMENT or len(names) == 1:
+                raise
+            # They are too many, or too large together, for one answer.
+            middle = len(names) // 2
+            return [*await self._declared(names[:middle]), *await self._declared(names[middle:])]
+        return list(answer.node_types)
 
     async def workers(self, node_type: str) -> list[KnownWorker] | None:
         found = await self._on_record(include_offline=True)
