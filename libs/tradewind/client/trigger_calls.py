@@ -54,7 +54,8 @@ class TriggerCalls:
         max_firings: int = 0,
         epoch: int = 0,
     ) -> TriggerRecord:
-        """Create or replace a trigger of a queue; an empty id gets one made. The same again changes nothing.
+        """Create or replace a trigger of a queue; an empty id gets one made. The same again changes nothing; `every`
+        without `anchor` or `start` counts from each call anew, so give one to what is saved again and again.
 
         When it fires is said by one of: `at`; `times`; `after` so many seconds; `every` so many seconds, from `anchor`
         (or `start`, or one interval from now) on; `cron` in a `time_zone`; for each `event` of a name that matches a
