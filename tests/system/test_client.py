@@ -21,6 +21,7 @@ from tradewind.client import (
     RunRequest,
     SyncClient,
 )
+from tradewind.flow import Flow
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, load_nodes
 
@@ -202,3 +203,24 @@ async def test_without_an_event_loop(stack: Standalone, worker: Worker) -> None:
             return client.run_flow("sums", {"start": 1}).result(30)
 
     assert await asyncio.to_thread(use) == {"sort": {"even": 10}, "alone": {"numbers": [1, 2, 3]}}
+
+
+async def test_outputs_that_do_not_go_into_one_answer_are_brought_in_many(client: Client) -> None:
+    flow = Flow("large", 0, overlap="allow")
+    for at in range(6):
+        flow.node(f"n{at}", "numbers", {"start": 0, "count": 140_000})
+    await client.register_flow("large", flow)
+    await client.register_flow("sums", flows.sums(overlap="allow"))
+    expected = {f"n{at}": {"numbers": [*range(140_000)]} for at in range(6)}
+
+    large = [client.run_flow("large", wait=wait) for wait in (0, 60, 60)]
+    small = [client.run_flow("sums", wait=60) for _ in range(20)]
+    runs = await asyncio.gather(*large, *small)
+    few = await runs[-1].result(60)
+    assert [await run.result(60) for run in runs] == [expected] * 3 + [few] * 20
+    results = [
+        await run.result(60)
+        for run in await client.run_flows(["sums", "large", "sums"], wait=60)
+        if isinstance(run, CycleHandle)
+    ]
+    assert results == [few, expected, few]

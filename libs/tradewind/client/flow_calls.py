@@ -74,12 +74,18 @@ class Started:
         return cycle_from(self._answer.cycle)
 
     def outputs(self) -> Mapping[str, Mapping[str, Any]] | None:
-        """Read what the flow's sink nodes emitted, by node and handle; None when it is not known to have completed."""
-        if not self._with_outputs or self._answer.cycle.status != cycle_pb2.CYCLE_STATUS_COMPLETED:
+        """Read what the flow's sink nodes emitted, by node and handle.
+
+        None when it is not known to have completed, and when it emitted more than goes into an answer.
+        """
+        answer = self._answer
+        if not self._with_outputs or answer.outputs_omitted:
+            return None
+        if answer.cycle.status != cycle_pb2.CYCLE_STATUS_COMPLETED:
             return None
         return {
             node.node_id: {output.handle: json_text.decode(output.value_json) for output in node.outputs}
-            for node in self._answer.outputs
+            for node in answer.outputs
         }
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 
 import grpc
 import pytest
@@ -103,6 +104,41 @@ async def test_what_sinks_emitted_comes_along_when_asked_for(scheduler: Client, 
     ]
     response = await scheduler.run_flow(include_outputs=True)
     assert [(each.node_id, list(each.outputs)) for each in response.outputs] == [("b", [output])]
+
+
+async def test_outputs_that_an_answer_has_no_room_for_are_omitted(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register("f", "a", "b", "c")
+    await scheduler.register("small")
+    # Each letter takes two bytes.
+    large = [node_task_pb2.Output(handle="out", value_json=json.dumps("\u00e4" * 400_000, ensure_ascii=False))]
+    for cycle in range(2):
+        peers.node_tasks.nodes["f", cycle, 0] = [
+            node_task_pb2.NodeTask(node_task_id=f"f:{cycle}:0:{name}", node_id=name, outputs=large) for name in "abc"
+        ]
+    small = [node_task_pb2.Output(handle="out", value_json="42")]
+    for cycle in range(2):
+        peers.node_tasks.nodes["small", cycle, 0] = [
+            node_task_pb2.NodeTask(node_task_id=f"small:{cycle}:0:a", node_id="a", outputs=small)
+        ]
+    one = await scheduler.run_flow(include_outputs=True)
+    assert (one.cycle.status, len(one.outputs), one.outputs_omitted) == (cycle_pb2.CYCLE_STATUS_COMPLETED, 0, True)
+    items = [pb2.RunFlowItem(flow_id=flow_id) for flow_id in ("small", "f", "small")]
+    request = pb2.RunFlowsRequest(items=items, include_outputs=True)
+    request.wait.FromSeconds(10)
+    bulk = await scheduler.stub.RunFlows(request)
+    assert [(len(each.outputs), each.outputs_omitted) for each in bulk.results] == [(1, False), (0, True), (0, True)]
+
+
+async def test_a_bulk_whose_cycles_do_not_go_into_one_answer_leaves_inputs_out(scheduler: Client) -> None:
+    await scheduler.register("f")
+    inputs = json.dumps({"text": "x" * 850_000})
+    items = [pb2.RunFlowItem(flow_id="f", inputs_json=inputs) for _ in range(4)]
+    response = await scheduler.stub.RunFlows(pb2.RunFlowsRequest(items=items))
+    assert [each.cycle.cycle for each in response.results] == [0, 1, 2, 3]
+    assert not any(each.cycle.inputs_json for each in response.results)
+    assert (await scheduler.cycle(cycle=3)).inputs_json == inputs
+    few = await scheduler.stub.RunFlows(pb2.RunFlowsRequest(items=items[:2]))
+    assert all(each.cycle.inputs_json == inputs for each in few.results)
 
 
 async def test_a_repeated_request_brings_what_the_sinks_of_its_own_revision_emitted(

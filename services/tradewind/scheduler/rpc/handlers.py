@@ -52,6 +52,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 MOST_WATCHED = 1000
 _UPCOMING = 10
+_OUTPUTS_OF = 100
+"""The outputs of so many cycles of a bulk are held at a time."""
 
 
 class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, CycleHandlers, JobHandlers):
@@ -225,9 +227,15 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
                 for message, result in zip(response.results, results, strict=True)
                 if result.state is not None and result.planned is not None
             ]
-            found = await self._outputs([run for _, run in begun])
-            for (answer, _), outputs in zip(begun, found, strict=True):
-                run_mapping.add_outputs(answer, outputs)
+            room = run_mapping.room_for_outputs(response)
+            for first in range(0, len(begun), _OUTPUTS_OF):
+                some = begun[first : first + _OUTPUTS_OF]
+                found = await self._outputs([run for _, run in some]) if room >= 0 else [[]] * len(some)
+                for (answer, _), outputs in zip(some, found, strict=True):
+                    if room >= 0:
+                        room = run_mapping.add_outputs(answer, outputs, room)
+                    else:
+                        answer.outputs_omitted = True
         return response
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:

@@ -1,7 +1,7 @@
 """Requests to run flows, and what became of them."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -29,9 +29,15 @@ from tradewind.server.identifiers import check_identifier, is_identifier
 MOST_ITEMS = 10_000
 LONGEST_WAIT_S = 3600.0
 LARGEST_INPUTS = 1024 * 1024
-"""In bytes."""
+LARGEST_OUTPUTS = 2 * 1024 * 1024
+"""In bytes, as all of these."""
+_CYCLES, _ANSWER = 3 * 1024 * 1024, 4 * 1024 * 1024
+"""What the cycles of a bulk may take up, and they together with what was emitted."""
 
 WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse | pb2.GetCycleResponse
+
+_FRAMES = 300
+"""Bytes of the names around a value, at most."""
 
 _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -106,17 +112,38 @@ def run_flows_response(wishes: Sequence[Wish], results: Sequence[RunResult], req
         if fault is not None:
             message.error_reason = fault.reason
             message.error_message = fault.message
+    if response.ByteSize() > _CYCLES:
+        for message in response.results:
+            message.cycle.ClearField("inputs_json")
+            message.cycle.ClearField("result_json")
     return response
 
 
-def add_outputs(to: WithOutputs, outputs: Iterable[tuple[str, Outputs]]) -> None:
-    """Add what nodes emitted, in place: half of what building and copying it costs."""
+def room_for_outputs(response: pb2.RunFlowsResponse) -> int:
+    """Return how many bytes of outputs the answer to a bulk has room for."""
+    return min(LARGEST_OUTPUTS, _ANSWER - response.ByteSize())
+
+
+def add_outputs(to: WithOutputs, outputs: Sequence[tuple[str, Outputs]], room: int = LARGEST_OUTPUTS) -> int:
+    """Add what nodes emitted, in place: half of what building and copying it costs.
+
+    Returns how much of `room`, in bytes, is left; -1 when what they emitted does not go into it, and is omitted.
+    """
+    size = sum(_FRAMES + _bytes_of(value) for _, values in outputs for _, value in values)
+    if size > room:
+        to.outputs_omitted = True
+        return -1
     for node_id, values in outputs:
         node = to.outputs.add()
         node.node_id = node_id
         for handle, value in values:
             output = node.outputs.add()
             output.handle, output.value_json = handle, value
+    return room - size
+
+
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _item_faults(path: str, flow_id: str, inputs_json: str) -> list[Violation]:

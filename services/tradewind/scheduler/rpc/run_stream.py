@@ -64,7 +64,7 @@ class RunStream:
                 continue
             response = pb2.StreamRunsResponse()
             size = 0
-            while self._answers and (size < _ANSWER_BYTES):
+            while self._answers and (not size or size + self._answers[0][1] <= _ANSWER_BYTES):
                 answer, weight = self._answers.popleft()
                 size += weight
                 response.answers.append(answer)

@@ -787,6 +787,9 @@ class RunFlowResponse(_message.Message):
 
     CYCLE_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
+    OUTPUTS_OMITTED_FIELD_NUMBER: _builtins.int
+    outputs_omitted: _builtins.bool
+    """They emitted more than goes into this answer, so `outputs` is empty: DescribeCycle has them."""
     @_builtins.property
     def cycle(self) -> _cycle_pb2.Cycle:
         """As it is now."""
@@ -800,10 +803,11 @@ class RunFlowResponse(_message.Message):
         *,
         cycle: _cycle_pb2.Cycle | None = ...,
         outputs: _abc.Iterable[Global___NodeOutputs] | None = ...,
+        outputs_omitted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs", "outputs_omitted", b"outputs_omitted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -911,13 +915,16 @@ class RunFlowResult(_message.Message):
     ERROR_REASON_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
+    OUTPUTS_OMITTED_FIELD_NUMBER: _builtins.int
     error_reason: _builtins.str
     """Name of an ErrorReason when refused."""
     error_message: _builtins.str
     """In words, when refused."""
+    outputs_omitted: _builtins.bool
+    """As in RunFlowResponse."""
     @_builtins.property
     def cycle(self) -> _cycle_pb2.Cycle:
-        """The cycle, unless it was refused."""
+        """The cycle, unless it was refused. Where all of them would not go into one answer, inputs and results are left to GetCycle."""
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOutputs]:
@@ -930,10 +937,11 @@ class RunFlowResult(_message.Message):
         error_reason: _builtins.str = ...,
         error_message: _builtins.str = ...,
         outputs: _abc.Iterable[Global___NodeOutputs] | None = ...,
+        outputs_omitted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "error_message", b"error_message", "error_reason", b"error_reason", "outputs", b"outputs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "error_message", b"error_message", "error_reason", b"error_reason", "outputs", b"outputs", "outputs_omitted", b"outputs_omitted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1156,6 +1164,9 @@ class RerunCycleResponse(_message.Message):
 
     CYCLE_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
+    OUTPUTS_OMITTED_FIELD_NUMBER: _builtins.int
+    outputs_omitted: _builtins.bool
+    """They emitted more than goes into this answer, so `outputs` is empty: DescribeCycle has them."""
     @_builtins.property
     def cycle(self) -> _cycle_pb2.Cycle:
         """As it is now."""
@@ -1169,10 +1180,11 @@ class RerunCycleResponse(_message.Message):
         *,
         cycle: _cycle_pb2.Cycle | None = ...,
         outputs: _abc.Iterable[Global___NodeOutputs] | None = ...,
+        outputs_omitted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs", "outputs_omitted", b"outputs_omitted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1233,6 +1245,9 @@ class GetCycleResponse(_message.Message):
 
     CYCLE_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
+    OUTPUTS_OMITTED_FIELD_NUMBER: _builtins.int
+    outputs_omitted: _builtins.bool
+    """They emitted more than goes into this answer, so `outputs` is empty: DescribeCycle has them."""
     @_builtins.property
     def cycle(self) -> _cycle_pb2.Cycle:
         """The cycle."""
@@ -1246,10 +1261,11 @@ class GetCycleResponse(_message.Message):
         *,
         cycle: _cycle_pb2.Cycle | None = ...,
         outputs: _abc.Iterable[Global___NodeOutputs] | None = ...,
+        outputs_omitted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs", "outputs_omitted", b"outputs_omitted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
