@@ -35,6 +35,21 @@ async def test_listeners_hear_of_their_flow_alone() -> None:
     assert not scheduler.stores.data.listeners[partition_of("f")]
 
 
+async def test_one_that_listens_for_several_hears_once_until_the_last_has_left() -> None:
+    scheduler = MemoryScheduler()
+    hub = ChangeHub(scheduler.stores.changes, scheduler.stores.cycles, scheduler.stores.states)
+    ear = Ear()
+    await scheduler.register()
+    await hub.listen("f", ear)
+    await hub.listen("f", ear)
+    hub.leave("f", ear)
+    await scheduler.run()
+    assert len(ear.heard) == 1
+    hub.leave("f", ear)
+    hub.leave("f", ear)
+    assert not scheduler.stores.data.listeners[partition_of("f")]
+
+
 async def test_after_a_gap_what_was_missed_is_read() -> None:
     scheduler = MemoryScheduler()
     hub = ChangeHub(scheduler.stores.changes, scheduler.stores.cycles, scheduler.stores.states)

@@ -1,6 +1,7 @@
 """Brings changes to runs, on whichever replica they happen, to those who listen in this process."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -29,7 +30,7 @@ class ChangeHub:
         self._feed = feed
         self._cycles = cycles
         self._states = states
-        self._listeners: dict[str, list[Listener]] = {}
+        self._listeners: dict[str, Counter[Listener]] = {}
         self._subscribed: dict[int, Callable[[], None]] = {}
         self._subscribing = asyncio.Lock()
         self._known: dict[RunName, ChainState] = {}
@@ -37,8 +38,8 @@ class ChangeHub:
         self._loading: asyncio.Task[None] | None = None
 
     async def listen(self, flow_id: str, listener: Listener) -> None:
-        """Hear of every change to the flow's runs from now on."""
-        self._listeners.setdefault(flow_id, []).append(listener)
+        """Hear of every change to the flow's runs from now on, once, until it has been left as often as listened to."""
+        self._listeners.setdefault(flow_id, Counter())[listener] += 1
         partition = partition_of(flow_id)
         async with self._subscribing:
             if partition not in self._subscribed:
@@ -48,9 +49,11 @@ class ChangeHub:
 
     def leave(self, flow_id: str, listener: Listener) -> None:
         """Hear no more of a flow."""
-        listeners = self._listeners.get(flow_id, [])
-        if listener in listeners:
-            listeners.remove(listener)
+        listeners = self._listeners.get(flow_id, Counter())
+        if listeners[listener] > 1:
+            listeners[listener] -= 1
+        else:
+            del listeners[listener]
         if listeners or flow_id not in self._listeners:
             return
         del self._listeners[flow_id]
