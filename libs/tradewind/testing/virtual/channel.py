@@ -139,7 +139,10 @@ class LocalCall:
         )
         channel.begin(self)
         self._task.add_done_callback(self._served)
-        self._timer = loop.call_later(timeout, self._run_out) if timeout is not None else None
+        self._timer: asyncio.TimerHandle | None = None
+        if timeout is not None:
+            # As a timer of the engine: how long a call may take is nothing that the loop has to stop at.
+            self._timer = channel.context.copy().run(loop.call_later, timeout, self._run_out)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._answer().__await__()
@@ -243,7 +246,9 @@ class LocalCall:
             self._end(task.result())
 
     def _run_out(self) -> None:
-        self._end(Status(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"))
+        # A leap may have reached the server's timers only now as well. What follows from them comes first.
+        status = Status(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+        self._timer = asyncio.get_running_loop().call_later(0.001, self._end, status)
 
     def _end(self, status: Status) -> None:
         if self._ended.done():
