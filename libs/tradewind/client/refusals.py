@@ -111,7 +111,7 @@ def _cause(message: str) -> str:
     if (told := explained(message)) is not None:
         return told
     cause = message.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
-    return cause.rpartition(": ")[2].rstrip(")") if "onnection refused" in cause else cause
+    return cause.rpartition(": ")[2].partition(" (")[0] if "onnection refused" in cause else cause
 
 
 def _invalid_input(message: str, details: _Details) -> TradewindError:
