@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -14,8 +15,9 @@ from tradewind.server.interception import Behavior, Context
 
 DOMAIN = "tradewind"
 STATUS_KEY = "grpc-status-details-bin"
-MAX_STATUS_BYTES = 7 * 1024
-"""How large an error's details may be: stock clients refuse metadata beyond 8 KiB, and then see none of them."""
+_MOST_BYTES = 7 * 1024 + 512
+"""How large an error's message and details may be: stock clients refuse metadata beyond 8 KiB, and then see neither."""
+_MOST_MESSAGE_BYTES = 1000
 UNDECODABLE = "the request is no valid message of this method"
 
 
@@ -59,10 +61,12 @@ def status_with(
 ) -> Status:
     """Return a status whose reason is a name of `tradewind.api.errors.v1.ErrorReason` without its prefix."""
     info = details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)
-    status = Status(code=code.value[0], message=message[:1000], details=[_packed(info)])
+    message = message.encode()[:_MOST_MESSAGE_BYTES].decode(errors="ignore")
+    status = Status(code=code.value[0], message=message, details=[_packed(info)])
     for detail in details:
         if isinstance(detail, details_pb2.BadRequest):
-            detail = _cut(detail, MAX_STATUS_BYTES - status.ByteSize())
+            # The message goes along by itself as well, quoted: whatever is not ASCII takes three times its bytes.
+            detail = _cut(detail, _MOST_BYTES - len(quote(message)) - status.ByteSize())
         status.details.append(_packed(detail))
     return status
 

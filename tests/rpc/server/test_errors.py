@@ -196,6 +196,29 @@ async def test_more_violations_than_a_stock_client_takes_are_cut_and_counted(
     assert told[-1].description == f"and {5000 - len(told) + 1} more, too many for one answer: mend these first"
 
 
+@pytest.mark.parametrize("letter", ["é", "ж", "漢", "%"])
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda text: faults.InvalidInput([faults.Violation("a", text)] * 50), grpc.StatusCode.INVALID_ARGUMENT),
+        (lambda text: faults.FailedPrecondition("WRONG_STATUS", text, "a"), grpc.StatusCode.FAILED_PRECONDITION),
+    ],
+)
+async def test_what_is_told_in_any_script_is_no_more_than_a_stock_client_takes(
+    server: Server,
+    service: EchoService,
+    make: Callable[[str], Exception],
+    code: grpc.StatusCode,
+    letter: str,
+) -> None:
+    service.act = raising(make(letter * 300))
+    # Beyond its soft limit a client refuses some and takes others.
+    async with grpc.aio.insecure_channel(server.address, [("grpc.absolute_max_metadata_size", 8192)]) as channel:
+        error, _ = await failure(EchoClient(channel))
+    assert error.code() is code
+    assert letter * 100 in (error.details() or "")
+
+
 async def test_a_client_that_hangs_up_is_no_error(client: EchoClient, service: EchoService) -> None:
     with capture_logs() as logs:
         call = client.method("unary_stream", "Wait")(StringValue(value="x"))
