@@ -101,6 +101,17 @@ async def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
         await Standalone(data=tmp_path / "file" / "data", port=0).start()
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"), [("ACCESS_ADDRESS", "localhost:7705"), ("QUOTAS", "RunFlow=3"), ("TLS_ROLES", "a=worker")]
+)
+async def test_nobody_is_let_in_where_access_was_meant_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(f"TRADEWIND_{variable}", value)
+    with pytest.raises(StandaloneError, match=f"TRADEWIND_{variable} .*TRADEWIND_AUTH"):
+        await Standalone(data=tmp_path, port=0).start()
+
+
 async def test_who_holds_a_port(stack: Standalone) -> None:
     port = int(stack.address.rpartition(":")[2])
 

@@ -16,10 +16,10 @@ from tradewind.scheduler.app import Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import ACL as SCHEDULER
 from tradewind.server.access.gate import Gate
-from tradewind.server.access.opening import gate_of, require_no_roles
+from tradewind.server.access.opening import gate_of, require_open
 from tradewind.server.bootstrap import Service
 from tradewind.server.redis.watch import METRICS
-from tradewind.server.settings import load_settings
+from tradewind.server.settings import load_settings, variable_of
 from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import ACL as TRIGGER
@@ -93,7 +93,12 @@ def build_services(
         Scheduler(scheduler),
     ]
     if service_token is None:
-        require_no_roles(registry)
+        if registry.access_address:
+            raise ValueError(
+                f"{variable_of('access_address')} is for servers by themselves: a whole stack has an access service of "
+                f"its own, with {variable_of('auth')}"
+            )
+        require_open(registry)
         return Stack(services)
     settings = load_settings(AccessSettings, **login(ACCESS.name).settings(service_token=service_token))
     access = Access(settings)

@@ -54,9 +54,12 @@ def test_what_a_setting_may_not_say(text: str) -> None:
         gate_of(load_settings(CommonSettings, tls_roles=text), [])
 
 
-def test_roles_that_nothing_would_look_at_are_refused() -> None:
-    settings = load_settings(CommonSettings, tls_roles="scheduler=service")
-    with pytest.raises(ValueError, match="set TRADEWIND_ACCESS_ADDRESS"):
+@pytest.mark.parametrize(
+    ("field", "text"), [("tls_roles", "scheduler=service"), ("rate_limits", "RunFlow=60/m"), ("quotas", "RunFlow=200")]
+)
+def test_what_nothing_would_heed_is_refused(field: str, text: str) -> None:
+    settings = load_settings(CommonSettings, **{field: text})
+    with pytest.raises(ValueError, match=f"^TRADEWIND_{field.upper()} goes by who calls.*set TRADEWIND_ACCESS_ADDRESS"):
         gate_of(settings, [])
 
 

@@ -28,14 +28,14 @@ class Authorizing(Protocol):
 def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
     """Return the gate of a server of `services`, None while access is off.
 
-    Raises ValueError, naming the variable, when there is an access service and nothing to show to it, and when
-    certificates are to have roles and there is none.
+    Raises ValueError, naming the variable, when there is an access service and nothing to show to it, and when there is
+    none and something is set that goes by who calls.
     """
     token, certificates = text_of(settings.service_token), certificates_in(settings)
     authority = next((each.authority for each in services if isinstance(each, Authorizing)), None)
     if authority is None:
         if not settings.access_address:
-            require_no_roles(settings)
+            require_open(settings)
             return None
         if not (token or settings.tls_cert):
             raise ValueError(
@@ -55,13 +55,14 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
     )
 
 
-def require_no_roles(settings: TlsSettings) -> None:
-    """Check, where calls need no token, that nobody counts on roles. Raises ValueError, naming the variable."""
-    if settings.tls_roles:
-        raise ValueError(
-            f"{variable_of('tls_roles')} gives roles to certificates, and nothing looks at roles here: set "
-            f"{variable_of('access_address')} (or {variable_of('auth')} of a whole stack) as well, or leave it out"
-        )
+def require_open(settings: CommonSettings) -> None:
+    """Check, where calls need no token, that nothing is to go by who calls. Raises ValueError, naming the variable."""
+    for field in ("tls_roles", "rate_limits", "quotas"):
+        if getattr(settings, field):
+            raise ValueError(
+                f"{variable_of(field)} goes by who calls, and nobody is asked for that here: set "
+                f"{variable_of('access_address')} (or {variable_of('auth')} of a whole stack) as well, or leave it out"
+            )
 
 
 def certificates_in(settings: TlsSettings) -> CertificateRoles:
