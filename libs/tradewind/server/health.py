@@ -7,8 +7,7 @@ from typing import Any
 import grpc
 import structlog
 from grpc_health.v1 import health_pb2
-from grpc_health.v1._async import HealthServicer
-from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
 
 from tradewind.server.beats import beat
 from tradewind.server.ending import end_tasks
@@ -21,6 +20,7 @@ READINESS = "readiness"
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 _log = structlog.get_logger(__name__)
 
@@ -41,7 +41,7 @@ class Health:
         self._checks = checks
         self._interval_s = interval_s
         self._timeout_s = timeout_s
-        self._servicer = HealthServicer()
+        self._servicer = _Servicer()
         self._watching: asyncio.Task[None] | None = None
         self._reasons: list[str] = []
 
@@ -51,7 +51,7 @@ class Health:
 
     async def start(self) -> None:
         """Look once, then keep looking."""
-        await self._servicer.set(LIVENESS, _SERVING)
+        self._servicer.set(LIVENESS, _SERVING)
         await self._look()
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
@@ -60,7 +60,7 @@ class Health:
         if self._watching is not None:
             await end_tasks([self._watching])
             self._watching = None
-        await self._servicer.enter_graceful_shutdown()
+        self._servicer.drain()
 
     async def _watch(self) -> None:
         while True:
@@ -75,9 +75,9 @@ class Health:
                 reasons.append(reason)
             for name in names:
                 READY.labels(name).set(reason is None)
-                await self._servicer.set(name, _SERVING if reason is None else _NOT_SERVING)
+                self._servicer.set(name, _SERVING if reason is None else _NOT_SERVING)
         for name in ("", READINESS):
-            await self._servicer.set(name, _NOT_SERVING if reasons else _SERVING)
+            self._servicer.set(name, _NOT_SERVING if reasons else _SERVING)
         if reasons != self._reasons:
             self._reasons = reasons
             _log.warning("not_ready", reasons=reasons) if reasons else _log.info("ready")
@@ -91,6 +91,42 @@ class Health:
         except Exception as error:
             # One service that cannot even be asked must not end the watch over the others.
             return f"the readiness check failed: {type(error).__name__}: {error}"
+
+
+class _Servicer(HealthServicer):
+    """Tells the statuses. The stock one has whoever sets them wait until every watcher has read the one before."""
+
+    def __init__(self) -> None:
+        self._statuses: dict[str, int] = {}
+        self._changed = asyncio.Event()
+
+    def set(self, name: str, status: int) -> None:
+        """Tell this status under this name."""
+        if self._statuses.get(name) != status:
+            self._statuses[name] = status
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    def drain(self) -> None:
+        """Tell NOT_SERVING under every name."""
+        for name in self._statuses:
+            self.set(name, _NOT_SERVING)
+
+    async def Check(self, request: health_pb2.HealthCheckRequest, context: Context) -> health_pb2.HealthCheckResponse:
+        status = self._statuses.get(request.service)
+        if status is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f'nothing here has the name "{request.service}"')
+        return health_pb2.HealthCheckResponse(status=status)
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
+        last = None
+        while True:
+            changed = self._changed
+            status = self._statuses.get(request.service, _UNKNOWN)
+            if status != last:
+                await context.write(health_pb2.HealthCheckResponse(status=status))
+                last = status
+            await changed.wait()
 
 
 class StockStreams:

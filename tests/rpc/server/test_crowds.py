@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from benchmarks.soak.crowd import IdleConnection, frame, open_crowd
 from tests.rpc.server.echo_service import EchoClient, EchoService
@@ -16,6 +17,8 @@ from tradewind.server.bootstrap import Server
 from tradewind.server.channels import MAX_METADATA_BYTES, open_channel
 from tradewind.server.connection_limits import most_connections
 
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 CROWD = 300
 _FILES_EACH = 2
 """Both ends of a connection are in this process here; `make soak` has 10 000 of them between two."""
@@ -127,8 +130,15 @@ async def _some(reader: asyncio.StreamReader) -> bytes:
 
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-SETTINGS, HEADERS, CONTINUATION = 4, 1, 9
-HEADERS_WITHOUT_END = frame(HEADERS, 0, b"\x00" * 10)[:5] + (1).to_bytes(4) + b"\x00" * 10
+DATA, HEADERS, SETTINGS = 0, 1, 4
+
+
+def first_stream(kind: int, flags: int, payload: bytes) -> bytes:
+    """Return a frame of stream 1."""
+    return frame(kind, flags, payload)[:5] + (1).to_bytes(4) + payload
+
+
+HEADERS_WITHOUT_END = first_stream(HEADERS, 0, b"\x00" * 10)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +176,53 @@ async def test_metadata_beyond_the_limit_is_refused_and_the_connection_goes_on(s
             "x"
         ]
     assert await served(server) == ["x"]
+
+
+class DeafConnection(IdleConnection):
+    """Takes not a byte of what it calls for."""
+
+    def call(self, path: bytes) -> None:
+        """Call a method with an empty message."""
+        fields = {b":path": path, b":authority": b"x", b"content-type": b"application/grpc", b"te": b"trailers"}
+        literals = (b"\x00" + bytes((len(name),)) + name + bytes((len(text),)) + text for name, text in fields.items())
+        post, http = b"\x83", b"\x86"
+        no_window, end_of_headers, end = (4).to_bytes(2) + bytes(4), 4, 1
+        self._transport.write(
+            frame(SETTINGS, 0, no_window)
+            + first_stream(HEADERS, end_of_headers, post + http + b"".join(literals))
+            + first_stream(DATA, end, bytes(5))
+        )
+
+
+async def test_who_watches_health_and_does_not_read_holds_nobody_up() -> None:
+    """Neither the word of what has changed, nor the end of the server."""
+    service = EchoService()
+    server = Server([service], drain_s=0.5, readiness_interval_s=0.05)
+    await server.start()
+    loop = asyncio.get_running_loop()
+    _, deaf = await loop.create_connection(DeafConnection, "127.0.0.1", server.port)
+    await deaf.greeted
+    async with open_channel(server.address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+
+        async def status() -> int:
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service="readiness"), timeout=60)
+            return int(answer.status)
+
+        asked = asyncio.all_tasks()
+        deaf.call(b"/grpc.health.v1.Health/Watch")
+        await until(lambda: asyncio.all_tasks() - asked, "the watch is open")
+        for reason, expected in (("broken", NOT_SERVING), (None, SERVING)):
+            service.reason = reason
+
+            async def told(expected: int = expected) -> bool:
+                return await status() == expected
+
+            await until(told, "it is told")
+    async with asyncio.timeout(60):
+        await server.stop()
+    assert service.calls[-2:] == ["drain", "stop"]
+    deaf.close()
 
 
 async def test_an_idle_connection_answers_pings() -> None:
