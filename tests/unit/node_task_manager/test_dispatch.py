@@ -179,8 +179,30 @@ async def test_a_renewal_does_not_send_again_what_ended_in_the_same_message(benc
     await until(lambda: bench.store.count("complete") > 1, "it cannot be stored")
     assert bench.store.count("renew") == 0
     del bench.store.refused["complete"]
-    await until(lambda: 2 in line.acknowledged, "the message has taken effect")
+    await until(lambda: line.acknowledged == [2, 2], "the message has taken effect")
     assert (line.nodes, list(worker.held)) == (["a", "b"], [b.assignment.nonce])
+
+
+async def test_a_renewal_does_not_send_again_what_ended_and_could_not_be_stored_at_first(bench: Bench) -> None:
+    _, line = await bench.connect()
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: line.nodes, "the node is given")
+    bench.clock.advance(20_000)
+    tries = 0
+
+    def refused(*_: object) -> bool:
+        nonlocal tries
+        tries += 1
+        return tries <= 2
+
+    bench.store.refused["complete"] = refused
+    worker = bench.pool.get("w1")
+    assert worker is not None
+    await bench.connections.hear(worker, 2, [outcome(line.assigned[0])])
+    await bench.connections.hear(worker, 3, renewed=[])
+    # The renewal concerns both shards.
+    await until(lambda: sorted(line.acknowledged) == [2, 3, 3], "both have taken effect")
+    assert (line.nodes, line.lost, worker.room) == (["a"], [], 10)
 
 
 async def test_a_message_has_taken_effect_only_when_what_it_gives_back_is_back(bench: Bench) -> None:

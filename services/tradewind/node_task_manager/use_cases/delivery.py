@@ -122,7 +122,7 @@ class Delivery:
         for worker, items in at_once.items():
             self._give(worker, items)
         for worker, late in slow.items():
-            worker.late.update(assignment.nonce for assignment in late)
+            worker.unnamed.update(assignment.nonce for assignment in late)
             task = asyncio.get_running_loop().create_task(self._assign_slowly(worker, late))
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
@@ -134,7 +134,7 @@ class Delivery:
                 await worker.line.writable()
                 await self._read_and_give(worker, assignment)
         finally:
-            worker.late.difference_update(assignment.nonce for assignment in assignments)
+            worker.unnamed.difference_update(assignment.nonce for assignment in assignments)
 
     async def _read_and_give(self, worker: ConnectedWorker, assignment: Assignment) -> None:
         while worker in self._pool and assignment.nonce in worker.held:

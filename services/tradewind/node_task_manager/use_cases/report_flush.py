@@ -98,13 +98,21 @@ class ReportFlush:
 
     def _hold(self, report: Report) -> None:
         """A worker holds no longer what has ended, but what it has begun by itself."""
-        held = report.worker.held
+        worker = report.worker
         for each in report.outcomes:
             if each.kind is OutcomeKind.BEGUN:
-                held[each.nonce] = (self._shard.number, Held(each.task_id, each.attempt, each.nonce))
+                worker.held[each.nonce] = (self._shard.number, Held(each.task_id, each.attempt, each.nonce))
             else:
-                held.pop(each.nonce, None)
+                worker.let_go(each.nonce)
         self._pool.refresh(report.worker)
+
+    def _hold_on(self, report: Report) -> None:
+        """Outcomes are not stored yet: what its worker says later must not go before them."""
+        worker = report.worker
+        for each in report.outcomes:
+            if each.kind is not OutcomeKind.BEGUN:
+                worker.held[each.nonce] = (self._shard.number, Held(each.task_id, each.attempt, each.nonce))
+                worker.unnamed.add(each.nonce)
 
     def _tell(self, batch: Sequence[Report], results: Sequence[str], caches: ResultCaches | None) -> None:
         """Let caches hear of every end, and workers of those that were refused."""
@@ -143,7 +151,7 @@ class ReportFlush:
             if self._caches is not None:
                 await self._caches.waiters.postponed(number, [each.task_id for each in postponed])
         if report.renew and worker in self._pool:
-            held = worker.held_in(number) if report.held is None else [*report.held, *worker.late_in(number)]
+            held = worker.held_in(number) if report.held is None else [*report.held, *worker.unnamed_in(number)]
             renewal = await self._shard.tasks.renew(worker.worker_id, worker.sessions[number], held)
             if not renewal.session_current:
                 self._replaced(worker)
@@ -159,7 +167,7 @@ class ReportFlush:
 
     def _release(self, worker: ConnectedWorker, nonces: Sequence[str]) -> None:
         for nonce in nonces:
-            worker.held.pop(nonce, None)
+            worker.let_go(nonce)
         self._pool.refresh(worker)
 
     def _try_again(self, batch: Sequence[Report], error: Exception) -> None:
@@ -173,6 +181,7 @@ class ReportFlush:
                 self._lose(report, [(Held(o.task_id, o.attempt, o.nonce), "the store refuses it") for o in ends])
                 self._acknowledge(report)
             else:
+                self._hold_on(report)
                 self._reports.put(report)
 
     def _acknowledge(self, report: Report) -> None:

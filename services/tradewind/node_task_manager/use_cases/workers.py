@@ -28,9 +28,11 @@ class Offer:
 
 @dataclass(eq=False)
 class ConnectedWorker:
-    """A worker behind a stream. `sessions` holds the number of its stream by shard; `held` its leases by nonce; `late`
-    are those that it was not told of yet, since their inputs are to be read; `promised` is room offered to claims under
-    way; `offers` is what there is to say of some of its node types."""
+    """A worker behind a stream. `sessions` holds the number of its stream by shard; `held` its leases by nonce.
+
+    It cannot name those that are `unnamed`: not told of yet, or told the end of, which is not stored. `promised` is
+    room offered to claims under way; `offers` is what there is to say of some of its node types.
+    """
 
     worker_id: str
     incarnation: str
@@ -39,7 +41,7 @@ class ConnectedWorker:
     line: WorkerLine
     sessions: dict[int, int] = field(default_factory=dict)
     held: dict[str, tuple[int, Held]] = field(default_factory=dict)
-    late: set[str] = field(default_factory=set)
+    unnamed: set[str] = field(default_factory=set)
     promised: int = 0
     offers: Mapping[str, Offer] = field(default_factory=dict)
     unanswered_pings: int = 0
@@ -74,11 +76,16 @@ class ConnectedWorker:
         """Return what it holds of a shard."""
         return [held for at, held in self.held.values() if at == shard]
 
-    def late_in(self, shard: int) -> list[Held]:
-        """Return what it holds of a shard and cannot name yet, unless it is silent."""
-        if self.silent or not self.late:
+    def unnamed_in(self, shard: int) -> list[Held]:
+        """Return what it holds of a shard and cannot name, unless it is silent."""
+        if self.silent or not self.unnamed:
             return []
-        return [each for each in self.held_in(shard) if each.nonce in self.late]
+        return [each for each in self.held_in(shard) if each.nonce in self.unnamed]
+
+    def let_go(self, nonce: str) -> None:
+        """It holds this lease no more."""
+        self.held.pop(nonce, None)
+        self.unnamed.discard(nonce)
 
 
 Room: TypeAlias = tuple[ConnectedWorker, Vacancy]
