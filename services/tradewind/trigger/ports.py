@@ -243,7 +243,8 @@ class QueueStore(Protocol):
         self, partition: int, queue: str, after: str, limit: int, trigger_id: str = ""
     ) -> tuple[Sequence[Firing], str]:
         """Return up to `limit` lines of the fire history, newest first, from behind the position `after` ("": from
-        the newest), of one trigger if it is named; and the position where to go on, "" at the end."""
+        the newest), of one trigger if it is named; and the position where to go on, "" at the end. The policy says how
+        many are kept."""
         ...
 
     async def counts(self, partition: int, queue: str) -> Counts:
@@ -311,10 +312,6 @@ class ClaimStore(Protocol):
 
     async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
         """Return when something is next due in each partition, and the survey of one partition, in one round trip."""
-        ...
-
-    async def recent_firings(self, partition: int, limit: int) -> Sequence[Firing]:
-        """Return the newest lines of the fire history, newest first; the policy says how many are kept."""
         ...
 
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 
 from tests.servers import RedisServer
 from tests.stores.machines import TwinStores
-from tests.stores.trigger.bench import DAY, HOUR, BothPorts, memory_store, redis_store, token
+from tests.stores.trigger.bench import DAY, HOUR, BothPorts, memory_store, queue_store, redis_store, token
 from tradewind.server.clock import ManualClock
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
 from tradewind.trigger.domain.claim import Ack, Extension, Nack, Subscription, Token
@@ -67,6 +67,7 @@ class Twins(TwinStores[BothPorts]):
         self.tokens: list[str] = []
         self.receivers = {partition: Subscription(partition, 0, "s1") for partition in (0, 1)}
         self.redis = redis_store(server, self.clock, POLICY)
+        self.queues = {store: queue_store(server, store, POLICY) for store in (self.memory, self.redis)}
 
     def outcome(self, call: Callable[[BothPorts], Awaitable[Any]], store: BothPorts) -> Any:
         try:
@@ -180,7 +181,7 @@ class Twins(TwinStores[BothPorts]):
         for partition in (0, 1):
             self.both(lambda store, p=partition: store.page_scheduled(p, None, None, 100))  # type: ignore[misc]
             self.both(lambda store, p=partition: store.page_claimed(p, None, 100))  # type: ignore[misc]
-            self.both(lambda store, p=partition: store.recent_firings(p, 100))  # type: ignore[misc]
+            self.both(lambda store, p=partition: self.queues[store].firings(p, "", "", 100))  # type: ignore[misc]
 
 
 def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:

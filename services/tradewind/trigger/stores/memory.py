@@ -219,9 +219,6 @@ class MemoryTriggerStore:
         due = {partition: self.lane_at(partition)[1].heads().due_ms for partition in partitions}
         return due, Survey(surveyed.heads(), now_ms * 1000)
 
-    async def recent_firings(self, partition: int, limit: int) -> Sequence[Firing]:
-        return self.lane_at(partition)[1].firings[:limit]
-
     async def listen(self, hear: Callable[[Wake], None], missed: Callable[[], None]) -> Callable[[], None]:
         self._ears.append(hear)
         return lambda: self._ears.remove(hear)

@@ -12,14 +12,14 @@ from tradewind.server.batching import Batcher
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 from tradewind.server.schedules.grids import LAST_MS
-from tradewind.trigger.domain.claim import Ack, Extension, Firing, Nack, Subscription, Token
+from tradewind.trigger.domain.claim import Ack, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
 from tradewind.trigger.domain.lead import EACH_MS, LEAST_MS
 from tradewind.trigger.domain.policy import BATCH_BYTES, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Claims, DeadLetter, Heads, Page, Position, Settlement, Survey
 from tradewind.trigger.stores.keys import Keys, keys_of_queue
-from tradewind.trigger.stores.reading import firing_of, read_page
+from tradewind.trigger.stores.reading import read_page
 from tradewind.trigger.stores.replies import (
     ClaimsReply,
     Record,
@@ -177,10 +177,6 @@ class RedisTriggerStore:
             *(self._client.call(key, "ZRANGE", key, 0, 0, "WITHSCORES") for key in map(self._keys.due, partitions)),
         )
         return dict(zip(partitions, map(_score, heads), strict=True)), reply.survey()
-
-    async def recent_firings(self, partition: int, limit: int) -> Sequence[Firing]:
-        lines = await self._client.execute_command("XREVRANGE", self._keys.firings(partition), "+", "-", "COUNT", limit)
-        return [firing_of(line) for line in lines]
 
     async def _now_ms(self, partition: int) -> int:
         reply = await _SURVEY(
