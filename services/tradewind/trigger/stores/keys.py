@@ -53,14 +53,17 @@ class Keys:
     def removed(self, partition: int, trigger_id: str) -> str:
         return self._key(partition, f"removed_triggers:{trigger_id}")
 
+    def index(self, partition: int, name: str) -> str:
+        return self._key(partition, f"triggers:{name}")
+
     def due(self, partition: int) -> str:
-        return self._key(partition, "triggers:due")
+        return self.index(partition, "due")
 
     def claimed(self, partition: int) -> str:
-        return self._key(partition, "triggers:claimed")
+        return self.index(partition, "claimed")
 
     def dead(self, partition: int) -> str:
-        return self._key(partition, "triggers:dead")
+        return self.index(partition, "dead")
 
     def firings(self, partition: int) -> str:
         return self._key(partition, "triggers:firings")
@@ -72,7 +75,7 @@ class Keys:
         return self._key(partition, "triggers:alarms")
 
     def all(self, partition: int) -> str:
-        return self._key(partition, "triggers:all")
+        return self.index(partition, "all")
 
     def wake(self, partition: int) -> str:
         return self._shared(partition, "triggers:wake")

@@ -142,9 +142,8 @@ class RedisQueueStore:
 
     async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:
         keys = keys_of_queue(self._keys, queue)
-        indexes = {"due": keys.due, "claimed": keys.claimed, "dead": keys.dead, "all": keys.all}
         more = [keys.due, keys.claimed, keys.alarms, keys.dead, keys.all, keys.firings, keys.queues]
-        touched = [indexes[index](partition), *(key(partition) for key in more)]
+        touched = [keys.index(partition, index), *(key(partition) for key in more)]
         args = self._common(partition, queue) | {
             "prefix": keys.trigger(partition, ""),
             "index": index,
@@ -166,7 +165,6 @@ class RedisQueueStore:
         mend: bool,
     ) -> tuple[int, Sequence[Finding]]:
         keys = keys_of_queue(self._keys, queue)
-        indexes = {"due": keys.due, "claimed": keys.claimed, "dead": keys.dead, "all": keys.all}
         args = self._common(partition, queue) | {
             "prefix": keys.trigger(partition, ""),
             "index": index,
@@ -176,7 +174,7 @@ class RedisQueueStore:
         }
         if again is not None:
             args["again"] = list(again)
-        touched = [indexes[index](partition), keys.due(partition), keys.claimed(partition)]
+        touched = [keys.index(partition, index), keys.due(partition), keys.claimed(partition)]
         reply = await _EXAMINE(self._client, touched, args)
         return reply.seen, [Finding(*finding) for finding in reply.findings]
 

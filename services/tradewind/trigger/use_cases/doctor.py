@@ -6,9 +6,7 @@ from typing import Protocol
 
 from tradewind.server.doctor import Examined, Examiner, Finding
 from tradewind.server.partitions import PARTITIONS
-
-_OF_FLOWS = ("due", "claimed", "dead")
-_OF_QUEUES = ("all", "due", "claimed", "dead")
+from tradewind.trigger.use_cases.sweep_indexes import indexes_of
 
 
 class IndexDoctor(Protocol):
@@ -63,5 +61,5 @@ class ExamineIndexes:
             ExamineIndex(self._queues, partition, queue, index)
             for partition in range(PARTITIONS)
             for queue in ("", *await self._queues.queues(partition))
-            for index in (_OF_QUEUES if queue else _OF_FLOWS)
+            for index in indexes_of(queue)
         ]

@@ -8,8 +8,10 @@ from tradewind.trigger.use_cases.receivers import alarm
 
 _log = structlog.get_logger(__name__)
 
-_OF_FLOWS = ("due", "claimed", "dead")
-_OF_QUEUES = ("all", "due", "claimed", "dead")
+
+def indexes_of(queue: str) -> tuple[str, ...]:
+    """Return the names of the indexes of a queue, or of the flows, which are in no list of all."""
+    return ("all", "due", "claimed", "dead") if queue else ("due", "claimed", "dead")
 
 
 class SweepIndexes:
@@ -26,7 +28,7 @@ class SweepIndexes:
         """Look through everything, a part of an index at a time."""
         for partition in range(PARTITIONS):
             for queue in ("", *await self._queues.queues(partition)):
-                for index in _OF_QUEUES if queue else _OF_FLOWS:
+                for index in indexes_of(queue):
                     await self._sweep(partition, queue, index)
                 await self._look_for_receivers(partition, queue)
 
