@@ -183,11 +183,13 @@ async def test_a_renewal_does_not_send_again_what_ended_in_the_same_message(benc
     assert (line.nodes, list(worker.held)) == (["a", "b"], [b.assignment.nonce])
 
 
-async def test_a_renewal_does_not_send_again_what_ended_and_could_not_be_stored_at_first(bench: Bench) -> None:
-    _, line = await bench.connect()
+@pytest.mark.parametrize("verb", ["complete", "give_back"])
+async def test_a_renewal_does_not_send_again_what_it_has_overtaken(bench: Bench, verb: str) -> None:
+    worker, line = await bench.connect()
     await bench.accepted(await bench.save("a"))
     await until(lambda: line.nodes, "the node is given")
     bench.clock.advance(20_000)
+    worker.capacity = 0
     tries = 0
 
     def refused(*_: object) -> bool:
@@ -195,14 +197,17 @@ async def test_a_renewal_does_not_send_again_what_ended_and_could_not_be_stored_
         tries += 1
         return tries <= 2
 
-    bench.store.refused["complete"] = refused
-    worker = bench.pool.get("w1")
-    assert worker is not None
-    await bench.connections.hear(worker, 2, [outcome(line.assigned[0])])
+    bench.store.refused[verb] = refused
+    bench.store.refused["renew"] = lambda *_: tries < 2
+    (given,) = line.assigned
+    if verb == "complete":
+        await bench.connections.hear(worker, 2, [outcome(given)])
+    else:
+        await bench.connections.hear(worker, 2, given_back=[held(given)])
     await bench.connections.hear(worker, 3, renewed=[])
     # The renewal concerns both shards.
     await until(lambda: sorted(line.acknowledged) == [2, 3, 3], "both have taken effect")
-    assert (line.nodes, line.lost, worker.room) == (["a"], [], 10)
+    assert (line.nodes, line.lost, worker.held, worker.unnamed) == (["a"], [], {}, set())
 
 
 async def test_a_message_has_taken_effect_only_when_what_it_gives_back_is_back(bench: Bench) -> None:

@@ -95,6 +95,11 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     wait: Wait | None = None
     eager: str = ""
 
+    @property
+    def held(self) -> "Held":
+        """Its token as the worker named it."""
+        return Held(self.task_id, self.attempt, self.nonce)
+
 
 def in_pieces(outcomes: Sequence[Outcome], most: int) -> Iterator[Sequence[Outcome]]:
     """Cut into pieces of at most `most`, but for eager ones, which stay with what is before them."""

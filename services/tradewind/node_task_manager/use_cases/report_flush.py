@@ -101,18 +101,18 @@ class ReportFlush:
         worker = report.worker
         for each in report.outcomes:
             if each.kind is OutcomeKind.BEGUN:
-                worker.held[each.nonce] = (self._shard.number, Held(each.task_id, each.attempt, each.nonce))
+                worker.held[each.nonce] = (self._shard.number, each.held)
             else:
                 worker.let_go(each.nonce)
         self._pool.refresh(report.worker)
 
     def _hold_on(self, report: Report) -> None:
-        """Outcomes are not stored yet: what its worker says later must not go before them."""
+        """It is not stored yet: a renewal that goes before it must not take what it ends for forgotten."""
         worker = report.worker
-        for each in report.outcomes:
-            if each.kind is not OutcomeKind.BEGUN:
-                worker.held[each.nonce] = (self._shard.number, Held(each.task_id, each.attempt, each.nonce))
-                worker.unnamed.add(each.nonce)
+        ended = [each for each in report.outcomes if each.kind is not OutcomeKind.BEGUN]
+        worker.held.update((each.nonce, (self._shard.number, each.held)) for each in ended)
+        worker.unnamed.update(each.nonce for each in ended)
+        worker.unnamed.update(each.nonce for each in report.given_back)
 
     def _tell(self, batch: Sequence[Report], results: Sequence[str], caches: ResultCaches | None) -> None:
         """Let caches hear of every end, and workers of those that were refused."""
@@ -124,7 +124,7 @@ class ReportFlush:
                 if caches is not None:
                     caches.ended(outcome, refused)
                 if refused:
-                    losses.append((Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
+                    losses.append((outcome.held, refused))
             if losses:
                 self._lose(report, losses)
 
@@ -178,7 +178,7 @@ class ReportFlush:
             if report.tries > _MAX_TRIES and self._flushed - report.failed_at > _MAX_TRIES:
                 _log.error("a report was dropped", worker_id=report.worker.worker_id, error=repr(error))
                 ends = report.outcomes
-                self._lose(report, [(Held(o.task_id, o.attempt, o.nonce), "the store refuses it") for o in ends])
+                self._lose(report, [(each.held, "the store refuses it") for each in ends])
                 self._acknowledge(report)
             else:
                 self._hold_on(report)

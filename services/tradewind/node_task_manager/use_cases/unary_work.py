@@ -150,9 +150,9 @@ class UnaryWork:
             for outcome, refused in zip(mine, effects.results, strict=True):
                 self._caches.ended(outcome, refused)
                 if refused:
-                    lost.append((number, Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
+                    lost.append((number, outcome.held, refused))
             dispatcher.apply(effects)
-            self._ended(worker_id, number, [Held(each.task_id, each.attempt, each.nonce) for each in mine])
+            self._ended(worker_id, number, [each.held for each in mine])
             dispatcher.look()
         return lost
 
