@@ -99,6 +99,8 @@ async def test_triggers_as_a_person_types_them(shell: Shell) -> None:
     assert told == "event quote-7: 1 triggers match, 1 fired\n"
     lines = (await shell("trigger", "listen", *queue, "--count", "2", "-o", "json")).splitlines()
     assert sorted(json.loads(line)["trigger_id"] for line in lines) == ["dear", "nightly"]
+    await shell("trigger", "save", "now", *queue, "--after", "0", "--payload-json", '{"kind": "daily"}')
+    assert (await shell("trigger", "listen", *queue, "--count", "1")).endswith(': {"kind": "daily"}\n')
 
     assert "fired" in await shell("trigger", "firings", *queue, "--trigger", "dear")
     assert await shell.json("trigger", "dead", *queue) == []

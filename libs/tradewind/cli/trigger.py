@@ -268,8 +268,9 @@ async def listen(
                     }
                     screen.json_line(told)
                 else:
-                    event = f" for event {due.event_id}: {json.dumps(due.event)}" if due.event_id else ""
-                    screen.line(f"{due.trigger_id}, planned {screen.when(due.planned_time)}{event}")
+                    event = f" for event {due.event_id}" if due.event_id else ""
+                    given = "".join(f": {json.dumps(each)}" for each in (due.payload, due.event) if each is not None)
+                    screen.line(f"{due.trigger_id}, planned {screen.when(due.planned_time)}{event}{given}")
                 screen.flush()
                 await due.ack()
                 if received == count:
