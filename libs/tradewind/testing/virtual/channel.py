@@ -41,11 +41,6 @@ class LocalChannel:
         for call in list(self._calls):
             call.cancel()
 
-    def break_off(self) -> None:
-        """End what is under way as a lost connection does."""
-        for call in list(self._calls):
-            call.lose()
-
     async def __aenter__(self) -> "LocalChannel":
         return self
 
@@ -193,10 +188,6 @@ class LocalCall:
         self._end(Status(grpc.StatusCode.CANCELLED, "Locally cancelled by application!"))
         return True
 
-    def lose(self) -> None:
-        """End the call for both sides, as a lost connection does."""
-        self._end(Status(grpc.StatusCode.UNAVAILABLE, "the connection was lost"))
-
     def cancelled(self) -> bool:
         return self._cancelled
 
@@ -212,14 +203,8 @@ class LocalCall:
     async def details(self) -> str:
         return (await asyncio.shield(self._ended)).details
 
-    async def initial_metadata(self) -> Metadata:
-        return ()
-
     async def trailing_metadata(self) -> Metadata:
         return (await asyncio.shield(self._ended)).trailing
-
-    async def wait_for_connection(self) -> None:
-        """It always is connected."""
 
     async def _feed(self, requests: AsyncIterable[Any]) -> None:
         async for request in requests:

@@ -113,9 +113,6 @@ class LocalContext:
         self.status = Status(code, details, tuple(trailing_metadata) or self.status.trailing)
         raise grpc.aio.AbortError
 
-    async def send_initial_metadata(self, metadata: Metadata) -> None:
-        """Nobody here reads it."""
-
     def set_trailing_metadata(self, metadata: Metadata) -> None:
         self.status = Status(self.status.code, self.status.details, tuple(metadata))
 
