@@ -18,7 +18,7 @@ BROKEN: list[tuple[tuple[Any, ...], str, str]] = [
     (("ZADD", OF_QUEUE + "triggers:due", 1e15, "gone"), "index-without-record", f"due {QUEUE}/gone"),
     (("ZADD", OF_QUEUE + "triggers:claimed", 1e15, "gone"), "index-without-record", f"claimed {QUEUE}/gone"),
     (("ZADD", OF_QUEUE + "triggers:dead", 1e15, "gone"), "index-without-record", f"dead {QUEUE}/gone"),
-    (("ZADD", OF_QUEUE + "triggers:all", 1, "gone"), "index-without-record", f"all {QUEUE}/gone"),
+    (("ZADD", OF_QUEUE + "triggers:all", 1e15, "gone"), "index-without-record", f"all {QUEUE}/gone"),
     (("ZADD", "triggers:due", 1e15, "gone"), "index-without-record", "due gone"),
     (("PEXPIRE", OF_QUEUE + "trigger:a", HOUR), "trigger-expires", f"{QUEUE}/a"),
     (("HDEL", "events:news", f"{QUEUE}/b"), "trigger-not-listening", f"{QUEUE}/b"),

@@ -19,7 +19,7 @@ from tradewind.trigger.domain.claim import SHARED, Ack, Subscription
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Page
-from tradewind.trigger.stores.keys import ACL, Keys
+from tradewind.trigger.stores.keys import ACL, Keys, keys_of_queue
 from tradewind.trigger.stores.redis import RedisTriggerStore
 from tradewind.trigger.stores.redis_queues import RedisQueueStore
 
@@ -185,6 +185,30 @@ async def test_a_sweep_forgets_queues_whose_last_trigger_has_gone_and_their_hist
     assert await redis_bench.queues.queues(PARTITION) == ["q"]
     assert await ttl(client, keys.firings(PARTITION)) == -1
     assert len((await redis_bench.queues.firings(PARTITION, "q", "", 10))[0]) == 2
+
+
+async def test_what_has_passed_its_retention_is_no_finding_and_what_was_lost_before_is(
+    redis_bench: Bench, client: Client
+) -> None:
+    queue, queues = redis_bench.store.of_queue("q"), redis_bench.queues
+    assert isinstance(queues, RedisQueueStore)
+    bench = Bench(queue, redis_bench.clock, queues)
+    await bench.save("done")
+    await bench.ack(*await bench.claim(epoch=SHARED))
+    await bench.save("dead")
+    for _ in range(4):
+        await bench.nack(*await bench.claim(epoch=SHARED), retry_after_ms=0)
+    bench.clock.advance(7 * DAY)
+    await bench.save("lost", HOUR)
+    await client.delete(keys_of_queue(KEYS, "q").trigger(PARTITION, "lost"))
+
+    looks = {
+        index: await queues.examine(PARTITION, "q", index, 0, 100, None, False) for index in ("all", "dead", "due")
+    }
+
+    assert {index: seen for index, (seen, _) in looks.items()} == {"all": 3, "dead": 1, "due": 1}
+    found = [finding.subject for _, findings in looks.values() for finding in findings]
+    assert found == ["all q/lost", "due q/lost"]
 
 
 async def test_a_sweep_goes_through_an_index_in_parts(redis_bench: Bench, client: Client) -> None:

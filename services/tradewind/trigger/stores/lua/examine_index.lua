@@ -1,7 +1,7 @@
 -- Looks for broken invariants in a part of an index, and mends them at a second look.
 -- KEYS: 1 the index, 2 due, 3 claimed
 -- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank), limit, again
---   (names of findings to look at once more, or nil), mend
+--   (names of findings to look at once more, or nil), mend, policy
 -- Returns {seen, findings = {check, subject, problem, mended}}.
 --!include record
 --!include findings
@@ -34,17 +34,24 @@ local function examine(t, subject)
   end
 end
 
-for _, id in ipairs(redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1)) do
+-- Whether what stands in an index since `score` may be over: then it leaves its record first, and the index when that is swept.
+local function may_be_over(score)
+  return (args.index == 'all' or args.index == 'dead') and score + args.policy.retention_ms <= now_ms
+end
+
+local entries = redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1, 'WITHSCORES')
+for at = 1, #entries, 2 do
   seen = seen + 1
+  local id, score = entries[at], tonumber(entries[at + 1])
   local t = read(args.prefix .. id, id, now_ms)
   local subject = args.queue == '' and id or args.queue .. '/' .. id
-  if not t or args.index ~= 'all' and t.status ~= expected[args.index] then
+  if t and (args.index == 'all' or t.status == expected[args.index]) then
+    examine(t, subject)
+  elseif t or not may_be_over(score) then
     found('index-without-record', args.index .. ' ' .. subject, 'no trigger of this name is ' .. (expected[args.index] or 'there'),
       function()
         redis.call('ZREM', KEYS[1], id)
       end)
-  else
-    examine(t, subject)
   end
 end
 return cmsgpack.pack({ seen = seen, findings = findings })
