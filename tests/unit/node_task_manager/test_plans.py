@@ -1,4 +1,6 @@
-"""The plans at hand take a bounded amount of memory."""
+"""The plans at hand take a bounded amount of memory, and are loaded once."""
+
+import asyncio
 
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.use_cases.plans import PlanCache
@@ -24,3 +26,36 @@ def test_a_plan_larger_than_all_room_is_kept_alone() -> None:
     cache.put(plan("p2", 5_000))
     cache.put(plan("p2", 5_000))
     assert (cache.get("p1"), cache.get("p2") is not None) == (None, True)
+
+
+class Store:
+    """Counts how often each plan is loaded; one that is away fails the first time."""
+
+    def __init__(self, *away: str) -> None:
+        self.loaded: list[str] = []
+        self._away = set(away)
+
+    async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
+        raise NotImplementedError
+
+    async def load(self, digest: str) -> Plan | None:
+        self.loaded.append(digest)
+        await asyncio.sleep(0)
+        if digest in self._away:
+            self._away.remove(digest)
+            raise ConnectionError("away")
+        return plan(digest, 10)
+
+
+async def test_a_plan_that_many_want_at_the_same_moment_is_loaded_once() -> None:
+    cache, store = PlanCache(), Store()
+    found = await asyncio.gather(*(cache.fetch(store, ["p1", "p2"]) for _ in range(20)))
+    assert all(each.keys() == {"p1", "p2"} for each in found)
+    assert sorted(store.loaded) == ["p1", "p2"]
+
+
+async def test_a_plan_that_could_not_be_loaded_is_loaded_by_the_next_who_wants_it() -> None:
+    cache, store = PlanCache(), Store("p1")
+    found = await asyncio.gather(*(cache.fetch(store, ["p1"]) for _ in range(3)), return_exceptions=True)
+    assert [isinstance(each, ConnectionError) for each in found] == [True, False, False]
+    assert store.loaded == ["p1", "p1"]

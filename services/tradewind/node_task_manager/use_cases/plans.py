@@ -1,7 +1,9 @@
 """Plans at hand: immutable, so a plan once seen is kept in memory."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
+from weakref import WeakValueDictionary
 
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.ports.settings import PlanStore
@@ -17,6 +19,7 @@ class PlanCache:
         self._plans: OrderedDict[str, tuple[Plan, int]] = OrderedDict()
         self._most = size
         self._size = 0
+        self._loading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def get(self, digest: str) -> Plan | None:
         """Return a plan that is at hand."""
@@ -41,8 +44,15 @@ class PlanCache:
         """Return plans by digest, loading those that are not at hand; unknown ones are absent."""
         found: dict[str, Plan] = {}
         for digest in set(digests):
+            plan = self.get(digest) or await self._load(store, digest)
+            if plan is not None:
+                found[digest] = plan
+        return found
+
+    async def _load(self, store: PlanStore, digest: str) -> Plan | None:
+        """Load a plan, unless it is at hand once those who want it too have tried."""
+        async with self._loading.setdefault(digest, asyncio.Lock()):
             plan = self.get(digest) or await store.load(digest)
             if plan is not None:
                 self.put(plan)
-                found[digest] = plan
-        return found
+            return plan
