@@ -77,7 +77,11 @@ class ThreadPool:
             self._give_up(job, loop)
             raise
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                # Its traceback holds this frame; through that it would hold itself, and what the call was given.
+                del error, job
         return result
 
     def close(self) -> None:

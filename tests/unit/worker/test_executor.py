@@ -1,9 +1,11 @@
 """How nodes run, and how they fail."""
 
 import asyncio
+import gc
 import re
 import threading
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -184,6 +186,31 @@ async def test_a_node_that_holds_the_loop_is_told_of(
     assert line.level == "WARNING"
     assert re.match(r"the node held the worker's event loop for 0\.\d s without awaiting", line.message)
     assert f"flow:0:0:t1: {line.message}" in caplog.text
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_what_a_failed_node_had_is_let_go_without_the_collector(threaded: bool) -> None:
+    class Large:
+        pass
+
+    left: list[weakref.ref[Large]] = []
+
+    def plain() -> None:
+        large = Large()
+        left.append(weakref.ref(large))
+        raise ValueError(large)
+
+    async def coroutine() -> None:
+        plain()
+
+    failing: Any = node("failing")(plain if threaded else coroutine)
+    gc.disable()
+    try:
+        async with Bench([failing]) as bench:
+            assert (await bench.run(bench.assignment("failing"))).error
+            await until(lambda: left[0]() is None, "it is let go")
+    finally:
+        gc.enable()
 
 
 async def test_an_exception_without_a_usable_message_is_reported_by_its_type() -> None:
