@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -55,6 +56,7 @@ STOP_GRACE = 1.0
 """Seconds that nodes have to clean up before they are given back."""
 FLUSH_TIMEOUT = 5.0
 """Seconds in which the last outcomes must be acknowledged."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker:
@@ -165,12 +167,23 @@ class Worker:
     def run(self) -> None:
         """Serve on an event loop of its own until SIGTERM or SIGINT; then leave within the grace and return.
 
-        A second signal ends it at once with SystemExit. Raises WorkerError when a server refuses this worker.
+        A second signal ends it at once with SystemExit. Raises WorkerError when a server refuses this worker, and in a
+        thread or a loop of the caller's own.
         """
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            loop = runner.get_loop()
-            loop.set_default_executor(LooseThreads(self._thread_capacity))
-            run_to_end(loop, self._run())
+        if threading.current_thread() is not threading.main_thread() or asyncio._get_running_loop() is not None:
+            raise WorkerError(
+                "run() takes signals and begins an event loop, so it is for the main thread where no loop runs: "
+                "elsewhere await serve(), which stop() ends, or use async with"
+            )
+        handlers = [(number, signal.getsignal(number)) for number in _SIGNALS]
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                loop = runner.get_loop()
+                loop.set_default_executor(LooseThreads(self._thread_capacity))
+                run_to_end(loop, self._run())
+        finally:
+            for number, handler in handlers:
+                signal.signal(number, handler)
 
     async def serve(self) -> None:
         """Serve until `stop` is called or the registry asks the worker to leave; signals are the caller's matter.
@@ -286,7 +299,7 @@ class Worker:
                 killed.append(number)
                 serving.cancel()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _SIGNALS:
             loop.add_signal_handler(number, handle, number)
         try:
             await self.serve()

@@ -1,13 +1,16 @@
 """The Work stream: work in, outcomes out, and what happens when it breaks."""
 
 import asyncio
+import signal
 import threading
 import time
+from types import FrameType
 from typing import Any
 
 import grpc
 import pytest
 
+from tests.ports import free_port
 from tests.rpc.worker.engine import Engine, assignment
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
@@ -335,6 +338,29 @@ async def test_another_thread_may_stop_it(engine: Engine) -> None:
 
     assert len(engine.deregistered) == 1
     worker.stop()
+
+
+async def test_run_is_for_the_main_thread_where_no_loop_runs(engine: Engine) -> None:
+    worker = Worker([double], address=engine.address)
+    with pytest.raises(WorkerError, match="await serve"):
+        worker.run()
+    with pytest.raises(WorkerError, match="await serve"):
+        await asyncio.to_thread(worker.run)
+
+
+def test_run_leaves_the_handlers_of_signals_as_they_were() -> None:
+    def handle(number: int, frame: FrameType | None) -> None: ...
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, handle) for number in numbers]
+    try:
+        worker = Worker([double], address=f"127.0.0.1:{free_port()}")
+        worker.stop()
+        worker.run()
+        assert [signal.getsignal(number) for number in numbers] == [handle, handle]
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 async def test_stopping_without_a_server_does_not_hang(
