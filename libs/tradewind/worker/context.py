@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -76,9 +76,10 @@ class NodeLog:
 def _formatted(message: object, args: tuple[object, ...]) -> str:
     if not args:
         return str(message)
+    named = len(args) == 1 and isinstance(args[0], Mapping) and bool(args[0])
     try:
-        return str(message) % args
-    except (TypeError, ValueError):
+        return str(message) % (args[0] if named else args)
+    except Exception:
         # A slip in a log line must not fail a node.
         return f"{message} {args}"
 

@@ -97,6 +97,24 @@ async def test_log_lines_have_levels_arguments_and_fields() -> None:
     assert len(run.logs[7].message) == LOG_BYTES
 
 
+async def test_a_log_line_fills_names_and_no_slip_in_it_fails_the_node() -> None:
+    class Rude(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    @node("talks")
+    async def talks(ctx: Context) -> None:
+        ctx.log("%(bought)d of %(wanted)d", {"bought": 1, "wanted": 2})
+        ctx.log("%(sold)d", {"bought": 1})
+        ctx.log("failed: %s", Rude())
+
+    assert [line.message for line in (await run_node(talks)).logs] == [
+        "1 of 2",
+        "%(sold)d ({'bought': 1},)",
+        "failed: %s (Rude(),)",
+    ]
+
+
 async def test_a_heartbeat_says_again_what_was_said_last() -> None:
     @node("alive")
     async def alive(ctx: Context) -> None:
