@@ -197,8 +197,14 @@ class Executor:
             self._abandon(attempt)
 
     def give_back_all(self, reason: str, grace: float) -> None:
-        """Ask every node to stop; what has no outcome after `grace` seconds is given back, as what stopped is."""
+        """Ask every node to stop; what has no outcome after `grace` seconds is given back, as what stopped is.
+
+        One that was asked before has no longer than that either.
+        """
         for attempt in list(self._held.values()):
+            if attempt.timer is not None and attempt.timer.when() > self._loop.time() + max(grace, DEATH_PATIENCE):
+                attempt.timer.cancel()
+                attempt.timer = self._loop.call_later(grace, self._outstayed, attempt)
             self._request(attempt, Stop(StopKind.GIVEN_BACK, reason), grace)
 
     async def wait_idle(self) -> None:

@@ -282,6 +282,29 @@ async def test_leaving_gives_back_what_stops_and_completes_what_did_not_notice()
     assert bench.runs["t2"].output == "done"
 
 
+async def test_leaving_shortens_the_grace_of_what_was_told_before() -> None:
+    gate, closed = Gate(), asyncio.Event()
+
+    @node("closes")
+    async def closes() -> None:
+        try:
+            await gate.wait()
+        finally:
+            gate.told.append("closing")
+            await closed.wait()
+
+    async with Bench([closes]) as bench:
+        bench.executor.start(bench.assignment("closes"))
+        await until(gate.begun.is_set, "the node runs")
+        bench.stop(grace=600)
+        await until(lambda: gate.told, "the node is told")
+        bench.executor.give_back_all("the worker leaves", grace=0.01)
+        run = await bench.end("t1")
+
+    assert run.terminated
+    assert bench.given_back == []
+
+
 async def test_closing_ends_what_runs() -> None:
     gate = Gate()
 
