@@ -257,7 +257,7 @@ async def test_a_lost_lease_stops_the_node_and_reports_nothing() -> None:
 
 
 async def test_leaving_gives_back_what_stops_and_completes_what_did_not_notice() -> None:
-    gate = Gate()
+    gate, finishing = Gate(), threading.Event()
 
     @node("waits")
     async def waits() -> None:
@@ -265,13 +265,14 @@ async def test_leaving_gives_back_what_stops_and_completes_what_did_not_notice()
 
     @node("finishes")
     def finishes() -> str:
+        finishing.set()
         gate.opened.wait(10)
         return "done"
 
     async with Bench([waits, finishes]) as bench:
         bench.executor.start(bench.assignment("waits", "t1"))
         bench.executor.start(bench.assignment("finishes", "t2"))
-        await until(gate.begun.is_set, "the nodes run")
+        await until(lambda: gate.begun.is_set() and finishing.is_set(), "the nodes run")
         bench.executor.start(bench.assignment("waits", "t3"))
         bench.executor.give_back_all("the worker leaves", grace=5)
         await until(lambda: sorted(bench.given_back) == ["t1", "t3"], "what stopped is given back")
