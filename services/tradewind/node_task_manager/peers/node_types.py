@@ -18,27 +18,29 @@ _log = structlog.get_logger(__name__)
 
 
 class LiveNodeTypes:
-    """Implements NodeTypes; what the registry said stays good for 2 s. Without `channel` there is none."""
+    """Implements NodeTypes; what the registry said, or that it could not, stays good for 2 s. Without `channel`
+    there is none."""
 
     def __init__(self, connected: Iterable[ConnectedWorker], channel: grpc.aio.Channel | None) -> None:
         self._connected = connected
         self._registry = RegistryServiceStub(channel) if channel is not None else None
-        self._known: dict[str, tuple[float, bool]] = {}
+        self._known: dict[str, tuple[float, bool | None]] = {}
 
     async def offered(self, node_type: str) -> bool | None:
         if any(node_type in worker.node_types for worker in self._connected):
             return True
         if self._registry is None:
             return None
-        until, known = self._known.get(node_type, (0.0, False))
+        until, known = self._known.get(node_type, (0.0, None))
         if time.monotonic() < until:
             return known
+        offered: bool | None = None
         try:
             answer = await self._registry.ListNodeTypes(pb2.ListNodeTypesRequest(types=[node_type]), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
             _log.warning("registry_away", code=error.code().name, details=error.details())
-            return None
-        offered = any(each.type == node_type and each.worker_ids for each in answer.node_types)
+        else:
+            offered = any(each.type == node_type and each.worker_ids for each in answer.node_types)
         if len(self._known) >= _MOST_TYPES:
             self._known.clear()
         self._known[node_type] = (time.monotonic() + _FRESH_S, offered)
