@@ -12,6 +12,7 @@ from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.server.paging import page_token
 
 CHAIN = plan(("a", "out", "b", "price"))
 
@@ -130,6 +131,22 @@ async def test_node_tasks_are_listed_in_the_order_of_the_flow_with_their_signals
     assert ([task.node_id for task in last.node_tasks], last.next_page_token) == (["z"], "")
     with pytest.raises(grpc.aio.AioRpcError, match="page_token"):
         await page("rubbish")
+
+
+async def test_a_forged_place_among_the_items_of_a_node_is_no_error_of_the_server(ntm: Ntm) -> None:
+    mapped = plan(("a", "out", "m", "in"))
+    mapped.nodes[1].fan_out.CopyFrom(component_pb2.FanOut(handle="in"))
+    await ntm.submit(mapped)
+    (a,) = await claim(ntm)
+    done = work_pb2.NodeTaskCompletion(token=a.token, outputs=[{"handle": "out", "value_json": "[1,2,3]"}])  # type: ignore[list-item]
+    await ntm.stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[done]))
+
+    async def split() -> bool:
+        return (await ntm.node("m")).HasField("items")
+
+    await until(split, "the list is split")
+    request = pb2.ListNodeTasksRequest(flow_id="flow", user_id="default", items_of="m", page_token=page_token(-2))
+    assert [each.item for each in (await ntm.stub.ListNodeTasks(request)).node_tasks] == [0, 1, 2]
 
 
 async def test_a_node_that_nothing_has_reached_yet_is_registered(ntm: Ntm) -> None:

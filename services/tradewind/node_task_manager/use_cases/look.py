@@ -178,6 +178,7 @@ class Look:
             raise NotFound("node task", run.task_id(node_id))
         ((component, plan),) = owners
         page: Page[Seen] = Page(limit, ANSWER_BYTES)
+        after = max(0, after)
         while True:
             count = min(_PIECE if outputs else limit, limit + 1 - len(page.items))
             places = range(after, after + count)
