@@ -74,11 +74,6 @@ async def test_callers_wait_for_a_connection_when_all_are_in_use(redis_server: R
     assert all(await asyncio.gather(*(client.set(key, "1") for key in keys)))
 
 
-async def test_a_read_may_block_longer_than_a_command_may_take(redis_server: RedisServer) -> None:
-    client = redis_server.connect("scheduler", blocking=True, block_s=30, socket_timeout_s=0.2)
-    assert not await client.xread({"trading_flow:{f0}:stream": "$"}, block=400)
-
-
 async def test_a_slow_command_is_given_up_and_not_sent_again(redis_server: RedisServer) -> None:
     client = redis_server.connect(socket_timeout_s=0.05)
     key = "trading_flow:{f0}:slow"

@@ -1,6 +1,6 @@
 """The only place that builds a Redis client, and the narrow face of it that stores are written against."""
 
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -88,8 +88,6 @@ class Redis(Protocol):
 
     def get(self, name: str, /) -> Awaitable[bytes | None]: ...
 
-    def mget(self, keys: Sequence[str], /) -> Awaitable[list[bytes | None]]: ...
-
     def set(self, name: str, value: Value, /, *, px: int | None = None, nx: bool = False) -> Awaitable[Any]: ...
 
     def hget(self, name: str, key: str, /) -> Awaitable[bytes | None]: ...
@@ -100,33 +98,13 @@ class Redis(Protocol):
 
     def hset(self, name: str, /, *, mapping: Mapping[str, Value]) -> Awaitable[int]: ...
 
-    def hlen(self, name: str, /) -> Awaitable[int]: ...
-
     def smembers(self, name: str, /) -> Awaitable[AbstractSet[bytes]]: ...
-
-    def scard(self, name: str, /) -> Awaitable[int]: ...
-
-    def llen(self, name: str, /) -> Awaitable[int]: ...
 
     def lrange(self, name: str, start: int, end: int, /) -> Awaitable[list[bytes]]: ...
 
     def zcard(self, name: str, /) -> Awaitable[int]: ...
 
-    def zscore(self, name: str, value: str, /) -> Awaitable[float | None]: ...
-
     def zrange(self, name: str, start: int, end: int, /, *, withscores: bool = False) -> Awaitable[list[Any]]: ...
-
-    def zcount(self, name: str, min: Value, max: Value, /) -> Awaitable[int]: ...
-
-    def xadd(self, name: str, fields: dict[str, Value], /) -> Awaitable[bytes]: ...
-
-    def xlen(self, name: str, /) -> Awaitable[int]: ...
-
-    def xrange(self, name: str, min: str = ..., max: str = ..., count: int | None = ..., /) -> Awaitable[list[Any]]: ...
-
-    def xread(
-        self, streams: dict[str, str], /, count: int | None = None, block: int | None = None
-    ) -> Awaitable[list[Any]]: ...
 
 
 Client: TypeAlias = Redis
@@ -154,8 +132,6 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     max_connections: int = 16,
-    blocking: bool = False,
-    block_s: float = 30.0,
     socket_timeout_s: float = 5.0,
     connect_timeout_s: float = 2.0,
     tls: TlsFiles | None = None,
@@ -165,8 +141,7 @@ def connect(
     `url` is one of `redis://host:port`, `rediss://...`, `unix:///path`, `redis+sentinel://h1:p,h2:p/<service>` and
     `redis+cluster://h1:p,h2:p`, each with optional `user:password@`, which `user` and `password` override. A command
     is sent once and never repeated: a script that merely was slow must not run twice, so retrying is left to callers
-    who know what is idempotent. With `blocking`, reads may block for up to `block_s` seconds before the socket gives
-    up; use such a client for blocking reads only.
+    who know what is idempotent.
 
     `tls` are the certificates for `rediss://`; without, the CAs of this machine are trusted. They are read whenever a
     connection is opened.
@@ -176,8 +151,6 @@ def connect(
     address = StoreAddress.parse(url)
     if address.tls and tls is not None:
         tls.read()
-    if blocking:
-        socket_timeout_s = block_s + 5.0
     options = _options(address, user, password, socket_timeout_s, connect_timeout_s, tls)
     options["max_connections"] = max_connections
     if address.kind == "cluster":
