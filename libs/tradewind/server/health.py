@@ -118,6 +118,12 @@ class _Servicer(HealthServicer):
             await context.abort(grpc.StatusCode.NOT_FOUND, f'nothing here has the name "{request.service}"')
         return health_pb2.HealthCheckResponse(status=status)
 
+    async def List(self, request: object, context: Context) -> Any:
+        statuses = {name: health_pb2.HealthCheckResponse(status=each) for name, each in self._statuses.items()}
+        # Which the stubs do not know.
+        messages: Any = health_pb2
+        return messages.HealthListResponse(statuses=statuses)
+
     async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
         last = None
         while True:

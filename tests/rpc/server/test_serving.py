@@ -39,6 +39,14 @@ async def test_health_under_every_name(server: Server, name: str) -> None:
     assert await health(server, name) == SERVING
 
 
+async def test_health_lists_every_name(server: Server) -> None:
+    async with open_channel(server.address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        messages: Any = health_pb2
+        listed = (await stub.List(messages.HealthListRequest(), timeout=5)).statuses
+    assert {name: each.status for name, each in listed.items()} == dict.fromkeys(("", "liveness", "readiness", NAME), 1)
+
+
 async def test_a_name_nobody_has_is_not_found(server: Server) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await health(server, "nothing")
