@@ -33,6 +33,11 @@ def on_event(name: str, filter_json: str = "", **fields: Any) -> trigger_pb2.Sch
     return trigger_pb2.Schedule(event=event, **fields)
 
 
+def on_finished(flow_ids: list[str], statuses: list[str]) -> trigger_pb2.Schedule:
+    finished = trigger_pb2.FlowFinishedSchedule(flow_ids=flow_ids, statuses=statuses)
+    return trigger_pb2.Schedule(flow_finished=finished)
+
+
 async def save(
     replica: Replica, id: str, schedule: trigger_pb2.Schedule, queue: str = QUEUE, payload: str = "", epoch: int = 0
 ) -> trigger_pb2.Trigger:
@@ -183,8 +188,7 @@ async def test_an_event_fires_what_it_matches_with_its_payload_once(cast: Cast, 
 
 async def test_a_flow_that_finished_is_an_event(cast: Cast, replica: Replica) -> None:
     receiver = await cast.listener(replica, QUEUE)
-    finished = trigger_pb2.FlowFinishedSchedule(flow_ids=["nightly", "hourly"], statuses=["failed", "partial"])
-    saved = await save(replica, "tell-me", trigger_pb2.Schedule(flow_finished=finished))
+    saved = await save(replica, "tell-me", on_finished(["nightly", "hourly"], ["failed", "partial"]))
 
     for cycle, flow_id, status in ((1, "nightly", "completed"), (2, "other", "failed"), (3, "hourly", "failed")):
         payload = f'{{"flow_id": "{flow_id}", "cycle": {cycle}, "status": "{status}"}}'
@@ -371,6 +375,8 @@ async def _full(history: Any) -> bool:
         (on_event("tick", '{"$not":' * 6 + "{}" + "}" * 6), QUEUE, {"trigger.schedule.event.filter_json"}),
         (once(0), "a/b", {"trigger.queue"}),
         (trigger_pb2.Schedule(delay=duration(-1)), QUEUE, {"trigger.schedule.delay"}),
+        (on_finished(["a"], ["failed", "done"]), QUEUE, {"trigger.schedule.flow_finished.statuses[1]"}),
+        (on_finished([f"{n:0100}" for n in range(50)], []), QUEUE, {"trigger.schedule.flow_finished.flow_ids"}),
     ],
 )
 async def test_what_cannot_be_is_refused_with_its_place(

@@ -4,12 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tradewind.scheduler.domain import event_schedule
 from tradewind.server.clock import ManualClock
 from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
 from tradewind.trigger.domain.claim import Ack, Token
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
+from tradewind.trigger.rpc import schedule_mapping
 from tradewind.trigger.stores.memory import MemoryTriggerStore
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
 from tradewind.trigger.use_cases.receivers import QueueReceivers
@@ -111,3 +113,8 @@ def test_jitter_is_spread_over_its_width_and_the_same_for_the_same_firing() -> N
     assert delays == [schedule.delivery_ms("t", planned) - planned for planned in range(0, 1_000_000, 1000)]
     assert (min(delays), max(delays)) == (0, 99)
     assert 45 < sum(delays) / len(delays) < 55
+
+
+def test_ends_of_cycles_are_what_the_scheduler_makes_of_them() -> None:
+    assert set(schedule_mapping.ENDINGS) == set(event_schedule.ENDINGS)
+    assert schedule_mapping.FLOW_FINISHED == event_schedule.FLOW_FINISHED

@@ -5,7 +5,7 @@ import json
 from google.protobuf.message import Message
 
 from tradewind.api.trigger.v1 import trigger_pb2
-from tradewind.server.schedules.event_filter import EventFilter
+from tradewind.server.schedules.event_filter import EventFilter, FilterFault
 from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
 from tradewind.trigger.domain.schedule import MOST_JITTER_MS, Delay, Kind, Once, OnEvent, Schedule
 from tradewind.trigger.rpc.faults import Faults
@@ -16,6 +16,8 @@ MAX_EXPRESSION = 256
 MAX_FLOWS = 100
 FLOW_FINISHED = "flow.finished"
 """The event that the scheduler publishes when a cycle has ended; its payload has flow_id, cycle and status."""
+ENDINGS = ("completed", "partial", "failed", "timeout", "cancelled")
+"""Every such status."""
 
 KINDS = "once, interval, cron, times, delay, event or flow_finished"
 
@@ -126,12 +128,17 @@ def _flow_finished(told: trigger_pb2.FlowFinishedSchedule, path: str, faults: Fa
     for at, flow_id in enumerate(told.flow_ids):
         faults.identifier(f"{path}.flow_ids[{at}]", flow_id)
     for at, status in enumerate(told.statuses):
-        faults.identifier(f"{path}.statuses[{at}]", status)
+        if status not in ENDINGS:
+            faults.say(f"{path}.statuses[{at}]", f'no cycle ends as "{status[:128]}"; use some of {", ".join(ENDINGS)}')
     named = {"flow_id": list(told.flow_ids), "status": list(told.statuses)}
     wanted = {field: {"$in": values} for field, values in named.items() if values}
     if len(faults) > before:
         return None
-    return OnEvent(FLOW_FINISHED, EventFilter(json.dumps(wanted, separators=(",", ":")) if wanted else ""))
+    try:
+        return OnEvent(FLOW_FINISHED, EventFilter(json.dumps(wanted, separators=(",", ":")) if wanted else ""))
+    except FilterFault:
+        faults.say(f"{path}.flow_ids", "are too many with names so long: at most 4 KiB of them together")
+        return None
 
 
 def _required_time(path: str, told: Message, field: str, faults: Faults) -> int:

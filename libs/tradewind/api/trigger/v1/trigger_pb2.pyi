@@ -206,11 +206,11 @@ class FlowFinishedSchedule(_message.Message):
     STATUSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def flow_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Flows; any when empty. At most 100."""
+        """Flows; any when empty. At most 100, and 4 KiB of names together."""
 
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Statuses of the cycle, such as "failed"; any when empty."""
+        """Statuses of the cycle: completed, partial, failed, timeout, cancelled; any when empty."""
 
     def __init__(
         self,
