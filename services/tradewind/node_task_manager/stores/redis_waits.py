@@ -16,7 +16,7 @@ class RedisWaits:
         key = self._keys.inflight() if limit == "running" else self._keys.slots(limit)
         pipeline = self._client.pipeline(transaction=False)
         pipeline.execute_command("ZCARD", key)
-        pipeline.execute_command("ZRANGE", key, 0, most - 1)
+        pipeline.execute_command("ZRANGE", key, "-inf", "+inf", "BYSCORE", "LIMIT", 0, most)
         count, ids = await pipeline.execute()
         return Holders(int(count), tuple(each.decode() for each in ids))
 

@@ -1,0 +1,28 @@
+"""What the contract says of looking at what a single node task waits behind, over every store."""
+
+import pytest
+
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.shards import Bench, plan_of
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.memory import MemoryShard
+from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
+from tradewind.node_task_manager.stores.redis_waits import RedisWaits
+from tradewind.node_task_manager.use_cases.explain import WaitReader
+
+
+@pytest.fixture
+def waits(bench: Bench, store: RedisServer | None) -> WaitReader:
+    """The reader under test."""
+    if store is not None:
+        return RedisWaits(store.connect("node_task_manager"), Keys("trading_flow", 0))
+    assert isinstance(bench.shard, MemoryShard)
+    return MemoryWaits(bench.shard)
+
+
+@pytest.mark.parametrize("most", [0, 2, 10])
+async def test_no_more_holders_are_named_than_asked_for(bench: Bench, waits: WaitReader, most: int) -> None:
+    await bench.submit(plan_of("a b c"))
+    assert len(await bench.take()) == 3
+    holders = await waits.holders("running", most)
+    assert (holders.count, len(holders.task_ids)) == (3, min(most, 3))
