@@ -41,6 +41,11 @@ class LocalChannel:
         for call in list(self._calls):
             call.cancel()
 
+    def break_off(self) -> None:
+        """End what is under way as a lost connection does."""
+        for call in list(self._calls):
+            call.lose()
+
     async def __aenter__(self) -> "LocalChannel":
         return self
 
@@ -187,6 +192,10 @@ class LocalCall:
         self._cancelled = True
         self._end(Status(grpc.StatusCode.CANCELLED, "Locally cancelled by application!"))
         return True
+
+    def lose(self) -> None:
+        """End the call for both sides, as a lost connection does."""
+        self._end(Status(grpc.StatusCode.UNAVAILABLE, "the connection was lost"))
 
     def cancelled(self) -> bool:
         return self._cancelled
