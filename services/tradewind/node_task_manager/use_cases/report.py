@@ -19,8 +19,8 @@ MAX_WAITING_BYTES = 16 * 1024 * 1024
 class Report:
     """One message of a worker, as far as it concerns a shard.
 
-    Its outcomes take effect first, then what is given back or postponed, then the renewal of `held` (None: of what the
-    worker is believed to hold); `sequence` is acknowledged at the end, None is not.
+    Its outcomes take effect first, then what is given back or postponed, then the renewal of `held` and of what the
+    worker cannot name (None: of all that it is believed to hold); `sequence` is acknowledged at the end, None is not.
     """
 
     __slots__ = (
