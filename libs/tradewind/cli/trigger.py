@@ -52,7 +52,9 @@ async def save(
     queue: Queue,
     at: Annotated[list[str] | None, typer.Option(help="Once at this time; repeat it for several.")] = None,
     after: Annotated[float | None, typer.Option(metavar="SECONDS", help="Once, so long from now.")] = None,
-    every: Annotated[float | None, typer.Option(metavar="SECONDS", help="Again and again.")] = None,
+    every: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Again and again, from --start on, or so long from now.")
+    ] = None,
     cron: Annotated[str, typer.Option(help='By the calendar, such as "30 9 * * 1-5".')] = "",
     time_zone: Annotated[str, typer.Option(help="Of cron, such as Europe/Berlin; UTC when left out.")] = "",
     event: Annotated[str, typer.Option(metavar="NAME", help="For each event of this name.")] = "",
@@ -158,8 +160,8 @@ async def fire(
     output: Output = Format.TEXT,
 ) -> None:
     """Deliver a trigger once more, now; its planned times stay as they are."""
+    payload = inputs_of(None, payload_json, text_option="--payload-json")
     async with session.client() as client:
-        payload = json_of(payload_json, "--payload-json")
         fired = await client.fire_trigger(queue, trigger_id, payload, request_id=request_id)
     if output is Format.JSON:
         session.screen.json({"trigger_id": trigger_id, "fired": fired})

@@ -46,6 +46,11 @@ def test_a_trigger_fires_by_one_thing(shell: Shell) -> None:
     assert "JSON, but no object" in shell(*save, "--event", "e", "--filter", "[1]", ends=2).err
 
 
+@pytest.mark.parametrize("payload", ["5", "[1]", '[["a", "b"]]', '"ab"'])
+def test_a_trigger_is_fired_with_an_object(payload: str, shell: Shell) -> None:
+    assert "JSON, but no object" in shell("trigger", "fire", "a", "-q", "q", "--payload-json", payload, ends=2).err
+
+
 @pytest.mark.parametrize("seconds", ["1e300", "inf", "nan"])
 def test_a_length_of_time_without_end_is_refused(seconds: str, shell: Shell) -> None:
     for option in ("--every", "--after"):
