@@ -20,10 +20,11 @@ from tradewind.server.connection_limits import connection_options
 from tradewind.server.interception import CallInterceptor
 from tradewind.server.statuses import abort, status_with
 from tradewind.worker.call_answers import CallAnswers
-from tradewind.worker.channel import Backoff, explain
-from tradewind.worker.errors import WorkerError, WorkerRefused
+from tradewind.worker.channel import Backoff
+from tradewind.worker.errors import WorkerError
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity
+from tradewind.worker.link import Troubles
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.times import seconds_of
 
@@ -38,13 +39,6 @@ _REPORT_TIMEOUT = 10.0
 _RENEW_INTERVAL = 10.0
 _LEAST_INTERVAL = 0.01
 _STOP_GRACE = 1.0
-_MAX_REFUSALS = 5
-_REFUSALS = (
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.UNIMPLEMENTED,
-)
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -69,8 +63,7 @@ class CalledLink(WorkerServiceServicer):
         self._server: grpc.aio.Server | None = None
         self._draining = False
         self._finishing = False
-        self._refusals = 0
-        self._lost_is_told = False
+        self._troubles = Troubles("a report did not get through, nodes go on and it is said again")
         self._interval = _RENEW_INTERVAL
         self._renewal: asyncio.TimerHandle | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -200,10 +193,9 @@ class CalledLink(WorkerServiceServicer):
             self._outbox.requeue()
             if said.renew:
                 self._outbox.renew()
-            self._note(error)
+            self._troubles.note(error)
             return False
-        self._refusals = 0
-        self._lost_is_told = False
+        self._troubles.refusals, self._troubles.told = 0, False
         for loss in response.losses:
             self._executor.lose(loss.token, loss.reason)
             self._outbox.drop(loss.token)
@@ -211,15 +203,6 @@ class CalledLink(WorkerServiceServicer):
             self._executor.terminate(termination)
         self._outbox.acknowledge(sequence)
         return True
-
-    def _note(self, error: grpc.aio.AioRpcError) -> None:
-        if error.code() in _REFUSALS:
-            self._refusals += 1
-            if self._refusals >= _MAX_REFUSALS:
-                raise WorkerRefused(f"the node task manager refuses this worker: {explain(error)}")
-        if not self._lost_is_told:
-            self._lost_is_told = True
-            logger.warning("a report did not get through, nodes go on and it is said again: %s", explain(error))
 
 
 def reachable_at(listen: str, port: int, api_url: str | None) -> str:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import grpc
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.worker.channel import Backoff, explain, reason_of
-from tradewind.worker.errors import SessionReplaced, WorkerRefused
+from tradewind.worker.channel import Backoff, reason_of
+from tradewind.worker.errors import SessionReplaced
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity
+from tradewind.worker.link import Troubles
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.times import seconds_of
 
@@ -26,15 +27,6 @@ WELCOME_TIMEOUT = 10.0
 _RENEW_INTERVAL = 10.0
 NAMING_DELAY = 1.0
 """Seconds after which tokens that are still held are named: what is not named within 2 s is sent again."""
-MAX_REFUSALS = 5
-"""Streams refused in a row, for a reason that waiting does not cure, before the worker gives up."""
-
-_REFUSALS = (
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.UNIMPLEMENTED,
-)
 
 _Call: TypeAlias = "grpc.aio.StreamStreamCall[work_pb2.WorkRequest, work_pb2.WorkResponse]"
 
@@ -62,8 +54,7 @@ class WorkStream:
         self._offers = offers
         self._draining = False
         self._finishing = False
-        self._refusals = 0
-        self._lost_is_told = False
+        self._troubles = Troubles("not connected, nodes go on and the stream is opened again")
         self._naming: asyncio.TimerHandle | None = None
         self._renewal: asyncio.TimerHandle | None = None
         self.connected = asyncio.Event()
@@ -154,7 +145,7 @@ class WorkStream:
             self._take(assignment)
         sequence = response.acknowledged_sequence
         if sequence:
-            self._refusals = 0
+            self._troubles.refusals = 0
             self._outbox.acknowledge(sequence)
         if response.ping:
             self._outbox.pong(response.ping)
@@ -193,7 +184,7 @@ class WorkStream:
 
     def _welcome(self, welcome: work_pb2.WorkerWelcome) -> None:
         logger.info("connected as %s, session %s", self._identity.worker_id, welcome.session)
-        self._lost_is_told = False
+        self._troubles.told = False
         self.connected.set()
         self._executor.goes_on = not self._draining
         self._schedule_renewal(seconds_of(welcome.renew_interval) or _RENEW_INTERVAL)
@@ -224,13 +215,7 @@ class WorkStream:
                 f'another process has connected as worker "{self._identity.worker_id}", so this one stops: '
                 "give every process a worker_id of its own, or none"
             )
-        if error.code() in _REFUSALS:
-            self._refusals += 1
-            if self._refusals >= MAX_REFUSALS:
-                raise WorkerRefused(f"the node task manager refuses this worker: {explain(error)}")
-        if not self._lost_is_told:
-            self._lost_is_told = True
-            logger.warning("not connected, nodes go on and the stream is opened again: %s", explain(error))
+        self._troubles.note(error)
 
 
 class _StreamEnded(Exception):

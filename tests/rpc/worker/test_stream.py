@@ -14,7 +14,7 @@ from tests.ports import free_port
 from tests.rpc.worker.engine import Engine, assignment
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.worker import Context, Node, NodeStopExecution, Worker, WorkerError, node, stream, threads, worker
+from tradewind.worker import Context, Node, NodeStopExecution, Worker, WorkerError, link, node, stream, threads, worker
 from tradewind.worker.errors import SessionReplaced, WorkerRefused
 
 
@@ -295,7 +295,7 @@ async def test_a_stream_that_is_refused_again_and_again_ends_the_worker(engine: 
 
     with pytest.raises(WorkerRefused, match="refuses this worker: INVALID_ARGUMENT: as the test wants"):
         await Worker([double], address=engine.address).serve()
-    assert len(engine.sessions) == stream.MAX_REFUSALS
+    assert len(engine.sessions) == link.MAX_REFUSALS
 
 
 async def test_stopping_finishes_what_runs_gives_back_the_rest_and_deregisters(
