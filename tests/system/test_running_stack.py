@@ -18,6 +18,8 @@ async def test_it_touches_nothing_that_the_environment_names(monkeypatch: pytest
     monkeypatch.setenv("TRADEWIND_STORE_URL", "redis://localhost:1")
     monkeypatch.setenv("TRADEWIND_HOST", "192.0.2.1")
     monkeypatch.setenv("TRADEWIND_AUTH", "true")
+    monkeypatch.setenv("TRADEWIND_QUOTAS", "all=10")
+    monkeypatch.setenv("TRADEWIND_TLS_CA", "nowhere.pem")
     flow = Flow("counting", "1h")
     flow.node("count", count)
     async with running_stack([count]) as client:

@@ -1,8 +1,9 @@
 """A whole stack for one test: every service, a worker with the test's nodes, and a client."""
 
+import os
 import tempfile
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,26 @@ from tradewind.worker import Node, Worker
 async def running_stack(nodes: Iterable[Node[..., Any]]) -> AsyncIterator[Client]:
     """Run every service over an embedded store of its own, and a worker that offers `nodes`; yields a client.
 
-    All of it is in this process, listens on loopback, and is gone with the block, whatever store or servers the
-    environment names. Takes about a second to start.
+    All of it is in this process, listens on loopback, and is gone with the block. Nothing but secrets of nodes comes
+    from the environment. Takes about a second to start.
     """
-    with tempfile.TemporaryDirectory(prefix="tradewind-test-") as home:
-        async with (
-            Standalone(Path(home) / "store", host="127.0.0.1", port=0, store_url="", auth=False) as stack,
-            Worker(
-                list(nodes),
-                address=stack.address,
-                registry_address=stack.address,
-                scheduler_address=stack.address,
-            ),
-            Client(stack.address) as client,
-        ):
-            yield client
+    async with AsyncExitStack() as block:
+        home = block.enter_context(tempfile.TemporaryDirectory(prefix="tradewind-test-"))
+        with _no_settings():
+            stack = await block.enter_async_context(Standalone(Path(home) / "store", port=0))
+            worker = Worker(list(nodes), address=stack.address)
+            client = Client(stack.address)
+            await block.enter_async_context(worker)
+            await block.enter_async_context(client)
+        yield client
+
+
+@contextmanager
+def _no_settings() -> Iterator[None]:
+    """Hide what the environment sets for servers, workers and clients."""
+    settings = {name for name in os.environ if name.startswith("TRADEWIND_")}
+    hidden = {name: os.environ.pop(name) for name in settings if not name.startswith("TRADEWIND_SECRET_")}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
