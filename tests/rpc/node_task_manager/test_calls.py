@@ -147,6 +147,10 @@ async def test_a_forged_place_among_the_items_of_a_node_is_no_error_of_the_serve
     await until(split, "the list is split")
     request = pb2.ListNodeTasksRequest(flow_id="flow", user_id="default", items_of="m", page_token=page_token(-2))
     assert [each.item for each in (await ntm.stub.ListNodeTasks(request)).node_tasks] == [0, 1, 2]
+    request.items_of = "a"
+    with pytest.raises(grpc.aio.AioRpcError, match='no mapped node "flow:0:0:a"') as caught:
+        await ntm.stub.ListNodeTasks(request)
+    assert reason_of(caught.value) == "NODE_TASK_NOT_FOUND"
 
 
 async def test_a_node_that_nothing_has_reached_yet_is_registered(ntm: Ntm) -> None:

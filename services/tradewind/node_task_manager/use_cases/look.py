@@ -175,7 +175,7 @@ class Look:
         plans = await self.plans_of(run, user_id)
         owners = [each for each in plans if node_id in each[1].place]
         if not owners or owners[0][1].nodes[owners[0][1].place[node_id]].fan_out is None:
-            raise NotFound("node task", run.task_id(node_id))
+            raise NotFound("mapped node", run.task_id(node_id), "NODE_TASK_NOT_FOUND")
         ((component, plan),) = owners
         page: Page[Seen] = Page(limit, ANSWER_BYTES)
         after = max(0, after)
