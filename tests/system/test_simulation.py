@@ -169,6 +169,42 @@ def test_what_is_watched_is_told_at_once() -> None:
     simulate(main, [second])
 
 
+def test_what_comes_last_runs_when_the_time_of_the_cycle_is_over() -> None:
+    @node("endless")
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    async def main(stack: VirtualStack) -> None:
+        begun = stack.now
+        flow = Flow("one", "1h", timeout="1m")
+        flow.node("only", endless)
+        flow.finally_(flow.node("last", feed))
+        await stack.client.register_flow("one", flow)
+        cycle = await (await stack.client.run_flow("one")).wait()
+        assert cycle.status is CycleStatus.TIMEOUT
+        assert (await stack.client.get_node_task("one:0:0:last")).status == "completed"
+        assert stack.now - begun < timedelta(minutes=1, seconds=5)
+
+    simulate(main, [endless, feed])
+
+
+def test_a_job_goes_on_by_itself() -> None:
+    @node("fails")
+    async def fails() -> None:
+        raise ConnectionError
+
+    async def main(stack: VirtualStack) -> int:
+        await stack.client.register_flow("one", _single("fails"))
+        for _ in range(3):
+            await (await stack.client.run_flow("one")).wait()
+        await stack.run_for(hours=10)
+        job = await stack.client.start_bulk_job("rerun", ["one"])
+        await stack.run_for(seconds=5)
+        return (await stack.client.get_bulk_job(job.job_id)).done
+
+    assert simulate(main, [fails]) == 3
+
+
 def test_a_trigger_that_repeats_begins_by_the_clock_of_the_simulation() -> None:
     async def main(stack: VirtualStack) -> None:
         begun = stack.now

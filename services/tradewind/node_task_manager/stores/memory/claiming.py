@@ -36,6 +36,8 @@ class MemoryClaiming(MemoryConsequences):
         self._reopen()
         self._queues.tidy()
         self._forget_paced()
+        for node_type in self._queues.take_fresh():
+            self.tell(node_type)
         turn.events = self.new_events()
         due = [*self._delayed.values(), *self._paced.values()]
         turn.due_in = min((*(at - self._clock() for at in due), *turn.tokens), default=-1)

@@ -22,6 +22,7 @@ class MemoryQueues:
         self._begun: dict[str, int] = {}
         """Where the last turn of a type began."""
         self._joining: list[tuple[str, str]] = []
+        self._fresh: set[str] = set()
         self._parked: set[tuple[str, str]] = set()
         self.served: dict[str, int] = {}
         """The types that have node tasks waiting, and when each was served last."""
@@ -44,8 +45,14 @@ class MemoryQueues:
         now = self._clock()
         self._queues.setdefault(node_type, {}).setdefault(user, {})[task_id] = now - priority * PRIORITY_MS
         self._joining.append((node_type, user))
+        self._fresh.add(node_type)
         if wait_ms:
             self.waits[task_id] = now + wait_ms
+
+    def take_fresh(self) -> list[str]:
+        """Return the types of which a node task was queued since this was asked last, and some wait."""
+        fresh, self._fresh = self._fresh, set()
+        return sorted(fresh & self.served.keys())
 
     def drop(self, node_type: str, user: str, task_id: str) -> None:
         """Take out a node task."""

@@ -55,4 +55,5 @@ class MemoryStores:
 
     def next_ms(self) -> int | None:
         """Return when, in epoch ms, there is next anything to look after by itself, None for never."""
-        return min((*self.data.open.values(), *self.data.outbox.values()), default=None)
+        jobs = (0 for job, _ in self.data.jobs.values() if not job.ended_ms)
+        return min((*self.data.open.values(), *self.data.outbox.values(), *jobs), default=None)
