@@ -3,7 +3,7 @@
 import pytest
 
 from tests.servers import RedisServer
-from tests.stores.node_task_manager.shards import Bench, plan_of
+from tests.stores.node_task_manager.shards import Bench, held, plan_of
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory import MemoryShard
 from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
@@ -26,3 +26,14 @@ async def test_no_more_holders_are_named_than_asked_for(bench: Bench, waits: Wai
     assert len(await bench.take()) == 3
     holders = await waits.holders("running", most)
     assert (holders.count, len(holders.task_ids)) == (3, min(most, 3))
+
+
+async def test_of_all_that_run_those_are_named_whose_leases_end_first(bench: Bench, waits: WaitReader) -> None:
+    await bench.submit(plan_of("a b"))
+    (first,) = await bench.take(1)
+    bench.clock.advance(5_000)
+    (second,) = await bench.take(1)
+    await bench.shard.renew("w1", 0, held(first))
+    bench.clock.advance(5_000)
+    await bench.shard.renew("w1", 0, held(first))
+    assert (await waits.holders("running", 10)).task_ids == (second.task_id, first.task_id)

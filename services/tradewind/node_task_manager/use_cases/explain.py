@@ -22,7 +22,8 @@ _SOURCES = 50
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """How many hold a slot of a limit, and the ids of those that have held one longest."""
+    """How many hold a slot of a limit, and the ids of those that have held one longest, of leases of those that end
+    first."""
 
     count: int
     task_ids: tuple[str, ...]

@@ -38,9 +38,11 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         return min((*self._delayed.values(), *self._paced.values()), default=None)
 
     async def holders(self, limit: str) -> list[str]:
-        """Return the ids of those that hold a slot of a limit, `running` standing for a lease, the longest first."""
-        ids = self._leases if limit == "running" else self._slots.holders(limit)
-        return sorted(ids, key=lambda task_id: (self._tasks[task_id].started_at, task_id))
+        """Return the ids of those that hold a slot of a limit, the longest first; for `running` those that hold a lease,
+        in the order in which leases end."""
+        if limit == "running":
+            return sorted(self._leases, key=lambda task_id: (self._leases[task_id], task_id))
+        return sorted(self._slots.holders(limit), key=lambda task_id: (self._tasks[task_id].started_at, task_id))
 
     def place(self, node_type: str, user: str, task_id: str) -> tuple[int, int, int]:
         """Return how many stand before a node task in its queue, -1 when it is not in it, how many stand in the queue,
