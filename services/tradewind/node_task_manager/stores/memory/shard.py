@@ -38,8 +38,10 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         return min((*self._delayed.values(), *self._paced.values()), default=None)
 
     async def holders(self, limit: str) -> list[str]:
-        """Return the ids of those that hold a slot of a limit, the longest first; for `running` those that hold a lease,
-        in the order in which leases end."""
+        """Return the ids of those that hold a slot of a limit, the longest first.
+
+        `running` stands for a lease; there the first is the one that ends next.
+        """
         if limit == "running":
             return sorted(self._leases, key=lambda task_id: (self._leases[task_id], task_id))
         return sorted(self._slots.holders(limit), key=lambda task_id: (self._tasks[task_id].started_at, task_id))
