@@ -193,6 +193,7 @@ async def test_an_interval_finer_than_a_millisecond_is_refused(replica: Replica)
         ('"' + "é" * 40_000 + '"', "must have at most 65536 bytes, has 80002"),
         ("[1,]", "is not JSON"),
         ("[" * 20_000 + "]" * 20_000, "is nested too deeply"),
+        ('{"price": 1e999}', "cannot be read: Number out of range"),
     ],
 )
 async def test_a_payload_must_be_json_of_64_kib_at_most(replica: Replica, payload: str, message: str) -> None:

@@ -19,7 +19,7 @@ MAX_LEAD_MS = 1_000
 MAX_LISTENERS_OF = 10
 DEFAULT_CREDITS = 1_000
 
-_check_json = msgspec.json.Decoder(msgspec.Raw).decode
+_decode = msgspec.json.Decoder().decode
 
 
 class _CursorShape(msgspec.Struct, array_like=True):
@@ -42,7 +42,7 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int) -> TriggerDra
         faults.identifier("trigger.partition_key", trigger.partition_key)
     faults.epoch("trigger.epoch", trigger.epoch)
     schedule = schedule_mapping.read(trigger.schedule, "trigger.schedule", faults)
-    check_payload("trigger.payload_json", trigger.payload_json, max_payload_bytes, faults)
+    payload("trigger.payload_json", trigger.payload_json, max_payload_bytes, faults)
     faults.refuse()
     assert schedule is not None, "its faults were told"
     return TriggerDraft(
@@ -54,18 +54,21 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int) -> TriggerDra
     )
 
 
-def check_payload(path: str, payload_json: str, max_bytes: int, faults: Faults) -> None:
-    """Check that a payload is JSON text, or empty, and not too large."""
+def payload(path: str, payload_json: str, max_bytes: int, faults: Faults) -> object:
+    """Return what the JSON text of a payload says, None for an empty one or when there were faults, which are said."""
     size = len(payload_json.encode())
     if size > max_bytes:
         faults.say(path, f"must have at most {max_bytes} bytes, has {size}")
     elif payload_json:
         try:
-            _check_json(payload_json)
+            return _decode(payload_json)
+        except msgspec.ValidationError as error:
+            faults.say(path, f"cannot be read: {error}")
         except msgspec.DecodeError as error:
             faults.say(path, f"is not JSON: {error}")
         except RecursionError:
             faults.say(path, "is nested too deeply")
+    return None
 
 
 def reference(

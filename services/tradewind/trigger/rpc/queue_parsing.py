@@ -4,19 +4,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import msgspec
-
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import page_position, page_token
 from tradewind.trigger.domain.event import trigger_of
 from tradewind.trigger.rpc.faults import Faults
-from tradewind.trigger.rpc.parsing import check_payload, place
+from tradewind.trigger.rpc.parsing import payload, place
 
 MAX_EVENT_ID = 128
 _NOTE_BYTES = 1024
 _POSITION = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?", re.ASCII)
-_decode = msgspec.json.Decoder().decode
 
 
 class _OfQueue(Protocol):
@@ -50,9 +47,9 @@ def event(request: pb2.PublishEventRequest, max_bytes: int) -> Mapping[str, Any]
     faults = Faults()
     faults.identifier("name", request.name)
     _check_event_id("event_id", request.event_id, faults)
-    payload = _payload(request.payload_json, max_bytes, faults)
+    told = _payload(request.payload_json, max_bytes, faults)
     faults.refuse()
-    return payload
+    return told
 
 
 def event_name(request: pb2.CountListenersRequest) -> None:
@@ -106,15 +103,9 @@ def _check_event_id(path: str, id: str, faults: Faults) -> None:
 
 def _payload(payload_json: str, max_bytes: int, faults: Faults) -> Mapping[str, Any]:
     before = len(faults)
-    check_payload("payload_json", payload_json, max_bytes, faults)
-    if not payload_json or len(faults) > before:
-        return {}
-    try:
-        payload = _decode(payload_json)
-    except (msgspec.DecodeError, RecursionError) as error:
-        faults.say("payload_json", f"cannot be read: {error}")
-        return {}
-    if isinstance(payload, dict):
-        return payload
-    faults.say("payload_json", "must be a JSON object")
+    told = payload("payload_json", payload_json, max_bytes, faults)
+    if isinstance(told, dict):
+        return told
+    if payload_json and len(faults) == before:
+        faults.say("payload_json", "must be a JSON object")
     return {}
