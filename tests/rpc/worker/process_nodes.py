@@ -79,6 +79,11 @@ async def calculates_on_a_loop() -> None:
     running.LONG_TURN_S = 0.0
 
 
+@node("ends_itself", process=True)
+def ends_itself() -> None:
+    raise NodeStopExecution("caf\udce9" * 20_000_000)
+
+
 ORDER = contextvars.ContextVar("ORDER", default="none")
 
 

@@ -143,6 +143,15 @@ async def test_a_node_may_hold_the_loop_of_its_own_process() -> None:
             assert (await runs.run(runs.assignment("calculates_on_a_loop", token))).logs == []
 
 
+async def test_a_node_may_end_itself_for_any_reason() -> None:
+    async with bench(1) as runs:
+        run = await runs.run(runs.assignment("ends_itself"))
+
+    assert run.terminated
+    assert run.error is not None
+    assert run.error.message.startswith(r"caf\udce9caf\udce9")
+
+
 async def test_what_a_node_binds_is_not_bound_in_the_next() -> None:
     async with bench(1) as runs:
         seen = [

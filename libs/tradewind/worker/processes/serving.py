@@ -30,6 +30,7 @@ from tradewind.worker.running import call_plain, run_to_end, stoppable
 from tradewind.worker.secrets import Redactor
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
 from tradewind.worker.telemetry import configure_worker_logging
+from tradewind.worker.texts import MESSAGE_BYTES, clip
 from tradewind.worker.tracing import NodeTracer
 
 TIDYING = 1.0
@@ -124,7 +125,8 @@ class NodeServer:
         except BaseException as error:
             attempt.settled = True
             if isinstance(error, NodeStopExecution):
-                return frames.Stopped(attempt.redacted(str(error.reason)), attempt.redacted(str(error.source)))
+                said = [clip(attempt.redacted(str(each)), MESSAGE_BYTES) for each in (error.reason, error.source)]
+                return frames.Stopped(*said)
             if attempt.stop is not None and isinstance(error, asyncio.CancelledError):
                 return frames.Stopped(attempt.stop.reason, attempt.stop.source)
             return frames.Failed(failures.faulted(attempt, error).SerializeToString(), attempt.stop_seen)
