@@ -288,7 +288,7 @@ class ListWorkersRequest(_message.Message):
     INCLUDE_OFFLINE_FIELD_NUMBER: _builtins.int
     ONLY_CALLED_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most this many, 50 when 0, at most 1000."""
+    """At most this many, 50 when 0, at most 1000; fewer come where they would have more than 2 MiB."""
     page_token: _builtins.str
     """From the response before."""
     include_offline: _builtins.bool
@@ -404,7 +404,7 @@ class ListNodeTypesRequest(_message.Message):
     """From the response before."""
     @_builtins.property
     def types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """When not empty, only these types, at most 1000, and paging does not apply."""
+        """When not empty, only these types, at most 1000 whose declarations have at most 2 MiB together, and paging does not apply."""
 
     def __init__(
         self,
