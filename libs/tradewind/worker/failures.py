@@ -15,7 +15,13 @@ _SDK = os.path.dirname(__file__) + os.sep
 
 
 def describe(error: BaseException) -> NodeFault:
-    """Return what is reported of an exception: a NodeFault as it is, any other as NODE_ERROR with its type."""
+    """Return what is reported of an exception: a NodeFault as it is, any other as NODE_ERROR with its type.
+
+    A group of one, as task groups raise it, counts as what it holds.
+    """
+    whole = error
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
     if isinstance(error, NodeFault):
         return error
     later = isinstance(error, RetryLater)
@@ -26,7 +32,7 @@ def describe(error: BaseException) -> NodeFault:
         _message(error),
         type(error).__qualname__,
         # A node that decided to wait has no fault to be found, unless something else made it decide so.
-        traceback="" if later and error.__cause__ is None and error.__context__ is None else _traceback(error),
+        traceback="" if later and error.__cause__ is None and error.__context__ is None else _traceback(whole),
         retry_after=after.total_seconds() if after is not None else None,
         non_retryable=isinstance(error, Fatal),
     )

@@ -1,5 +1,6 @@
 """What a node can say about its next attempt."""
 
+import asyncio
 import math
 import pickle
 from datetime import timedelta
@@ -79,6 +80,21 @@ async def test_fatal_and_its_kinds_are_final() -> None:
     assert (error.type, error.message) == ("AccountClosed", "account 7 is closed")
     assert (error.retry_after, error.non_retryable) == (None, True)
     assert "raise AccountClosed" in error.traceback
+
+
+async def test_what_a_task_of_the_node_raises_counts_as_if_the_node_had() -> None:
+    @node("orders")
+    async def orders(kind: str) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(order(closed=kind == "closed", after=60 if kind == "later" else None))
+
+    closed, later = [(await run_node(orders, kind=kind)).error for kind in ("closed", "later")]
+
+    assert closed is not None
+    assert (closed.type, closed.message, closed.non_retryable) == ("AccountClosed", "account 7 is closed", True)
+    assert "ExceptionGroup" in closed.traceback
+    assert later is not None
+    assert (later.type, later.retry_after) == ("RetryLater", timedelta(minutes=1))
 
 
 async def test_any_other_exception_leaves_it_to_the_backoff() -> None:
