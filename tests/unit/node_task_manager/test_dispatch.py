@@ -8,6 +8,7 @@ from msgspec import structs
 from tests.unit.node_task_manager.conftest import Bench, forged, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases import dispatch, report, report_flush
@@ -62,6 +63,23 @@ async def test_what_is_read_for_long_stays_with_a_worker_that_renews_and_answers
     assert [await renewed_and_reaped(sequence) for sequence in (2, 3)] == [(), ()]
     worker.unanswered_pings = 10
     assert [await renewed_and_reaped(sequence) for sequence in (4, 5)] == [(), ("flow:0:0:a",)]
+
+
+async def test_what_is_stopped_before_its_worker_is_told_of_it_never_begins(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    bench.store.refused["load"] = always
+    await bench.accepted(await bench.save("a", known=False))
+    await until(lambda: bench.store.count("load"), "the plan is asked for")
+    bench.dispatcher.apply(await bench.store.terminate("flow:0:0:a", "0", 0, "enough", "ann"))
+
+    async def terminated() -> bool:
+        (a,) = await bench.store.tasks(["flow:0:0:a"])
+        return a is not None and a.status is NodeTaskStatus.TERMINATED
+
+    await until(terminated, "it is terminated")
+    del bench.store.refused["load"]
+    await until(lambda: not worker.unnamed, "nothing is about to be handed out")
+    assert (line.nodes, line.terminated, worker.room) == ([], [], 10)
 
 
 @pytest.mark.parametrize("size", [1, 5000])

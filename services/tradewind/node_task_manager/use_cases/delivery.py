@@ -51,6 +51,7 @@ class Delivery:
         self._report = report
         self._cached = CachedDelivery(caches, pool, report) if caches is not None else None
         self._reading: set[asyncio.Task[None]] = set()
+        self._untold: set[str] = set()
         self.bounded = False
         """Whether limits are set that hold for all: then no worker goes on by itself."""
 
@@ -122,7 +123,9 @@ class Delivery:
         for worker, items in at_once.items():
             self._give(worker, items)
         for worker, late in slow.items():
-            worker.unnamed.update(assignment.nonce for assignment in late)
+            nonces = {assignment.nonce for assignment in late}
+            worker.unnamed |= nonces
+            self._untold |= nonces
             task = asyncio.get_running_loop().create_task(self._assign_slowly(worker, late))
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
@@ -133,8 +136,11 @@ class Delivery:
             for assignment in assignments:
                 await worker.line.writable()
                 await self._read_and_give(worker, assignment)
+                self._untold.discard(assignment.nonce)
         finally:
-            worker.unnamed.difference_update(assignment.nonce for assignment in assignments)
+            nonces = {assignment.nonce for assignment in assignments}
+            worker.unnamed -= nonces
+            self._untold -= nonces
 
     async def _read_and_give(self, worker: ConnectedWorker, assignment: Assignment) -> None:
         while worker in self._pool and assignment.nonce in worker.held:
@@ -173,7 +179,15 @@ class Delivery:
             worker = self._pool.get(worker_id)
             if worker is None:
                 absent.append(worker_id)
-            else:
-                worker.line.terminate(self._shard.number, items)
+                continue
+            untold = [Held(each.task_id, each.attempt, each.nonce) for each in items if each.nonce in self._untold]
+            if untold:
+                # Given back it ends; its worker never hears of it.
+                for each in untold:
+                    worker.let_go(each.nonce)
+                self._report(Report(worker, given_back=untold))
+            if len(untold) < len(items):
+                told = [each for each in items if each.nonce not in self._untold]
+                worker.line.terminate(self._shard.number, told)
         if absent:
             self._elsewhere(self._shard.number, absent)
