@@ -159,7 +159,11 @@ class LookAfterRuns:
                 known = state._replace(submitted_ms=state.submitted_ms or self._clock.now_ms(), reason="")
                 fields = (SUBMITTED, REASON) if state.reason else (SUBMITTED,)
                 await self._write(RunUpdate(known, fields, wait_ms), epochs)
-        await self._open_runs.postpone(calm)
+        # What was written meanwhile says itself when to look: an end may have let what handles the outcome begin.
+        written = {
+            state.name for state in states if (self._open_states.get(state.name) or state).version != state.version
+        }
+        await self._open_runs.postpone({run: wait_ms for run, wait_ms in calm.items() if run not in written})
         await self._submit_again(again, epochs)
         if missed:
             _log.info("component_ends_compared", components=len(missed))
