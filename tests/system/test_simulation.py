@@ -60,7 +60,7 @@ def test_a_month_in_which_a_cycle_waits_takes_no_longer() -> None:
 
     begun = time.process_time()
     assert simulate(main, [feed]) == timedelta(days=30)
-    # A third of a second on a machine that has nothing else to do.
+    # Three seconds on a machine that has nothing else to do.
     assert time.process_time() - begun < 10
 
 

@@ -158,8 +158,7 @@ class AdHocCalls:
             )
             for line in page.logs:
                 yield node_line_from(line)
-            # A server of an earlier release does not say whether there are more.
-            if not page.more and len(page.logs) < PAGE:
+            if not page.more:
                 return
             after = page.logs[-1].log_id
 

@@ -255,9 +255,7 @@ class NodeTaskManagerPeer:
         )
         async with calling(NAME):
             response = await self._stub.ListNodeLogs(request, timeout=_READ_S)
-        # A server of an earlier release does not say whether there are more.
-        more = response.more or len(response.logs) == MAX_PAGE_SIZE
-        return [_line(state.name.flow_id, log) for log in response.logs], more
+        return [_line(state.name.flow_id, log) for log in response.logs], response.more
 
 
 def _component_end(component: component_pb2.Component) -> ComponentEnd:

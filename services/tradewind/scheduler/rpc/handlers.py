@@ -230,12 +230,10 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             room = run_mapping.room_for_outputs(response)
             for first in range(0, len(begun), _OUTPUTS_OF):
                 some = begun[first : first + _OUTPUTS_OF]
+                # Once there is no room left all others are omitted as well.
                 found = await self._outputs([run for _, run in some]) if room >= 0 else [[]] * len(some)
                 for (answer, _), outputs in zip(some, found, strict=True):
-                    if room >= 0:
-                        room = run_mapping.add_outputs(answer, outputs, room)
-                    else:
-                        answer.outputs_omitted = True
+                    room = run_mapping.add_outputs(answer, outputs, room)
         return response
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:

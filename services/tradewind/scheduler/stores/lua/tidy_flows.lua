@@ -2,7 +2,8 @@
 -- records have expired; and flows whose window for events has ended are over. A flow with more to do than one script does
 -- comes again.
 -- KEYS: 1 owner. args: base, epoch, now, after (flow id to go on behind, "" for the first), flows (how many), most (removed
--- of each), settle (ms for which what ended stays). Returns {after (flow id to go on behind, if not done), done (all flows are through, or it is overtaken), trimmed, forgotten}.
+-- of each), settle (ms for which what ended stays).
+-- Returns {after (flow id to go on behind, if not done), done (all flows are through, or it is overtaken), trimmed, forgotten}.
 --!include trimming
 --!include firings
 local trimmed, forgotten = 0, 0

@@ -1,7 +1,8 @@
 -- Compare-and-set of chain states, each by itself; one that becomes terminal is also ended: out of the open runs, on its
 -- way to expiry, old cycles of its flow trimmed, a flow whose schedule is over completed or failed.
 -- KEYS: for each group its owner.
--- args: now; cluster; tell (whether ends are to be told, see `ends`), most_told; settle (ms for which what ended stays); groups: base, epoch, first, items of each, one partition's,
+-- args: now; cluster; tell (whether ends are to be told, see `ends`), most_told; settle (ms for which what ended stays); groups:
+--   base, epoch, first, items of each, one partition's,
 --   an item (flow_id, name, cycle, run, run_id, start_time (ms), version (expected), fields (flat, those that change), check_in (ms
 --   to the next look at an open run, -1 to leave it), ending (terminal status, "" for none), keep (cycles of the flow), keep_for
 --   (ms), flow_status (of a flow whose schedule is over with it, "" for none), rare): what few have is {backfill (the run's, 0
