@@ -30,7 +30,7 @@ _SETTINGS = {
     "registry_heartbeat_seconds": 12 * 3600,
     "registry_time_to_live_seconds": 2 * 86_400,
     "registry_retention_seconds": 7 * 86_400,
-    # The deletion of a flow that a node waits for is found by comparing, which a cycle that waits for a month does often.
+    # The deletion of a flow that a node waits for is found by comparing. A cycle that waits for a month does so often.
     "scheduler_compare_seconds": 480,
     # Nothing is lost in one process, so that nets below need not be looked at often, or at all.
     "doctor_seconds": 0,
