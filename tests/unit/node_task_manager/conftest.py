@@ -9,6 +9,7 @@ import pytest_asyncio
 from msgspec import structs
 
 from tests.unit.node_task_manager.faulty_store import FaultyStore
+from tests.waiting import until
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
@@ -119,6 +120,10 @@ class Bench:
         """Submit a run of a plan."""
         run = RunSubmission(RunName(flow_id, 0, 0), "r0", "default", (("0", plan.digest),), 3, inputs)
         return self.dispatchers[shard].submit(run)
+
+    async def settled(self) -> None:
+        """Wait until no room is promised to a claim under way."""
+        await until(lambda: not any(worker.promised for worker in self.pool), "no room is promised")
 
     async def accepted(self, plan: Plan, **options: object) -> None:
         """Submit a run and wait until it is accepted, and what is ready has gone to those who have room."""

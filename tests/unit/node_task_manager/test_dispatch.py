@@ -8,146 +8,14 @@ from msgspec import structs
 from tests.unit.node_task_manager.conftest import Bench, forged, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
-from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
-from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
-from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases import dispatch, report, report_flush
 from tradewind.server.faults import Exhausted, Unavailable
-
-
-async def settled(bench: Bench) -> None:
-    """Wait until no room is promised to a claim under way."""
-    await until(lambda: not any(worker.promised for worker in bench.pool), "no room is promised")
-
-
-async def test_a_plan_that_cannot_be_read_at_once_keeps_neither_the_node_nor_the_room(bench: Bench) -> None:
-    worker, line = await bench.connect()
-    plan = await bench.save("a", known=False)
-    bench.store.refused["load"] = always
-    await bench.accepted(plan)
-    await until(lambda: bench.store.count("load"), "the plan is asked for")
-    await settled(bench)
-    assert (worker.room, line.nodes) == (9, [])
-    del bench.store.refused["load"]
-    await until(lambda: line.nodes == ["a"], "the node is handed out")
-
-
-async def test_what_is_read_for_a_slow_worker_is_read_and_given_once_however_often_it_renews(bench: Bench) -> None:
-    worker, line = await bench.connect()
-    read = bench.store.unanswered["load"] = asyncio.Event()
-    await bench.accepted(await bench.save("a", known=False))
-    await until(lambda: bench.store.count("load"), "the plan is asked for")
-    for sequence in (2, 3):
-        bench.clock.advance(5000)
-        await bench.connections.hear(worker, sequence, renewed=[])
-        await until(lambda: line.acknowledged[-1:] == [sequence], "it has renewed")  # noqa: B023
-    read.set()
-    await until(lambda: line.nodes, "the node is handed out")
-    await settled(bench)
-    assert (line.nodes, bench.store.count("load")) == (["a"], 1)
-
-
-async def test_what_is_read_for_long_stays_with_a_worker_that_renews_and_answers_pings(bench: Bench) -> None:
-    worker, line = await bench.connect()
-    bench.store.refused["load"] = always
-    await bench.accepted(await bench.save("a", known=False))
-    await until(lambda: bench.store.count("load"), "the plan is asked for")
-
-    async def renewed_and_reaped(sequence: int) -> tuple[str, ...]:
-        bench.clock.advance(20_000)
-        await bench.connections.hear(worker, sequence, renewed=[])
-        await until(lambda: line.acknowledged[-1:] == [sequence], "it has renewed")
-        effects: Effects = await bench.store.reap()
-        return effects.results
-
-    assert [await renewed_and_reaped(sequence) for sequence in (2, 3)] == [(), ()]
-    worker.unanswered_pings = 10
-    assert [await renewed_and_reaped(sequence) for sequence in (4, 5)] == [(), ("flow:0:0:a",)]
-
-
-async def test_what_is_stopped_before_its_worker_is_told_of_it_never_begins(bench: Bench) -> None:
-    worker, line = await bench.connect()
-    bench.store.refused["load"] = always
-    await bench.accepted(await bench.save("a", known=False))
-    await until(lambda: bench.store.count("load"), "the plan is asked for")
-    bench.dispatcher.apply(await bench.store.terminate("flow:0:0:a", "0", 0, "enough", "ann"))
-
-    async def terminated() -> bool:
-        (a,) = await bench.store.tasks(["flow:0:0:a"])
-        return a is not None and a.status is NodeTaskStatus.TERMINATED
-
-    await until(terminated, "it is terminated")
-    del bench.store.refused["load"]
-    await until(lambda: not worker.unnamed, "nothing is about to be handed out")
-    assert (line.nodes, line.terminated, worker.room) == ([], [], 10)
-
-
-@pytest.mark.parametrize("size", [1, 5000])
-async def test_a_plan_that_another_one_stands_in_for_fails_its_node_alone(bench: Bench, size: int) -> None:
-    worker, line = await bench.connect()
-    edge = PlanEdge(0, "out", 1, "in")
-    plan = Plan("p", (PlanNode("a", "noop"), PlanNode("b", "noop")), (edge,))
-    await bench.store.save(plan)
-    bench.plans.put(Plan("p", plan.nodes[:1], ()))
-    await bench.accepted(plan)
-    await until(lambda: line.nodes == ["a"], "the first node is given")
-    shard, done = outcome(line.assigned[0])
-    value = '"' + "x" * size + '"'
-    await bench.connections.hear(worker, 2, [(shard, structs.replace(done, outputs=(("out", value),)))])
-
-    async def failed() -> bool:
-        (b,) = await bench.store.tasks(["flow:0:0:b"])
-        return b is not None and b.error is not None and b.error.code == "INTERNAL"
-
-    await until(failed, "the second node fails")
-    assert (worker.room, line.nodes) == (10, ["a"])
-
-
-async def test_what_was_claimed_for_a_worker_that_left_meanwhile_goes_to_another(bench: Bench) -> None:
-    leaving, its_line = await bench.connect("w1")
-    answered = bench.store.unanswered["submit"] = asyncio.Event()
-    submitted = bench.submit(await bench.save("a"))
-    await until(lambda: bench.store.count("submit"), "the node is claimed")
-    bench.connections.close(leaving)
-    await until(lambda: bench.store.count("held_by"), "the grace is over")
-    _, line = await bench.connect("w2")
-    answered.set()
-    await submitted
-    await until(lambda: line.nodes == ["a"], "the other worker has it")
-    assert its_line.nodes == []
-
-
-async def test_a_claim_that_reaches_the_store_after_the_give_back_strands_nothing(bench: Bench) -> None:
-    leaving, _ = await bench.connect("w1")
-    arrived = bench.store.held_up["submit"] = asyncio.Event()
-    submitted = bench.submit(await bench.save("a"))
-    await until(lambda: bench.store.count("submit"), "the claim is on its way")
-    bench.connections.close(leaving)
-    await until(lambda: bench.store.count("held_by"), "the grace is over, and there was nothing to give back")
-    _, line = await bench.connect("w2")
-    arrived.set()
-    await submitted
-    await until(lambda: line.nodes == ["a"], "the other worker has it")
-
-
-async def test_what_was_claimed_for_a_broken_stream_is_not_handed_to_the_next_one_too(bench: Bench) -> None:
-    older, _ = await bench.connect("w1")
-    answered = bench.store.unanswered["submit"] = asyncio.Event()
-    submitted = bench.submit(await bench.save("a"))
-    await until(lambda: bench.store.count("submit"), "the node is claimed")
-    bench.connections.close(older)
-    newer, line = await bench.connect("w1")
-    answered.set()
-    await submitted
-    await until(lambda: line.nodes, "the node is given to the new stream")
-    await settled(bench)
-    assert [(each.assignment.attempt, each.assignment.nonce in newer.held) for each in line.assigned] == [(2, True)]
 
 
 async def test_news_of_work_is_not_lost_while_all_room_is_offered(bench: Bench) -> None:
     await bench.connect(capacity=1)
     await until(lambda: bench.store.count("claim"), "the worker's room is offered once")
-    await settled(bench)
+    await bench.settled()
     answered = bench.store.unanswered["claim"] = asyncio.Event()
     bench.dispatcher.look()
     claims = bench.store.count("claim") + 1
@@ -160,7 +28,7 @@ async def test_news_of_work_is_not_lost_while_all_room_is_offered(bench: Bench) 
 async def test_room_that_one_shard_gives_up_is_offered_to_another_that_waits_for_it(bench: Bench) -> None:
     await bench.connect(capacity=1)
     await until(lambda: all(store.count("claim") for store in bench.stores), "the room was offered")
-    await settled(bench)
+    await bench.settled()
     answered = bench.store.unanswered["claim"] = asyncio.Event()
     other = bench.stores[1].count("claim")
     bench.dispatcher.look()
@@ -343,7 +211,7 @@ async def test_the_store_has_two_scripts_with_outcomes_at_a_time(bench: Bench) -
     await until(lambda: sorted(line.acknowledged) == [2, 3, 4, 5], "all have taken effect")
     sent = [len(args[0]) for name, args in bench.store.calls if name == "complete"]
     assert sent == [1, 1, 2]
-    await settled(bench)
+    await bench.settled()
     assert (worker.held, worker.room) == ({}, 10)
 
 
@@ -364,7 +232,7 @@ async def test_a_run_that_comes_while_outcomes_are_stored_needs_no_claim(bench: 
 async def test_what_is_reported_in_one_turn_of_the_loop_while_all_is_quiet_goes_together(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a", "b"))
-    await settled(bench)
+    await bench.settled()
     bench.store.unanswered["complete"] = asyncio.Event()
     a, b = line.assigned
     for each in (a, b):
