@@ -25,7 +25,8 @@ from tradewind.client.watching import PATIENCE, watch
 from tradewind.client.wire import Seconds, duration, seconds_of, timestamp
 
 PAGE = 500
-_LONG_POLL_S = 60.0
+_LONG_POLL_S = 30.0
+"""Less than proxies leave a call without an answer, which many do for a minute."""
 
 
 class CycleCalls:
