@@ -25,7 +25,21 @@ class Vacancy(msgspec.Struct, frozen=True):
     capacity: int = 1
 
 
-class Assignment(msgspec.Struct, frozen=True, array_like=True):
+class _OfAttempt:
+    """What is about one attempt."""
+
+    __slots__ = ()
+    task_id: str
+    attempt: int
+    nonce: str
+
+    @property
+    def held(self) -> "Held":
+        """Its token as the worker names it."""
+        return Held(self.task_id, self.attempt, self.nonce)
+
+
+class Assignment(_OfAttempt, msgspec.Struct, frozen=True, array_like=True):
     """A node task leased to a worker; times in epoch ms, 0 for none. It was ready for `waited_ms`.
 
     `inputs` pairs the place of a live edge with its value. A value of `@` stays with its source and is read outside
@@ -50,13 +64,8 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True):
     waited_ms: int = 0
     resumed: Resumption | None = None
 
-    @property
-    def held(self) -> "Held":
-        """Its token as the worker names it."""
-        return Held(self.task_id, self.attempt, self.nonce)
 
-
-class Termination(msgspec.Struct, frozen=True):
+class Termination(_OfAttempt, msgspec.Struct, frozen=True):
     """A running node task that its worker is to stop."""
 
     worker_id: str
@@ -76,7 +85,7 @@ class OutcomeKind(StrEnum):
     BEGUN = "begun"
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
+class Outcome(_OfAttempt, msgspec.Struct, frozen=True, array_like=True):
     """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names where they come from.
 
     One that is suspended says what it waits for. An `eager` attempt, the first of its node task, was given to nobody:
@@ -94,11 +103,6 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     cache: str = ""
     wait: Wait | None = None
     eager: str = ""
-
-    @property
-    def held(self) -> "Held":
-        """Its token as the worker named it."""
-        return Held(self.task_id, self.attempt, self.nonce)
 
 
 def in_pieces(outcomes: Sequence[Outcome], most: int) -> Iterator[Sequence[Outcome]]:

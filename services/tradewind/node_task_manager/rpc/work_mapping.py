@@ -179,8 +179,6 @@ def assignment(
 
 def termination(shard: int, asked: Termination, grace_ms: int) -> work_pb2.NodeTaskTermination:
     """A node task that a worker is to stop."""
-    message = work_pb2.NodeTaskTermination(
-        token=token_text(shard, Held(asked.task_id, asked.attempt, asked.nonce)), stop=stop_mark(asked.stop)
-    )
+    message = work_pb2.NodeTaskTermination(token=token_text(shard, asked.held), stop=stop_mark(asked.stop))
     message.grace.FromMilliseconds(grace_ms)
     return message

@@ -180,7 +180,7 @@ class Delivery:
             if worker is None:
                 absent.append(worker_id)
                 continue
-            untold = [Held(each.task_id, each.attempt, each.nonce) for each in items if each.nonce in self._untold]
+            untold = [each.held for each in items if each.nonce in self._untold]
             if untold:
                 # Given back it ends; its worker never hears of it.
                 for each in untold:
