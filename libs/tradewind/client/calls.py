@@ -78,15 +78,18 @@ class Calls:
             except grpc.aio.AioRpcError as error:
                 raise error_from(error, self.address, _name(method)) from None
 
-        return await self.repeated(once, on_repeat, max(patience, self.patience))
+        return await self.repeated(once, on_repeat, patience)
 
     async def repeated(
         self,
         once: Callable[[], Awaitable[Response]],
         on_repeat: Callable[[], None] | None = None,
-        patience: float | None = None,
+        patience: float = 0.0,
     ) -> Response:
-        """Return what `once` returns, which is called again while it raises Unavailable and patience lasts."""
+        """Return what `once` returns, which is called again while it raises Unavailable and patience lasts.
+
+        `patience` is what it lasts at least.
+        """
         loop = asyncio.get_running_loop()
         deadline = 0.0
         repetition = 0
@@ -98,7 +101,7 @@ class Calls:
             except Unavailable as error:
                 pause = _pause(repetition, error)
                 # Not from its beginning: a call that was to wait may have waited for longer.
-                deadline = deadline or loop.time() + (self.patience if patience is None else patience)
+                deadline = deadline or loop.time() + max(patience, self.patience)
                 if loop.time() + pause >= deadline:
                     raise
             await asyncio.sleep(pause)
