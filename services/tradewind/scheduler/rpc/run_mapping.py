@@ -154,7 +154,7 @@ def _item_faults(path: str, flow_id: str, inputs_json: str) -> list[Violation]:
 
 
 def _inputs_fault(path: str, inputs_json: str) -> Violation | None:
-    size = len(inputs_json) if inputs_json.isascii() else len(inputs_json.encode())
+    size = _bytes_of(inputs_json)
     if size > LARGEST_INPUTS:
         return Violation(path, f"{size} bytes; at most {LARGEST_INPUTS} (1 MiB)")
     try:
