@@ -4,15 +4,12 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
-import uvloop
 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
@@ -31,13 +28,13 @@ from tradewind.worker.nodes import Node
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.processes.targets import Target, locate
+from tradewind.worker.program import run_program
 from tradewind.worker.registration import Registration
-from tradewind.worker.running import run_to_end
 from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretResolver, SecretSource
 from tradewind.worker.stream import WorkStream
 from tradewind.worker.telemetry import telemetry_settings
-from tradewind.worker.threads import LooseThreads, ThreadPool
+from tradewind.worker.threads import ThreadPool
 from tradewind.worker.tracing import NodeTracer
 
 if TYPE_CHECKING:
@@ -56,7 +53,6 @@ STOP_GRACE = 1.0
 """Seconds that nodes have to clean up before they are given back."""
 FLUSH_TIMEOUT = 5.0
 """Seconds in which the last outcomes must be acknowledged."""
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker:
@@ -170,20 +166,7 @@ class Worker:
         A second signal ends it at once with SystemExit. Raises WorkerError when a server refuses this worker, and in a
         thread or a loop of the caller's own.
         """
-        if threading.current_thread() is not threading.main_thread() or asyncio._get_running_loop() is not None:
-            raise WorkerError(
-                "run() takes signals and begins an event loop, so it is for the main thread where no loop runs: "
-                "elsewhere await serve(), which stop() ends, or use async with"
-            )
-        handlers = [(number, signal.getsignal(number)) for number in _SIGNALS]
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                loop = runner.get_loop()
-                loop.set_default_executor(LooseThreads(self._thread_capacity))
-                run_to_end(loop, self._run())
-        finally:
-            for number, handler in handlers:
-                signal.signal(number, handler)
+        run_program(self.serve, self._leave_on_signal, self._thread_capacity)
 
     async def serve(self) -> None:
         """Serve until `stop` is called or the registry asks the worker to leave; signals are the caller's matter.
@@ -243,6 +226,14 @@ class Worker:
         self._stopping.set()
         self._leaving.set()
 
+    def _leave_on_signal(self) -> bool:
+        """Begin to leave; False when it has begun before."""
+        if self._stopping.is_set():
+            return False
+        logger.info("leaving: running nodes have %s s to finish", self._grace)
+        self._stop()
+        return True
+
     def _open_channel(self, address: str) -> grpc.aio.Channel:
         return with_token(open_channel(address, self._credentials), self._token)
 
@@ -284,29 +275,6 @@ class Worker:
         self.stop()
         if self._background is not None:
             await self._background
-
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        serving = asyncio.current_task()
-        assert serving is not None
-        killed: list[int] = []
-
-        def handle(number: int) -> None:
-            if not self._stopping.is_set():
-                logger.info("leaving: running nodes have %s s to finish", self._grace)
-                self._stop()
-            else:
-                killed.append(number)
-                serving.cancel()
-
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, handle, number)
-        try:
-            await self.serve()
-        except asyncio.CancelledError:
-            if not killed:
-                raise
-            raise SystemExit(128 + killed[0]) from None
 
     async def _serve(
         self, channel: grpc.aio.Channel, registry_channel: grpc.aio.Channel, memories: SchedulerLink

@@ -1,0 +1,58 @@
+"""A worker as a program of its own: the loop that it serves on, and the signals that end it."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from tradewind.worker.errors import WorkerError
+from tradewind.worker.running import run_to_end
+from tradewind.worker.threads import LooseThreads
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def run_program(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[[], bool], threads: int) -> None:
+    """Run `serve()` on a loop of its own, where `asyncio.to_thread` has so many threads.
+
+    SIGTERM and SIGINT call `leave()`, which says whether it was not leaving yet; otherwise it ends at once, with
+    SystemExit. Raises WorkerError in a thread, and where a loop runs already.
+    """
+    if threading.current_thread() is not threading.main_thread() or asyncio._get_running_loop() is not None:
+        raise WorkerError(
+            "run() takes signals and begins an event loop, so it is for the main thread where no loop runs: "
+            "elsewhere await serve(), which stop() ends, or use async with"
+        )
+    handlers = [(number, signal.getsignal(number)) for number in _SIGNALS]
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            loop = runner.get_loop()
+            loop.set_default_executor(LooseThreads(threads))
+            run_to_end(loop, _until_signalled(serve, leave))
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+
+
+async def _until_signalled(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[[], bool]) -> None:
+    loop = asyncio.get_running_loop()
+    serving = asyncio.current_task()
+    assert serving is not None
+    killed: list[int] = []
+
+    def handle(number: int) -> None:
+        if not leave():
+            killed.append(number)
+            serving.cancel()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, handle, number)
+    try:
+        await serve()
+    except asyncio.CancelledError:
+        if not killed:
+            raise
+        raise SystemExit(128 + killed[0]) from None
