@@ -1,10 +1,14 @@
-"""The other side of every worker in these tests."""
+"""The other side of every worker in these tests, and nodes that several of them offer."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest_asyncio
 
 from tests.rpc.worker.engine import Engine, started_engine
+from tests.waiting import until
+from tradewind.worker import Context, Node, NodeStopExecution, node
 
 
 @pytest_asyncio.fixture
@@ -13,3 +17,37 @@ async def engine() -> AsyncIterator[Engine]:
     engine = await started_engine()
     yield engine
     await engine.stop()
+
+
+@node("double")
+async def double(value: int = 1) -> int:
+    return 2 * value
+
+
+class Waiting:
+    """A node that waits until the test lets it go on, and what it was told."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.told: list[str] = []
+        self.go_on = asyncio.Event()
+
+        @node("waits")
+        async def waits(ctx: Context) -> str:
+            self.begun.append(ctx.node_id)
+            try:
+                await self.go_on.wait()
+            except NodeStopExecution as stop:
+                self.told.append(stop.reason)
+                raise
+            return ctx.node_id
+
+        self.node: Node[..., Any] = waits
+
+    async def until_begun(self, *tokens: str) -> None:
+        await until(lambda: sorted(self.begun) == sorted(tokens), f"{tokens} run")
+
+
+@pytest_asyncio.fixture
+async def waiting() -> Waiting:
+    return Waiting()
