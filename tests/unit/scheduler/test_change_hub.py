@@ -19,10 +19,15 @@ class Ear:
         self.heard.append((flow_id, state))
 
 
-async def test_listeners_hear_of_their_flow_alone() -> None:
+def bench() -> tuple[MemoryScheduler, ChangeHub, Ear]:
+    """A scheduler, the hub of its changes and a listener."""
     scheduler = MemoryScheduler()
     hub = ChangeHub(scheduler.stores.changes, scheduler.stores.cycles, scheduler.stores.states)
-    ear = Ear()
+    return scheduler, hub, Ear()
+
+
+async def test_listeners_hear_of_their_flow_alone() -> None:
+    scheduler, hub, ear = bench()
     for flow_id in ("f", "g"):
         await scheduler.register(flow_id)
     await hub.listen("f", ear)
@@ -36,9 +41,7 @@ async def test_listeners_hear_of_their_flow_alone() -> None:
 
 
 async def test_one_that_listens_for_several_hears_once_until_the_last_has_left() -> None:
-    scheduler = MemoryScheduler()
-    hub = ChangeHub(scheduler.stores.changes, scheduler.stores.cycles, scheduler.stores.states)
-    ear = Ear()
+    scheduler, hub, ear = bench()
     await scheduler.register()
     await hub.listen("f", ear)
     await hub.listen("f", ear)
@@ -51,9 +54,7 @@ async def test_one_that_listens_for_several_hears_once_until_the_last_has_left()
 
 
 async def test_after_a_gap_what_was_missed_is_read() -> None:
-    scheduler = MemoryScheduler()
-    hub = ChangeHub(scheduler.stores.changes, scheduler.stores.cycles, scheduler.stores.states)
-    ear = Ear()
+    scheduler, hub, ear = bench()
     await scheduler.register()
     await hub.listen("f", ear)
     first = (await scheduler.run()).state
@@ -72,9 +73,7 @@ async def test_after_a_gap_what_was_missed_is_read() -> None:
 
 
 async def test_the_end_of_a_flow_is_heard() -> None:
-    scheduler = MemoryScheduler()
-    hub = ChangeHub(scheduler.stores.changes, scheduler.stores.cycles, scheduler.stores.states)
-    ear = Ear()
+    scheduler, hub, ear = bench()
     await scheduler.register()
     await hub.listen("f", ear)
     await scheduler.stores.flows.change_status(StatusChange("f", FlowStatus.DELETING, (FlowStatus.REGISTERED,)))
