@@ -96,31 +96,20 @@ async def test_a_plan_that_another_one_stands_in_for_fails_its_node_alone(bench:
     assert (worker.room, line.nodes) == (10, ["a"])
 
 
-async def test_what_was_claimed_for_a_worker_that_left_meanwhile_goes_to_another(bench: Bench) -> None:
+@pytest.mark.parametrize("where", ["unanswered", "held_up"])
+async def test_what_is_claimed_for_a_worker_that_left_meanwhile_goes_to_another(bench: Bench, where: str) -> None:
+    """Whether the claim reaches the store before what the worker holds is given back, or after that."""
     leaving, its_line = await bench.connect("w1")
-    answered = bench.store.unanswered["submit"] = asyncio.Event()
-    submitted = bench.submit(await bench.save("a"))
-    await until(lambda: bench.store.count("submit"), "the node is claimed")
-    bench.connections.close(leaving)
-    await until(lambda: bench.store.count("held_by"), "the grace is over")
-    _, line = await bench.connect("w2")
-    answered.set()
-    await submitted
-    await until(lambda: line.nodes == ["a"], "the other worker has it")
-    assert its_line.nodes == []
-
-
-async def test_a_claim_that_reaches_the_store_after_the_give_back_strands_nothing(bench: Bench) -> None:
-    leaving, _ = await bench.connect("w1")
-    arrived = bench.store.held_up["submit"] = asyncio.Event()
+    go_on = getattr(bench.store, where)["submit"] = asyncio.Event()
     submitted = bench.submit(await bench.save("a"))
     await until(lambda: bench.store.count("submit"), "the claim is on its way")
     bench.connections.close(leaving)
-    await until(lambda: bench.store.count("held_by"), "the grace is over, and there was nothing to give back")
+    await until(lambda: bench.store.count("held_by"), "the grace is over")
     _, line = await bench.connect("w2")
-    arrived.set()
+    go_on.set()
     await submitted
     await until(lambda: line.nodes == ["a"], "the other worker has it")
+    assert its_line.nodes == []
 
 
 async def test_what_was_claimed_for_a_broken_stream_is_not_handed_to_the_next_one_too(bench: Bench) -> None:
