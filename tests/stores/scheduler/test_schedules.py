@@ -123,6 +123,34 @@ async def test_all_that_wait_begin_in_their_order_and_no_more_than_a_hundred(ben
         assert state.facts.planned_ms == due + place * MINUTE
 
 
+@pytest.mark.parametrize(
+    ("overlap", "fired"),
+    [
+        (OverlapPolicy.QUEUE_ONE, [0, 1, 2]),
+        (OverlapPolicy.QUEUE_ALL, [0, 1, 2]),
+        (OverlapPolicy.CANCEL_RUNNING, [0, 2]),
+    ],
+)
+async def test_what_is_due_before_the_one_that_waits_has_begun_begins_behind_it(
+    bench: Bench, overlap: OverlapPolicy, fired: list[int]
+) -> None:
+    due = await running(bench, overlap=overlap)
+    state = await tick(bench, due)
+    assert state is not None
+    bench.clock.advance(MINUTE)
+    assert await tick(bench, due + MINUTE) is None
+    await bench.end(await bench.state(state.name))
+    bench.clock.advance(MINUTE - 1)
+    assert (await bench.begin(await bench.scheduled(due + 2 * MINUTE, ahead=True))).outcome is BeginOutcome.EARLY
+    bench.clock.advance(1)
+    assert await tick(bench, due + 2 * MINUTE) is None
+    for _ in fired[1:]:
+        await bench.end(await bench.begun(bench.waiting()))
+    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.SETTLED
+    lines = [(line[0], line[2]) for line in await bench.firings() if line[1] == "fired"]
+    assert lines == [(due + place * MINUTE, cycle) for cycle, place in enumerate(fired)]
+
+
 async def test_the_running_one_is_asked_to_make_way(bench: Bench) -> None:
     due = await running(bench, overlap=OverlapPolicy.CANCEL_RUNNING)
     first = await tick(bench, due)

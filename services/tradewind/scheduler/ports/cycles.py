@@ -24,9 +24,10 @@ class CycleRecords(Protocol):
         Checks, in this order: the flow is there and not being deleted; the request was not seen before; a scheduled one
         carries a current schedule epoch, its flow is running, and its planned time was not answered before; the
         revision is current; unless overlap is `allow` no cycle is open. For a scheduled one the store notes what was
-        missed and what is planned next, and, when a cycle is open, what becomes of the planned time by the flow's
-        overlap policy: that is `settled`. Else the number after the latest is allocated, never one in use, and the run
-        put on record at version 1, among the open ones. A flow of whose schedule nothing is left has completed.
+        missed and what is planned next, and, when a cycle is open or an earlier planned time waits, what becomes of the
+        planned time by the flow's overlap policy: that is `settled`. Else the number after the latest is allocated,
+        never one in use, and the run put on record at version 1, among the open ones. A flow of whose schedule nothing
+        is left has completed.
         """
         ...
 

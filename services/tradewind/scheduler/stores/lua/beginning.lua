@@ -74,19 +74,20 @@ local function in_the_way(key)
   end
 end
 
--- What becomes of a planned time while a cycle is open: it waits, or somebody gives way. Returns whether runs were marked as
--- stopping, and by how many more planned times wait than before.
+-- What becomes of a planned time while a cycle is open, or none is (nil) and the one that waits longest is about to begin: it
+-- waits, or somebody gives way. Returns whether runs were marked as stopping, and by how many more planned times wait.
 local function give_way(key, flow_id, overlap, planned, open, label, inputs)
-  local running = 'cycle ' .. string.match(open, '^%d+') .. ' was running'
+  local running = open and 'cycle ' .. string.match(open, '^%d+') .. ' was running' or 'an earlier one was about to begin'
+  local most = (overlap == 'queue_one' and 1 or QUEUE) + (open and 0 or 1)
   local waiting = call('ZCARD', key .. ':queued')
   if overlap == 'skip' then
     firings.note(key, planned, 'skipped', running, nil, nil, nil, label)
   elseif overlap == 'cancel_running' then
     firings.drop_queued(key, flow_id, waiting, 'a later planned time took its place')
-    firings.queue(key, flow_id, planned, running .. ' and was asked to stop', label, inputs)
+    firings.queue(key, flow_id, planned, open and running .. ' and was asked to stop' or running, label, inputs)
     return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler',
       true) > 0, 1 - waiting
-  elseif waiting >= (overlap == 'queue_one' and 1 or QUEUE) then
+  elseif waiting >= most then
     firings.note(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited', nil, nil, nil, label)
   else
     firings.queue(key, flow_id, planned, running, label, inputs)
@@ -133,8 +134,10 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
       if outcome ~= 'begun' then return answer(outcome, current) end
     end
     local open = flow[4] ~= 'allow' and not backfill and not parent and in_the_way(key)
+    -- What waits begins before what is due later.
+    local held_up = open or plan and not queued and flow[4] ~= 'allow' and call('EXISTS', key .. ':queued') == 1
     -- What is due soon is judged by what runs when it is due.
-    if open and ahead then return answer('early', current) end
+    if held_up and ahead then return answer('early', current) end
     -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
     if open and (queued or not plan or once and flow[4] == 'skip') then
       return refusal('overlap', current, request, payload, {cycle = tonumber(string.match(open, '^%d+'))})
@@ -148,11 +151,11 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
         firings.note(key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2])
       end
       local stopping, cycles = false, 1
-      if planned > 0 and open then stopping, cycles = give_way(key, flow_id, flow[4], planned, open, label, memory) end
+      if planned > 0 and held_up then stopping, cycles = give_way(key, flow_id, flow[4], planned, open, label, memory) end
       if planned > 0 and most > 0 and call('HINCRBY', key, 'fired', cycles) >= most then next_at = 0 end
       -- Events go on coming until the trigger service hears that no more are wanted.
       if event and next_at == 0 then call('ZADD', base .. 'outbox', time, flow_id) end
-      if planned == 0 or open then
+      if planned == 0 or held_up then
         call('HSET', key, 'next_execution', next_at)
         end_flow_that_is_over(key, 'running', next_at, 'completed')
         return answer('settled', current, {next_at = next_at, stopping = stopping})

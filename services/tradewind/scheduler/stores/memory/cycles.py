@@ -97,7 +97,7 @@ class MemoryCycles:
             elif request.scheduled:
                 if request.missed is not None:
                     note_firing(flow, now, request.missed, FiringOutcome.MISSED, "found due too late")
-                held_up = bool(flow.in_the_way) and flow.overlap is not OverlapPolicy.ALLOW
+                held_up = bool(flow.in_the_way or flow.queued) and flow.overlap is not OverlapPolicy.ALLOW
                 stopping, cycles = False, 1
                 if planned_ms and held_up:
                     stopping, cycles = give_way(self._data, flow, planned_ms, now, event_id, request.inputs_json)
@@ -161,9 +161,9 @@ class MemoryCycles:
         if request.backfill is not None:
             outcome = move(flow, request.backfill, self._data.now())
             return None if outcome is BeginOutcome.BEGUN else BeginAnswer(outcome, revision=flow.revision)
+        if flow.overlap is not OverlapPolicy.ALLOW and request.ahead and (flow.in_the_way or flow.queued):
+            return BeginAnswer(BeginOutcome.EARLY, revision=flow.revision)
         if flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW and request.parent is None:
-            if request.ahead:
-                return BeginAnswer(BeginOutcome.EARLY, revision=flow.revision)
             # The one firing of a flow that runs once is not given up: it comes again until it can begin.
             once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
             if request.queued or not request.scheduled or once:

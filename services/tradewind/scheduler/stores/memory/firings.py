@@ -94,20 +94,21 @@ def paused_words(pause: Pause) -> str:
 
 
 def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str, inputs_json: str) -> tuple[bool, int]:
-    """Settle a planned time while a cycle is open.
+    """Settle a planned time while a cycle is open, or none is and the one that waits longest is about to begin.
 
     Returns whether runs were marked as stopping, and by how many more planned times wait than before.
     """
-    going_on = [name for name in flow.in_the_way if not flow.open[name]]
-    running = f"cycle {max(going_on or flow.in_the_way).cycle} was running"
+    is_open = bool(flow.in_the_way)
+    going_on = [name for name in flow.in_the_way if not flow.open[name]] or flow.in_the_way
+    running = f"cycle {max(going_on).cycle} was running" if is_open else "an earlier one was about to begin"
     waiting = Waiting(planned, event_id, inputs_json if event_id else "")
     before = len(flow.queued)
-    most = {OverlapPolicy.QUEUE_ONE: 1, OverlapPolicy.QUEUE_ALL: QUEUE}.get(flow.overlap, 0)
+    most = (1 if flow.overlap is OverlapPolicy.QUEUE_ONE else QUEUE) + (not is_open)
     if flow.overlap is OverlapPolicy.SKIP:
         note_firing(flow, now, planned, FiringOutcome.SKIPPED, running, event_id=event_id)
     elif flow.overlap is OverlapPolicy.CANCEL_RUNNING:
         drop_queued(flow, now, "a later planned time took its place")
-        _queue(flow, now, waiting, f"{running} and was asked to stop")
+        _queue(flow, now, waiting, f"{running} and was asked to stop" if is_open else running)
         stop = StopRequest("system", "the next cycle is due and overlap is cancel_running", now)
         return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, sparing=True)), 1 - before
     elif before >= most:
