@@ -13,6 +13,8 @@ _CALL_TIMEOUT = 10.0
 _PATIENCE = 10.0
 """Seconds for which a call is repeated while the scheduler is away."""
 _PAUSES = (0.05, 1.0)
+_AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+"""A server that stops ends with CANCELLED what it had not begun with."""
 
 
 class SchedulerLink:
@@ -37,8 +39,7 @@ class SchedulerLink:
                 answer: bytes = await self._methods[method](request, timeout=_CALL_TIMEOUT)
                 return answer
             except grpc.aio.AioRpcError as error:
-                away = error.code() is grpc.StatusCode.UNAVAILABLE
-                if not away or self._loop.time() + pause > deadline:
+                if error.code() not in _AWAY or self._loop.time() + pause > deadline:
                     raise MemoryFault(reason_of(error) or error.code().name, explain(error)) from None
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSES[1])

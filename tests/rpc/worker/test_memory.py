@@ -1,0 +1,59 @@
+"""What nodes do with variables while schedulers come and go."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.rpc.worker.engine import Engine
+from tradewind.api.scheduler.v1 import memory_pb2
+from tradewind.api.scheduler.v1.scheduler_service_pb2_grpc import (
+    SchedulerServiceServicer,
+    add_SchedulerServiceServicer_to_server,
+)
+from tradewind.worker import Context, Worker, node
+
+
+@node("count")
+async def count(ctx: Context) -> int:
+    value: int = await ctx.flow_memory.update("count", lambda held: held + 1, 0)
+    return value
+
+
+class Scheduler(SchedulerServiceServicer):
+    """Ends the first call of each method without an answer."""
+
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self._code = code
+        self._met: set[str] = set()
+
+    async def GetMemory(self, request: memory_pb2.GetMemoryRequest, context: Any) -> memory_pb2.GetMemoryResponse:
+        await self._end_first("GetMemory", context)
+        return memory_pb2.GetMemoryResponse(memory=memory_pb2.Memory(variables_json="{}"))
+
+    async def UpdateMemory(
+        self, request: memory_pb2.UpdateMemoryRequest, context: Any
+    ) -> memory_pb2.UpdateMemoryResponse:
+        await self._end_first("UpdateMemory", context)
+        return memory_pb2.UpdateMemoryResponse()
+
+    async def _end_first(self, method: str, context: Any) -> None:
+        if method not in self._met:
+            self._met.add(method)
+            await context.abort(self._code)
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
+async def test_a_call_that_a_stopping_scheduler_ended_is_repeated(engine: Engine, code: grpc.StatusCode) -> None:
+    """A server that stops ends with CANCELLED what it had not begun with."""
+    server = grpc.aio.server()
+    add_SchedulerServiceServicer_to_server(Scheduler(code), server)  # type: ignore[abstract]
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    try:
+        async with Worker([count], address=engine.address, scheduler_address=address):
+            session = await engine.session()
+            session.assign("count", "t1", flow_id="f")
+            await session.until_completed("t1")
+    finally:
+        await server.stop(None)
