@@ -8,14 +8,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from tradewind.client.errors import Unavailable
 from tradewind.client.refusals import error_from
 from tradewind.client.traces import traceparent
+from tradewind.codec import Codec
+from tradewind.codec.channel import encoded
 from tradewind.tls.channels import Security, target_of
 from tradewind.tls.channels import open_channel as open_secured
 
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
 
 _OPTIONS: list[tuple[str, int | str]] = [
@@ -50,12 +53,17 @@ def new_request_id() -> str:
 
 
 class Calls:
-    """Makes the calls of one server, with the client's deadline and patience, in seconds."""
+    """Makes the calls of one server, with the client's deadline and patience, in seconds, and its codec."""
 
-    def __init__(self, address: str, timeout: float, patience: float) -> None:
+    def __init__(self, address: str, timeout: float, patience: float, codec: Codec | None = None) -> None:
         self.address = address
         self.timeout = timeout
         self.patience = patience
+        self._codec = codec
+
+    def sealed(self, request: Request) -> Request:
+        """Return what is sent for a request, whose payloads the codec encodes. Raises CodecError."""
+        return request if self._codec is None else encoded(self._codec, request)
 
     async def call(
         self,
@@ -69,8 +77,9 @@ class Calls:
         """Return the answer to `request`, which is sent again while the server is away: it must bear repetition.
 
         `extra` seconds are what the server was asked to wait before it answers, `patience` what this call has at
-        least; `on_repeat` is told of each repetition. Raises TradewindError.
+        least; `on_repeat` is told of each repetition. Raises TradewindError, CodecError.
         """
+        request = self.sealed(request)
 
         async def once() -> Response:
             try:
@@ -112,8 +121,9 @@ class Calls:
     ) -> Response:
         """Return the answer to all of `parts`, which are sent again from the first while the server is away.
 
-        Raises TradewindError.
+        Raises TradewindError, CodecError.
         """
+        parts = [self.sealed(part) for part in parts]
 
         async def once() -> Response:
             try:

@@ -18,7 +18,7 @@ from tradewind.client.calls import Calls, open_channel
 from tradewind.client.errors import Unavailable
 from tradewind.client.run_stream import RunStream
 from tradewind.codec import Codec
-from tradewind.codec.channel import CodedChannel
+from tradewind.codec.channel import DecodingChannel
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.tls import Security
 
@@ -47,11 +47,11 @@ class Connection:
         open_channel: OpenChannel = open_channel,
     ) -> None:
         self.addresses = addresses
-        self.to_scheduler = Calls(addresses.scheduler, timeout, patience)
-        self.to_registry = Calls(addresses.registry, timeout, patience)
-        self.to_node_task_manager = Calls(addresses.node_task_manager, timeout, patience)
-        self.to_trigger = Calls(addresses.trigger, timeout, patience)
-        self.to_access = Calls(addresses.access, timeout, patience)
+        self.to_scheduler = Calls(addresses.scheduler, timeout, patience, codec)
+        self.to_registry = Calls(addresses.registry, timeout, patience, codec)
+        self.to_node_task_manager = Calls(addresses.node_task_manager, timeout, patience, codec)
+        self.to_trigger = Calls(addresses.trigger, timeout, patience, codec)
+        self.to_access = Calls(addresses.access, timeout, patience, codec)
         self._token = token
         self._credentials = credentials
         self._codec = codec
@@ -151,5 +151,5 @@ class Connection:
     def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
             channel = with_token(self._open_channel(address, self._credentials), self._token)
-            self._channels[address] = channel if self._codec is None else CodedChannel(channel, self._codec)
+            self._channels[address] = channel if self._codec is None else DecodingChannel(channel, self._codec)
         return self._channels[address]

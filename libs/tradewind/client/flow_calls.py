@@ -223,7 +223,8 @@ class FlowCalls:
         calls = self._connection.to_scheduler
         # A message that is too large ends its stream, and with it all runs under way.
         if self._run_stream and len(request.inputs_json) <= STREAMED_INPUTS:
-            answer = await calls.repeated(lambda: self._connection.runs.run(request, calls.timeout + seconds))
+            sealed = calls.sealed(request)
+            answer = await calls.repeated(lambda: self._connection.runs.run(sealed, calls.timeout + seconds))
         else:
             answer = await calls.call(self._connection.scheduler.RunFlow, request, extra=seconds)
         return Started(answer, with_outputs=request.include_outputs)

@@ -7,13 +7,14 @@ from contextlib import aclosing
 from typing import TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from tradewind.client.absence import Absence
 from tradewind.client.calls import Calls
 from tradewind.client.errors import Unavailable
 from tradewind.client.watching import PATIENCE
 
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
 State = TypeVar("State")
 

@@ -1,8 +1,8 @@
-"""A channel of a client whose payloads are encoded on their way out and decoded on their way in."""
+"""The payloads of a client's calls: encoded in what it is about to send, decoded by its channel."""
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.descriptor import FieldDescriptor
@@ -13,13 +13,27 @@ from tradewind.grpc_engine.wrapping import WrappedChannel
 
 logger = logging.getLogger("tradewind.codec")
 
+Request = TypeVar("Request", bound=Message)
+
 OBJECTS = frozenset({"inputs_json", "parameters_json", "set_json"})
 """Fields of requests whose members are encoded one by one."""
 VALUES = frozenset({"result_json"})
 """Fields of requests that are encoded as a whole."""
 
 
-class CodedChannel(WrappedChannel):
+def encoded(codec: Codec, message: Request) -> Request:
+    """Return a message with its payloads encoded. Raises CodecError.
+
+    This is for before a call, not for its channel: what is sent again must be the same, though a codec may encode
+    otherwise each time, and in place of what a serializer raises gRPC would send an empty message.
+    """
+    copy = type(message)()
+    copy.CopyFrom(message)
+    _encode(codec, copy)
+    return copy
+
+
+class DecodingChannel(WrappedChannel):
     """What cannot be decoded is left as it is, with a line in the log: a person may look at all else."""
 
     def __init__(self, channel: grpc.aio.Channel, codec: Codec) -> None:
@@ -27,40 +41,33 @@ class CodedChannel(WrappedChannel):
         self._codec = codec
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._channel.unary_unary(method, *self._coded(*args, **kwargs))
+        return self._channel.unary_unary(method, *self._coders(*args, **kwargs))
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._channel.unary_stream(method, *self._coded(*args, **kwargs))
+        return self._channel.unary_stream(method, *self._coders(*args, **kwargs))
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._channel.stream_unary(method, *self._coded(*args, **kwargs))
+        return self._channel.stream_unary(method, *self._coders(*args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return self._channel.stream_stream(method, *self._coded(*args, **kwargs))
+        return self._channel.stream_stream(method, *self._coders(*args, **kwargs))
 
-    def _coded(
+    def _coders(
         self,
         request_serializer: Callable[[Any], bytes] | None = None,
         response_deserializer: Callable[[bytes], Any] | None = None,
         _registered_method: bool | None = False,
     ) -> tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None]:
-        if request_serializer is None or response_deserializer is None:
-            return request_serializer, response_deserializer
-        serialize, deserialize = request_serializer, response_deserializer
-
-        def sent(message: Message) -> bytes:
-            # A call that is sent again is encoded again, from what it was.
-            copy = type(message)()
-            copy.CopyFrom(message)
-            _encode(self._codec, copy)
-            return serialize(copy)
+        if response_deserializer is None:
+            return request_serializer, None
+        deserialize = response_deserializer
 
         def received(raw: bytes) -> Any:
             message = deserialize(raw)
             _decode(self._codec, message)
             return message
 
-        return sent, received
+        return request_serializer, received
 
 
 def _encode(codec: Codec, message: Message) -> None:

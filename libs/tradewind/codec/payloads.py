@@ -14,7 +14,7 @@ class Codec(Protocol):
     """Makes other bytes of the JSON text of a value, and the text of these again. Used from any thread."""
 
     def encode(self, payload: bytes) -> bytes:
-        """Return what is kept in place of `payload`."""
+        """Return what is kept in place of `payload`. May raise any exception when it cannot."""
         ...
 
     def decode(self, payload: bytes) -> bytes:
@@ -22,20 +22,26 @@ class Codec(Protocol):
         ...
 
 
-class CodecError(Exception):
-    """A value that is encoded, and cannot be read here; the message says why, and holds nothing of the value."""
+class CodecError(ValueError):
+    """A value that cannot be encoded, or read here; the message says why, and holds nothing of the value."""
 
 
 def encode_text(codec: Codec, text: str) -> str:
-    """Return JSON text that stands for a whole value."""
-    payload = base64.b64encode(codec.encode(text.encode())).decode()
+    """Return JSON text that stands for a whole value. Raises CodecError when the codec cannot encode it."""
+    try:
+        payload = base64.b64encode(codec.encode(text.encode())).decode()
+    except CodecError:
+        raise
+    except Exception as error:
+        # Its message may hold what it was given: the type has to do.
+        raise CodecError(f"the codec cannot encode the value: {type(error).__qualname__}") from None
     return f'{{"{ENCODED_KEY}":"{payload}"}}'
 
 
 def encode_members(codec: Codec, text: str) -> str:
     """Return the text of a JSON object whose members are encoded one by one; their names stay.
 
-    What is encoded already stays as it is, and so does a text that is no object.
+    What is encoded already stays as it is, and so does a text that is no object. Raises CodecError.
     """
     if not text:
         return text

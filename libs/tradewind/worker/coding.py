@@ -70,10 +70,8 @@ class CodedMemories:
         if method == "UpdateMemory":
             try:
                 sealed = self._sealed(request)
-            except Exception as error:
-                # Its message may hold what it was given: the type has to do.
-                why = f"the codec cannot encode it: {type(error).__qualname__}"
-                answer.set_exception(MemoryFault("INVALID_INPUT", why))
+            except CodecError as error:
+                answer.set_exception(MemoryFault("INVALID_INPUT", str(error)))
                 return answer
             return self._memories.ask(method, sealed)
 

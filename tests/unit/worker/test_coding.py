@@ -36,7 +36,7 @@ def test_what_cannot_be_encoded_is_a_fault_and_not_raised_where_a_process_is_ser
 
     answer = CodedMemories(Kept(), Keyless()).ask("UpdateMemory", update)
 
-    with pytest.raises(MemoryFault, match="the codec cannot encode it: KeyError") as caught:
+    with pytest.raises(MemoryFault, match="the codec cannot encode the value: KeyError") as caught:
         answer.result(0)
     assert caught.value.reason == "INVALID_INPUT"
 

@@ -1,0 +1,44 @@
+"""What a client with a codec sends."""
+
+import pytest
+
+from tests.unit.client.fake_stack import FakeStack
+from tests.unit.client.refusal import AWAY
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
+from tradewind.client import Client
+from tradewind.codec import AesGcm, CodecError
+
+INPUTS = {"month": "2001-04"}
+STREAMED = pytest.mark.parametrize("streamed", [True, False])
+
+
+class Away:
+    """A codec whose keys are out of reach."""
+
+    def encode(self, payload: bytes) -> bytes:
+        raise OSError(payload.decode())
+
+    def decode(self, payload: bytes) -> bytes:
+        return payload
+
+
+@STREAMED
+async def test_a_call_that_is_sent_again_says_the_same(stack: FakeStack, streamed: bool) -> None:
+    """AES-GCM gives a value another form each time, and a server refuses a request id that comes with other inputs."""
+    stack.scheduler.refusals.extend([AWAY, None])
+    async with Client(stack.address, codec=AesGcm({"2026": bytes(32)}), run_stream=streamed) as client:
+        await client.run_flow("momentum", INPUTS)
+
+    first, again = (each for each in stack.scheduler.requests if isinstance(each, pb.RunFlowRequest))
+    assert "$encoded" in first.inputs_json
+    assert first == again
+
+
+@STREAMED
+async def test_what_a_codec_cannot_encode_is_not_sent(stack: FakeStack, streamed: bool) -> None:
+    async with Client(stack.address, codec=Away(), run_stream=streamed) as client:
+        with pytest.raises(CodecError, match=r"^the codec cannot encode the value: OSError$"):
+            await client.run_flow("momentum", INPUTS)
+        assert not stack.scheduler.requests
+
+        assert (await client.run_flow("momentum")).cycle == 0
