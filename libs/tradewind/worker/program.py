@@ -1,6 +1,7 @@
 """A worker as a program of its own: the loop that it serves on, and the signals that end it."""
 
 import asyncio
+import functools
 import signal
 import threading
 from collections.abc import Callable, Coroutine
@@ -9,10 +10,13 @@ from typing import Any
 import uvloop
 
 from tradewind.worker.errors import WorkerError
+from tradewind.worker.forking import once_forked
 from tradewind.worker.running import run_to_end
 from tradewind.worker.threads import LooseThreads
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_handlers: list[tuple[signal.Signals, Any]] = []
+"""What these signals did before the worker of this process took them; empty while none runs."""
 
 
 def run_program(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[[], bool], threads: int) -> None:
@@ -26,15 +30,33 @@ def run_program(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[
             "run() takes signals and begins an event loop, so it is for the main thread where no loop runs: "
             "elsewhere await serve(), which stop() ends, or use async with"
         )
-    handlers = [(number, signal.getsignal(number)) for number in _SIGNALS]
+    _handlers[:] = [(number, signal.getsignal(number)) for number in _SIGNALS]
+    _mind_forks()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             loop = runner.get_loop()
             loop.set_default_executor(LooseThreads(threads))
             run_to_end(loop, _until_signalled(serve, leave))
     finally:
-        for number, handler in handlers:
-            signal.signal(number, handler)
+        _restore()
+
+
+@functools.cache
+def _mind_forks() -> None:
+    once_forked(_forked)
+
+
+def _forked() -> None:
+    """What a node forks, as multiprocessing may, would tell the worker's loop of its own signals, and outlive them."""
+    if _handlers:
+        signal.set_wakeup_fd(-1)
+        _restore()
+
+
+def _restore() -> None:
+    for number, handler in _handlers:
+        signal.signal(number, handler)
+    _handlers.clear()
 
 
 async def _until_signalled(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[[], bool]) -> None:

@@ -14,7 +14,7 @@ from tests.rpc.worker.test_process_stops import alive
 from tests.waiting import until
 
 NODES = """
-import logging, os, signal, time
+import logging, multiprocessing, os, signal, time
 from pathlib import Path
 from tradewind.worker import Context, node
 
@@ -29,6 +29,14 @@ def finishes(ctx: Context, flag: str) -> str:
 def talks() -> None:
     print("printed by the node")
     logging.getLogger("shop").info("logged by the node")
+
+@node("forks")
+def forks() -> int | None:
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(20,), daemon=True)
+    child.start()
+    child.terminate()
+    child.join(5)
+    return child.exitcode
 
 @node("segfaults", process=True)
 def segfaults() -> None:
@@ -92,6 +100,18 @@ async def test_sigterm_gives_back_what_does_not_finish_in_the_grace(engine: Engi
 
     assert (session.completions, session.given_back) == ([], ["t1"])
     assert not alive(pid)
+
+
+async def test_a_signal_to_what_a_node_has_forked_ends_that_and_is_none_of_the_worker_s(
+    engine: Engine, nodes: Path
+) -> None:
+    async with worker_process(nodes, "crafts", "--address", engine.address):
+        session = await engine.session()
+        session.assign("forks", "t1", "t2")
+        await session.until_completed("t1", "t2")
+
+    assert [each.outputs[0].value_json for each in session.completions] == [str(-signal.SIGTERM)] * 2
+    assert not any(request.draining for request in session.requests)
 
 
 async def test_what_nodes_print_and_log_goes_where_the_worker_s_messages_go(engine: Engine, nodes: Path) -> None:

@@ -23,6 +23,7 @@ from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments
 from tradewind.worker.context import Context
 from tradewind.worker.errors import MemoryFault
+from tradewind.worker.forking import once_forked
 from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes import frames
 from tradewind.worker.processes.targets import AnyNode, Target
@@ -70,12 +71,7 @@ class NodeServer:
         if log_level is not None:
             configure_worker_logging(log_level)
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        term = {signal.SIGTERM}
-        os.register_at_fork(
-            before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, term),
-            after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, term),
-            after_in_child=self._forked,
-        )
+        once_forked(self._forked)
         threading.Thread(target=self._listen, name="tradewind-worker", daemon=True).start()
         with self._runner:
             while (job := self._jobs.get()) is not None:
@@ -253,7 +249,6 @@ class NodeServer:
         """A process that a node forks is none that the worker talks to, and ends by SIGTERM from its first moment."""
         self._connection = None
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def _arguments(attempt: Attempt, node: AnyNode, config_json: str) -> Arguments:
