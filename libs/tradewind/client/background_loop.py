@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from tradewind.tls.channels import FORKED
+
 Result = TypeVar("Result")
 
 _CLOSED = "this client is closed"
@@ -34,13 +36,13 @@ class BackgroundLoop:
     def wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine and return what it returns; an interrupted wait, as by Ctrl-C, cancels it.
 
-        Raises RuntimeError when it is closed, also meanwhile.
+        Raises RuntimeError when it is closed, also meanwhile, and in a process that was forked since it began.
         """
         # What is handed over under the lock is there before the loop is ended.
         with self._lock:
             if self.closed:
                 coroutine.close()
-                raise RuntimeError(_CLOSED)
+                raise RuntimeError(_CLOSED if self._closing else FORKED)
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()

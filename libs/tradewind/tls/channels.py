@@ -1,9 +1,11 @@
 """Channels of clients, which take new certificates for new connections."""
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 import grpc
 
@@ -18,6 +20,15 @@ Interceptors: TypeAlias = Sequence[grpc.aio.ClientInterceptor] | None
 
 TARGETS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 """How an address begins that gRPC is to take as it stands."""
+
+FORKED = (
+    "this process was forked from one with open connections, which do not go along, nor can it open others beside them: "
+    'close clients and end workers before a fork, or begin the process otherwise, as multiprocessing does by "spawn"'
+)
+
+_open: WeakSet[grpc.aio.Channel] = WeakSet()
+_cut_off = False
+"""Whether this process shares what wakes gRPC with the one that it was forked from: calls would hang in both."""
 
 _LINGER_S = 600.0
 """How long calls over a connection with an older certificate may go on."""
@@ -42,8 +53,18 @@ def target_of(address: str) -> str:
 def open_channel(
     target: str, security: Security, options: Options, interceptors: Interceptors = None
 ) -> grpc.aio.Channel:
-    """Return a channel to a gRPC target. Raises TlsError when files are not good."""
-    options = [*FIXED_WINDOW, *options]
+    """Return a channel to a gRPC target.
+
+    Raises TlsError when files are not good, RuntimeError in a process forked from one with open channels.
+    """
+    if _cut_off:
+        raise RuntimeError(FORKED)
+    channel = _opened(target, security, [*FIXED_WINDOW, *options], interceptors)
+    _open.add(channel)
+    return channel
+
+
+def _opened(target: str, security: Security, options: Options, interceptors: Interceptors) -> grpc.aio.Channel:
     if security is None:
         return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
     if isinstance(security, grpc.ChannelCredentials):
@@ -55,6 +76,14 @@ def open_channel(
         return grpc.aio.secure_channel(target, credentials, options=options, interceptors=interceptors)
 
     return RenewedChannel(WatchedFiles(security), opened)
+
+
+def _forked() -> None:
+    global _cut_off
+    _cut_off = _cut_off or bool(_open)
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class RenewedChannel(grpc.aio.Channel):

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -94,6 +96,43 @@ def test_a_closed_client_says_so(stack_elsewhere: FakeStack) -> None:
 
     with pytest.raises(RuntimeError, match="this client is closed"):
         client.get_flow("momentum")
+
+
+FORKING = """
+import os, sys
+from tradewind.client import SyncClient
+
+client = SyncClient(sys.argv[1], timeout=5)
+client.get_flow("momentum")
+child = os.fork()
+if not child:
+    for calling in (client, SyncClient(sys.argv[1], timeout=5)):
+        try:
+            print(calling.get_flow("momentum").flow.flow_id)
+        except Exception as error:
+            print(error)
+    sys.stdout.flush()
+    os._exit(0)
+os.waitpid(child, 0)
+print("before:", client.get_flow("momentum").flow.flow_id)
+client.close()
+child = os.fork()
+if not child:
+    print("closed before:", SyncClient(sys.argv[1], timeout=5).get_flow("momentum").flow.flow_id, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_process_is_told_why_it_cannot_call_and_does_no_harm(stack_elsewhere: FakeStack) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKING, stack_elsewhere.address], stdout=subprocess.PIPE, text=True, timeout=60
+    )
+
+    of_parent, of_its_own, *others = ended.stdout.splitlines()
+    assert of_parent == of_its_own
+    assert "close clients and end workers before a fork" in of_parent
+    assert others == ["before: momentum", "closed before: momentum"]
 
 
 def test_closing_it_ends_what_other_threads_wait_for(stack_elsewhere: FakeStack) -> None:
