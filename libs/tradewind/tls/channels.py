@@ -22,7 +22,7 @@ TARGETS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 """How an address begins that gRPC is to take as it stands."""
 
 FORKED = (
-    "this process was forked from one with open connections, which do not go along, nor can it open others beside them: "
+    "this process was forked from one with open connections, which do not go along, nor can it open others beside: "
     'close clients and end workers before a fork, or begin the process otherwise, as multiprocessing does by "spawn"'
 )
 
