@@ -3,13 +3,17 @@
 import asyncio
 import gc
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
 from tests.waiting import until
 from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.component_plan import ComponentPlan
+from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.begin_cycles import Begun, Wish
@@ -103,4 +107,18 @@ async def test_a_wait_ends_with_its_time() -> None:
     (result,) = await run([Wish("f")], wait_s=0.01)
     assert result.state is not None
     assert not result.state.end_ms
+    assert scheduler.waiters.pending() == []
+
+
+async def test_a_wait_that_the_store_breaks_off_is_forgotten() -> None:
+    scheduler, run = await running(DirectNodeTasks())
+    before = Wish("f", request=RememberedRequest("default", "again", "payload"))
+    await run([before])
+
+    async def away(runs: Sequence[RunName]) -> list[ChainState | None]:
+        raise ConnectionError(f"no store for {len(runs)}")
+
+    run._await_ends._states = SimpleNamespace(load_many=away)
+    with pytest.raises(ConnectionError):
+        await run([Wish("f"), before], wait_s=5)
     assert scheduler.waiters.pending() == []

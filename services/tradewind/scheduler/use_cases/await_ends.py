@@ -47,20 +47,13 @@ class AwaitEnds:
 
     async def begin_late(self, runs: Sequence[RunName]) -> EndWait:
         """Begin to wait for runs that may have ended already; those without a record are left out."""
-        wait = self._waiters.begin([state for state in await self._states.load_many(runs) if state is not None])
-        await self._check([run for run in wait.states if self._waiters.wanted(run)])
-        return wait
+        return await self._begin_looking([state for state in await self._states.load_many(runs) if state is not None])
 
     async def end_of(self, state: ChainState, timeout_s: float) -> ChainState:
         """Return a run once it has ended, as `finish` does."""
         if is_terminal(state.status):
             return state
-        wait = self._waiters.begin([state])
-        try:
-            await self._check([state.name])
-        except BaseException:
-            self.abandon([wait])
-            raise
+        wait = await self._begin_looking([state])
         return (await self.finish([wait], timeout_s))[state.name]
 
     def renamed(self, run: RunName) -> None:
@@ -123,6 +116,16 @@ class AwaitEnds:
         """End; those who still wait hear nothing more."""
         if self._looking is not None:
             await end_tasks([self._looking])
+
+    async def _begin_looking(self, states: Iterable[ChainState]) -> EndWait:
+        """Begin to wait, then look: the runs may have ended since they were read."""
+        wait = self._waiters.begin(states)
+        try:
+            await self._check([run for run in wait.states if self._waiters.wanted(run)])
+        except BaseException:
+            self.abandon([wait])
+            raise
+        return wait
 
     def _heard(self, flow_id: str, state: ChainState | None) -> None:
         if state is None:

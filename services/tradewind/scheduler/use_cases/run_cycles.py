@@ -84,6 +84,8 @@ class RunCycles:
                     self._await_ends.renamed(result.run)
                     unnoticed.append(result)
                 result.run, result.state = state.name, state
+            if wait_s > 0 and unnoticed:
+                waits.append(await self._await_ends.begin_late([r.run for r in unnoticed if r.run is not None]))
         except BaseException:
             self._await_ends.abandon(waits)
             others: list[asyncio.Future[Any]] = [*groups, *(submitted for _, submitted, _ in handed)]
@@ -92,8 +94,6 @@ class RunCycles:
                 each.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         if wait_s > 0:
-            if unnoticed:
-                waits.append(await self._await_ends.begin_late([r.run for r in unnoticed if r.run is not None]))
             ended = await self._await_ends.finish(waits, wait_s)
             for result in results:
                 if result.run is not None and result.state is not None:
