@@ -13,7 +13,10 @@ def main() -> None:
     """Run a worker until SIGTERM or SIGINT; exits with 1 when it cannot start or is refused."""
     parser = argparse.ArgumentParser(prog="python -m tradewind.worker", description="Runs the nodes of modules.")
     parser.add_argument("modules", nargs="+", metavar="MODULE[:ATTRIBUTE]", help="where the nodes are")
-    parser.add_argument("--address", help="of the node task manager (TRADEWIND_ADDRESS, localhost:7700)")
+    parser.add_argument(
+        "--address",
+        help="of the node task manager (TRADEWIND_NODE_TASK_MANAGER_ADDRESS, else TRADEWIND_ADDRESS, localhost:7700)",
+    )
     parser.add_argument("--registry-address", help="of the registry (TRADEWIND_REGISTRY_ADDRESS, the same)")
     parser.add_argument("--scheduler-address", help="of the scheduler (TRADEWIND_SCHEDULER_ADDRESS, the same)")
     parser.add_argument("--worker-id", help="differs between processes; made up by default")

@@ -1,6 +1,7 @@
 """Channels to Tradewind's servers, and what their errors say."""
 
 import asyncio
+import json
 import random
 
 import grpc
@@ -13,6 +14,8 @@ from tradewind.tls.channels import open_channel as open_secured
 from tradewind.tls.channels import target_of
 
 _OPTIONS = (
+    # Streams spread over all replicas, and what is asked again may reach another one.
+    ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
     # An assignment may hold 3 MiB of inputs beside its config; servers cut their messages at 4 MiB.
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
     ("grpc.keepalive_time_ms", 30_000),

@@ -9,12 +9,12 @@ from tradewind.worker.channel import explain, reason_of
 from tradewind.worker.errors import MemoryFault
 
 _SERVICE = "/tradewind.api.scheduler.v1.SchedulerService/"
-_CALL_TIMEOUT = 10.0
-_PATIENCE = 10.0
-"""Seconds for which a call is repeated while the scheduler is away."""
+_CALL_TIMEOUT = 5.0
+_PATIENCE = 60.0
+"""Seconds for which a call is repeated while the scheduler is away: gRPC takes 40 to see that a machine is gone."""
 _PAUSES = (0.05, 1.0)
-_AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-"""A server that stops ends with CANCELLED what it had not begun with."""
+_AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
+"""A server that stops ends with CANCELLED what it had not begun with; of one that hangs nothing comes."""
 
 
 class SchedulerLink:

@@ -44,6 +44,7 @@ logger = logging.getLogger("tradewind.worker")
 
 DEFAULT_ADDRESS = "localhost:7700"
 ADDRESS_VARIABLE = "TRADEWIND_ADDRESS"
+NODE_TASK_MANAGER_ADDRESS_VARIABLE = "TRADEWIND_NODE_TASK_MANAGER_ADDRESS"
 REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
 SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
@@ -58,12 +59,12 @@ FLUSH_TIMEOUT = 5.0
 class Worker:
     """Runs nodes for a node task manager: `Worker([moving_average]).run()`.
 
-    `address` is that of the node task manager (else TRADEWIND_ADDRESS, else localhost:7700), `registry_address` that of
-    the registry (else TRADEWIND_REGISTRY_ADDRESS, else the same), `scheduler_address` that of the scheduler, with which
-    nodes keep variables (else TRADEWIND_SCHEDULER_ADDRESS, else the same). `worker_id` must differ between processes;
-    by default it is made of host, process id and chance. `secrets` gives secrets by name in place of
-    TRADEWIND_SECRET_<NAME> and the files of TRADEWIND_SECRETS_DIR. `codec`, or else that which TRADEWIND_CODEC names,
-    encodes what nodes emit and keep, and decodes what they get.
+    `address` is that of the node task manager (else TRADEWIND_NODE_TASK_MANAGER_ADDRESS), `registry_address` that of
+    the registry (else TRADEWIND_REGISTRY_ADDRESS), `scheduler_address` that of the scheduler, with which nodes keep
+    variables (else TRADEWIND_SCHEDULER_ADDRESS). What is not named is at `address`, else TRADEWIND_ADDRESS, else
+    localhost:7700. `worker_id` must differ between processes; by default it is made of host, process id and chance.
+    `secrets` gives secrets by name in place of TRADEWIND_SECRET_<NAME> and the files of TRADEWIND_SECRETS_DIR. `codec`,
+    or else that which TRADEWIND_CODEC names, encodes what nodes emit and keep, and decodes what they get.
 
     `capacity` is how many node tasks it holds at most, `thread_capacity` how many plain functions run at once, and
     `process_capacity` how many nodes with `process=True`: one for each processor of the machine unless given; 0 runs
@@ -116,9 +117,10 @@ class Worker:
         self._nodes = _by_type(nodes)
         self._process_capacity = process_capacity
         self._targets = _targets(self._nodes.values()) if process_capacity else {}
-        self._address = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
-        self._registry_address = registry_address or os.environ.get(REGISTRY_ADDRESS_VARIABLE) or self._address
-        self._scheduler_address = scheduler_address or os.environ.get(SCHEDULER_ADDRESS_VARIABLE) or self._address
+        every = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
+        self._address = address or os.environ.get(NODE_TASK_MANAGER_ADDRESS_VARIABLE) or every
+        self._registry_address = registry_address or os.environ.get(REGISTRY_ADDRESS_VARIABLE) or every
+        self._scheduler_address = scheduler_address or os.environ.get(SCHEDULER_ADDRESS_VARIABLE) or every
         self._identity = Identity(worker_id or default_worker_id(), tuple(self._nodes), capacity, dict(labels or {}))
         if listen is None and (api_url or server_credentials):
             raise ValueError("api_url and server_credentials are of a worker that is called: give it listen as well")

@@ -43,9 +43,12 @@ class Scheduler(SchedulerServiceServicer):
             await context.abort(self._code)
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
-async def test_a_call_that_a_stopping_scheduler_ended_is_repeated(engine: Engine, code: grpc.StatusCode) -> None:
-    """A server that stops ends with CANCELLED what it had not begun with."""
+AWAY = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED]
+
+
+@pytest.mark.parametrize("code", AWAY)
+async def test_what_a_scheduler_left_unanswered_is_asked_again(engine: Engine, code: grpc.StatusCode) -> None:
+    """A server that stops ends with CANCELLED what it had not begun with; one that hangs lets the deadline pass."""
     server = grpc.aio.server()
     add_SchedulerServiceServicer_to_server(Scheduler(code), server)  # type: ignore[abstract]
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -130,9 +130,10 @@ async def test_a_registry_that_refuses_ends_the_worker(engine: Engine) -> None:
     assert engine.deregistered == []
 
 
-async def test_addresses_come_from_the_environment(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("named", ["TRADEWIND_ADDRESS", "TRADEWIND_NODE_TASK_MANAGER_ADDRESS"])
+async def test_addresses_come_from_the_environment(engine: Engine, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
     registry = await started_engine()
-    monkeypatch.setenv("TRADEWIND_ADDRESS", engine.address)
+    monkeypatch.setenv(named, engine.address)
     monkeypatch.setenv("TRADEWIND_REGISTRY_ADDRESS", registry.address)
     async with Worker([hold]) as running:
         pass
@@ -142,6 +143,15 @@ async def test_addresses_come_from_the_environment(engine: Engine, monkeypatch: 
     assert (len(engine.registered), len(engine.sessions)) == (0, 1)
     assert running.worker_id == registry.registered[0].worker.worker_id
     assert f"-{os.getpid()}-" in running.worker_id
+
+
+async def test_replicas_take_turns(engine: Engine) -> None:
+    other = await started_engine()
+    engine.beat_seconds = other.beat_seconds = 0.02
+    both = f"ipv4:{engine.address},{other.address}"
+    async with Worker([hold], address=engine.address, registry_address=both):
+        await until(lambda: engine.beats and other.beats, "both hear of it")
+    await other.stop()
 
 
 def test_what_cannot_be_a_worker_is_refused() -> None:
