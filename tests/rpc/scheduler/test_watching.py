@@ -227,3 +227,13 @@ async def test_a_server_that_shuts_down_ends_watches_and_waits(start: Start, pee
     await asyncio.wait_for(watcher.reading, 30)
     assert watcher.error is not None
     assert watcher.error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_wait_that_begins_while_a_server_shuts_down_ends_at_once(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register()
+    await scheduler.run(wait=0)
+    await scheduler.service.drain()
+    request = pb2.GetCycleRequest(flow_id="f", cycle=0)
+    request.wait.FromSeconds(60)
+    await refused(scheduler.stub.GetCycle(request, timeout=5), grpc.StatusCode.UNAVAILABLE, "DRAINING")

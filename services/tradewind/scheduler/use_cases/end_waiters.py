@@ -38,6 +38,7 @@ class EndWaiters:
 
     def __init__(self) -> None:
         self._waits: dict[RunName, list[EndWait]] = {}
+        self._leaving = False
 
     def begin(self, states: Iterable[ChainState]) -> EndWait:
         """Wait for these runs, as far as they are open; take `forget` when nobody waits any more."""
@@ -50,6 +51,8 @@ class EndWaiters:
                 self._waits.setdefault(run, []).append(wait)
         if not wait.missing:
             wait.future.set_result(None)
+        elif self._leaving:
+            self.break_off()
         return wait
 
     def forget(self, wait: EndWait) -> None:
@@ -64,7 +67,8 @@ class EndWaiters:
                     del self._waits[run]
 
     def break_off(self) -> None:
-        """End all waits, whatever is still missing: this process shuts down."""
+        """End all waits, and those that begin later, whatever is still missing: this process shuts down."""
+        self._leaving = True
         for wait in [wait for waits in self._waits.values() for wait in waits]:
             if not wait.future.done():
                 wait.broken_off = True
