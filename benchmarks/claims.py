@@ -56,7 +56,7 @@ async def compare(counts: tuple[int, int], rounds: int) -> dict[int, float]:
         try:
             for _ in range(rounds):
                 for count, client in sides:
-                    if left[count] < count / 2:
+                    if left[count] <= count / 2:
                         await client.execute_command("FLUSHALL")
                         await load(client, count)
                         left[count] = count
