@@ -75,6 +75,12 @@ async def test_the_number_of_shards_is_fixed_with_the_data(tmp_path: Path) -> No
         await client.wait_ready()
 
 
+async def test_a_number_of_shards_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "stack.json").write_text("{}")
+    with pytest.raises(StandaloneError, match=r"stack\.json does not say how many shards .* the number that they have"):
+        await Standalone(data=tmp_path, port=0).start()
+
+
 async def test_a_store_of_somebody_else(stack: Standalone, tmp_path: Path) -> None:
     assert stack._store is not None
     await stack.stop()

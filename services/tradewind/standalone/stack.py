@@ -213,7 +213,13 @@ class Standalone:
 def _lasting_shards(path: Path, wanted: int | None) -> int:
     """Return the number of shards of the data beside `path`, which a first start decides."""
     if path.exists():
-        kept = int(json.loads(path.read_text(encoding="utf-8"))["node_task_manager_shards"])
+        try:
+            kept = int(json.loads(path.read_text(encoding="utf-8"))["node_task_manager_shards"])
+        except (ValueError, KeyError, TypeError):
+            raise StandaloneError(
+                f"{path} does not say how many shards of node tasks the data beside it have: remove it, and start with "
+                "the number that they have"
+            ) from None
         if wanted is not None and wanted != kept:
             raise StandaloneError(
                 f"the data in {path.parent} have {kept} shards of node tasks, not {wanted}: leave the number out, or "

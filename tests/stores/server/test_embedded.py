@@ -147,6 +147,12 @@ async def test_passwords_last_and_new_users_join_them(tmp_path: Path) -> None:
     assert second.password_of("registry") not in (first.password_of("scheduler"), first.password_of("admin"))
 
 
+async def test_passwords_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    (tmp_path / "passwords.json").write_text("")
+    with pytest.raises(EmbeddedStoreError, match=r"passwords\.json holds no passwords: remove it"):
+        await EmbeddedStore(tmp_path).start()
+
+
 async def test_passwords_outlast_a_start_on_a_full_disk(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path, acl_users=[USER])
     await store.start()

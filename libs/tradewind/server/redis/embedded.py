@@ -153,7 +153,10 @@ class EmbeddedStore:
 
     def _read_passwords(self) -> dict[str, str]:
         path = self.directory / "passwords.json"
-        known: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        try:
+            known: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        except ValueError:
+            raise EmbeddedStoreError(f"{path} holds no passwords: remove it, and the start makes others") from None
         names = [ADMIN, *(user.name for user in self._users)]
         passwords = {**known, **{name: secrets.token_urlsafe(24) for name in names if name not in known}}
         write_private(path, json.dumps(passwords, indent=2))
