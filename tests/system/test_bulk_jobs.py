@@ -10,6 +10,7 @@ from tests.system.processes import Shell
 from tests.waiting import until
 from tradewind.client import BulkJobStatus, Client, Conflict, CycleStatus, NotFound
 from tradewind.flow import Flow
+from tradewind.server.partitions import PARTITIONS
 
 
 def needy(flow_id: str, folder: Path) -> Flow:
@@ -52,6 +53,18 @@ async def test_what_failed_is_run_again_by_filter(client: Client, shell: Shell, 
     assert job_id in await shell("job", "list")
     with pytest.raises(NotFound):
         await client.get_bulk_job("job-none")
+
+
+async def test_cycles_of_one_number_are_run_again_in_all_flows(client: Client, tmp_path: Path) -> None:
+    flow_ids = [f"desk.{number}" for number in range(PARTITIONS + 1)]
+    for flow_id in flow_ids:
+        await client.register_flow(flow_id, needy(flow_id, tmp_path))
+        await client.run_flow(flow_id, wait=30)
+    (tmp_path / "there").touch()
+    job = await client.wait_bulk_job((await client.start_bulk_job("rerun", ["desk.*"])).job_id, 30)
+    assert (job.done, job.failed, job.items) == (len(flow_ids), 0, ())
+    for flow_id in flow_ids:
+        assert (await client.cycle(flow_id, 0, 1).wait(30)).status is CycleStatus.COMPLETED
 
 
 async def test_what_runs_is_stopped_and_what_cannot_be_done_is_told(

@@ -151,7 +151,7 @@ class CarryOutJobs:
             if job.action is BulkAction.STOP:
                 await self._stop(flow_id, cycle, run, job.signature, job.reason or "stopped by a job")
             else:
-                request = RememberedRequest(DEFAULT_USER, f"{job.job_id}/{cycle}", flow_id)
+                request = RememberedRequest(DEFAULT_USER, f"{job.job_id}/{flow_id}/{cycle}", flow_id)
                 wish = RerunWish(flow_id, cycle, run, by=job.signature, reason=job.reason, request=request)
                 await self._rerun(wish)
         except Unavailable:
