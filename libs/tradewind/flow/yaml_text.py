@@ -15,6 +15,8 @@ except ImportError:  # PyYAML built without libyaml
 _STRING, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 _DEEPEST = 200
 """Deeper than any value of a flow may be, so that those are told with their path."""
+_MOST_VALUES = 1_000_000
+"""With what aliases repeat: of a few lines, each of which repeats the one before ten times, no memory is enough."""
 _STEP = re.compile(r"[^.\[\]]+|\[[0-9]+\]")
 
 
@@ -54,7 +56,7 @@ for _tag, _pattern, _beginnings in (
 def load(text: str) -> Any:
     """Return the values in YAML text. Raises YamlFault."""
     try:
-        _check_depth(text)
+        _check_size(text)
         loader = _Loader(text)
         try:
             root = loader.get_single_node()
@@ -98,7 +100,7 @@ def place_of_double_key(text: str) -> Place:
 
 def _compose(text: str) -> yaml.Node | None:
     try:
-        _check_depth(text)
+        _check_size(text)
         loader = _Loader(text)
         try:
             return loader.get_single_node()
@@ -108,16 +110,23 @@ def _compose(text: str) -> yaml.Node | None:
         return None
 
 
-def _check_depth(text: str) -> None:
+def _check_size(text: str) -> None:
     # The parser keeps its own stack, but what comes after it recurses, in C as far as the stack goes and then beyond.
-    depth = 0
+    values, anchors, known = [0], list[str | None](), dict[str | None, int]()
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST:
+            if len(values) > _DEEPEST:
                 raise YamlFault(f"is nested more than {_DEEPEST} levels deep", _place(event.start_mark))
+            values.append(1)
+            anchors.append(event.anchor)
         elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+            known[anchors.pop()] = inner = values.pop()
+            values[-1] += inner
+        elif isinstance(event, yaml.NodeEvent):
+            values[-1] += known.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
+        if values[-1] > _MOST_VALUES:
+            message = f"has more than {_MOST_VALUES} values, with those that aliases repeat"
+            raise YamlFault(message, _place(event.start_mark))
 
 
 def _child(node: yaml.Node | None, step: str) -> yaml.Node | None:
@@ -137,7 +146,7 @@ def _check_keys(root: yaml.Node) -> None:
         for key, _ in node.value:
             if key.tag == _MERGE:
                 continue
-            if key.tag != _STRING:
+            if key.tag != _STRING or not isinstance(key, yaml.ScalarNode):
                 raise YamlFault("a key must be text: put it between quotes", _place(key.start_mark))
             if key.value in seen:
                 raise YamlFault(f'"{key.value}" stands twice in one object', _place(key.start_mark))

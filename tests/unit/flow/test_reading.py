@@ -93,6 +93,12 @@ def test_yaml_may_repeat_itself_by_anchors() -> None:
     ]
 
 
+def test_yaml_that_repeats_itself_without_end_is_refused_before_it_is_made() -> None:
+    levels = [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 8)]
+    with pytest.raises(FlowFileError, match=r"^f:7:30: has more than 1000000 values, with those that aliases repeat"):
+        parse_flow("\n".join(["a0: &a0 [1]", *levels]), "f", "f")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -113,6 +119,7 @@ def test_yaml_may_repeat_itself_by_anchors() -> None:
         ),
         ("interval: 1\ninterval: 2", 'flow:2:1: "interval" stands twice in one object'),
         ("nodes:\n  - id: a\n    config: {1: 2}", "flow:3:14: a key must be text: put it between quotes"),
+        ("? !!str [a]\n: 1", "flow:1:3: a key must be text: put it between quotes"),
         ("nodes:\n  - 3\n", "flow:2:5: nodes[0]: must be an object, is a number"),
         ("a: !!python/object:os.system 1", "flow:1:4: is no YAML: could not determine a constructor"),
         ("a: *b", "flow:1:4: is no YAML: found undefined alias"),
