@@ -17,6 +17,7 @@ from tradewind.worker import Node, Worker
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.processes.targets import locate
 from tradewind.worker.secrets import environment_name
+from tradewind.worker.worker import CAPACITY
 
 TEXT = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
 CODE = "\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
@@ -57,11 +58,11 @@ async def test_its_tests_pass(shown: ModuleType) -> None:
 
 def test_its_numbers_are_the_defaults() -> None:
     parameters = inspect.signature(Worker).parameters
-    for name in ("capacity", "thread_capacity"):
-        assert f"`{name}` ({parameters[name].default})" in TEXT
+    assert f"`capacity` ({CAPACITY})" in TEXT
+    assert f"`thread_capacity` ({parameters['thread_capacity'].default})" in TEXT
     assert f"with {parameters['stuck_thread_limit'].default} of them (`stuck_thread_limit`)" in TEXT
     assert f"for `grace` seconds ({parameters['grace'].default:g})" in TEXT
-    assert parameters["process_capacity"].default is None
+    assert parameters["capacity"].default is parameters["process_capacity"].default is None
 
 
 def test_its_secret_has_that_name() -> None:

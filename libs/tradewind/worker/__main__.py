@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--registry-address", help="of the registry (TRADEWIND_REGISTRY_ADDRESS, the same)")
     parser.add_argument("--scheduler-address", help="of the scheduler (TRADEWIND_SCHEDULER_ADDRESS, the same)")
     parser.add_argument("--worker-id", help="differs between processes; made up by default")
-    parser.add_argument("--capacity", type=int, default=100, help="node tasks held at most (%(default)s)")
+    parser.add_argument("--capacity", type=int, help="node tasks held at most (100; without async nodes what can run)")
     parser.add_argument("--processes", type=int, help="in which nodes with process=True run (one for each processor)")
     parser.add_argument("--grace", type=float, default=10.0, help="seconds to finish on SIGTERM (%(default)s)")
     parser.add_argument("--listen", metavar="HOST:PORT", help="be called there instead of opening a stream")

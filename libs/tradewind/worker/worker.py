@@ -48,6 +48,8 @@ NODE_TASK_MANAGER_ADDRESS_VARIABLE = "TRADEWIND_NODE_TASK_MANAGER_ADDRESS"
 REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
 SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
+CAPACITY = 100
+"""Node tasks that a worker with nodes on the event loop holds at most, unless told otherwise."""
 REGISTRY_PATIENCE = 5.0
 """Seconds that work waits for the first registration; after that it begins without."""
 STOP_GRACE = 1.0
@@ -66,12 +68,12 @@ class Worker:
     `secrets` gives secrets by name in place of TRADEWIND_SECRET_<NAME> and the files of TRADEWIND_SECRETS_DIR. `codec`,
     or else that which TRADEWIND_CODEC names, encodes what nodes emit and keep, and decodes what they get.
 
-    `capacity` is how many node tasks it holds at most, `thread_capacity` how many plain functions run at once, and
-    `process_capacity` how many nodes with `process=True`: one for each processor of the machine unless given; 0 runs
-    them in this process, for a debugger. `grace` is the seconds that running nodes have to finish when the worker
-    leaves. `credentials` are certificates as TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA,
-    _CERT and _KEY say which, else it speaks plain text. `token` says who it is, where that is asked (else
-    TRADEWIND_TOKEN).
+    `capacity` is how many node tasks it holds at most: 100 unless given or, where no node runs on the event loop, as
+    many as can run at once. `thread_capacity` is how many plain functions run at once, and `process_capacity` how many
+    nodes with `process=True`: one for each processor of the machine unless given; 0 runs them in this process, for a
+    debugger. `grace` is the seconds that running nodes have to finish when the worker leaves. `credentials` are
+    certificates as TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA, _CERT and _KEY say which, else
+    it speaks plain text. `token` says who it is, where that is asked (else TRADEWIND_TOKEN).
 
     With `listen` (`host:port`, port 0 for a free one) it opens no stream but is called there: it serves WorkerService,
     and registers `api_url`, by default the address it listens on. It serves TLS with `server_credentials`, or when
@@ -92,7 +94,7 @@ class Worker:
         registry_address: str | None = None,
         scheduler_address: str | None = None,
         worker_id: str | None = None,
-        capacity: int = 100,
+        capacity: int | None = None,
         thread_capacity: int = 32,
         process_capacity: int | None = None,
         stuck_thread_limit: int = 16,
@@ -106,8 +108,6 @@ class Worker:
         api_url: str | None = None,
         server_credentials: grpc.ServerCredentials | None = None,
     ) -> None:
-        if capacity < 1 or thread_capacity < 1:
-            raise ValueError(f"capacity and thread_capacity must be at least 1, are {capacity} and {thread_capacity}")
         if process_capacity is None:
             process_capacity = os.cpu_count() or 1
         if process_capacity < 0:
@@ -115,6 +115,10 @@ class Worker:
         if stuck_thread_limit < 0:
             raise ValueError(f"stuck_thread_limit must be at least 0, is {stuck_thread_limit}")
         self._nodes = _by_type(nodes)
+        if capacity is None:
+            capacity = _room(nodes, thread_capacity, process_capacity)
+        if capacity < 1 or thread_capacity < 1:
+            raise ValueError(f"capacity and thread_capacity must be at least 1, are {capacity} and {thread_capacity}")
         self._process_capacity = process_capacity
         self._targets = _targets(self._nodes.values()) if process_capacity else {}
         every = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
@@ -381,6 +385,14 @@ class Worker:
         except TimeoutError:
             logger.warning("the last outcomes are not acknowledged; their node tasks may run again")
         await asyncio.wait((working,), timeout=1.0)
+
+
+def _room(nodes: Sequence[Node[..., Any]], threads: int, processes: int) -> int:
+    """Return how many node tasks to hold: one that waits in here has begun for everybody else, and its time runs."""
+    here = [node for node in nodes if not (node.process and processes)]
+    if any(node.is_async for node in here):
+        return CAPACITY
+    return threads * bool(here) + processes * (len(here) < len(nodes))
 
 
 def _targets(nodes: Iterable[Node[..., Any]]) -> dict[str, Target]:

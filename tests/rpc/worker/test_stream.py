@@ -2,15 +2,17 @@
 
 import asyncio
 import time
+from typing import Any
 
 import grpc
 import pytest
 
 from tests.rpc.worker.conftest import Waiting, double
 from tests.rpc.worker.engine import Engine, assignment
+from tests.rpc.worker.process_nodes import pid
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.worker import Context, Worker, link, node, stream
+from tradewind.worker import Context, Node, Worker, link, node, stream
 from tradewind.worker.errors import SessionReplaced, WorkerRefused
 
 
@@ -35,6 +37,16 @@ async def test_a_worker_registers_says_hello_and_runs_what_it_is_given(engine: E
     assert [(output.handle, output.value_json) for output in completion.outputs] == [("output", "42")]
     assert 0 < completion.duration.ToNanoseconds() < 60e9
     assert [request.sequence for request in session.requests] == list(range(2, len(session.requests) + 2))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "room"), [([pid], 3), ([talks], 5), ([pid, talks], 8), ([talks, double], 100), ([pid, double], 100)]
+)
+async def test_a_worker_without_async_nodes_takes_no_more_than_can_run(
+    engine: Engine, nodes: list[Node[..., Any]], room: int
+) -> None:
+    async with Worker(nodes, address=engine.address, thread_capacity=5, process_capacity=3):
+        assert (await engine.session()).hello.hello.capacity == room
 
 
 async def test_failures_logs_and_progress_are_told(engine: Engine) -> None:
