@@ -5,6 +5,7 @@ from typing import Any
 
 from tradewind.api.node_task_manager.v1 import waiting_pb2 as pb
 from tradewind.client import json_text
+from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
 
@@ -40,7 +41,7 @@ class SignalCalls:
             signal=signal,
             payload_json=json_text.encode(payload),
             by=by or self._user_id,
-            request_id=request_id,
+            request_id=request_id or new_request_id(),
             only_if_waiting=only_if_waiting,
         )
         answer = await self._connection.to_node_task_manager.call(

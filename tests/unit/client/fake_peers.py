@@ -4,13 +4,14 @@ import grpc
 from google.protobuf import duration_pb2, timestamp_pb2
 
 from tests.unit.client.fake_scheduler import START
-from tests.unit.client.refusal import Context, Refusal
+from tests.unit.client.refusal import AWAY, Context, Refusal
 from tradewind.api.node_task_manager.v1 import (
     cache_pb2,
     config_pb2,
     node_task_manager_service_pb2_grpc,
     node_task_pb2,
     queue_pb2,
+    waiting_pb2,
 )
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm
 from tradewind.api.registry.v1 import registry_service_pb2 as reg
@@ -58,7 +59,7 @@ class FakeRegistry(registry_service_pb2_grpc.RegistryServiceServicer):
 
 
 class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServiceServicer):
-    """Knows one node task, `momentum:0:0:model`."""
+    """Knows one node task, `momentum:0:0:model`; the answer to its first signal is lost."""
 
     def __init__(self) -> None:
         self.config = config_pb2.SystemConfig(
@@ -80,6 +81,15 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
             message="fitting",
             config_json='{"window": 20}',
         )
+        self.signals: list[waiting_pb2.SignalNodeRequest] = []
+
+    async def SignalNode(
+        self, request: waiting_pb2.SignalNodeRequest, context: Context
+    ) -> waiting_pb2.SignalNodeResponse:
+        self.signals.append(request)
+        if len(self.signals) == 1:
+            await AWAY.tell(context)
+        return waiting_pb2.SignalNodeResponse(node_task=self.task)
 
     async def _found(self, node_task_id: str, context: Context) -> None:
         if node_task_id != self.task.node_task_id:

@@ -47,6 +47,15 @@ async def test_a_node_task(client: Client) -> None:
         await client.get_node_task("momentum:0:0:feed")
 
 
+async def test_a_signal_that_is_sent_again_is_the_same_signal(client: Client, stack: FakeStack) -> None:
+    """A server that keeps signals would keep two."""
+    await client.signal_node("momentum:0:0:model", "filled")
+
+    first, again = stack.node_task_manager.signals
+    assert first.request_id
+    assert first == again
+
+
 async def test_terminating_a_node_task(client: Client, stack: FakeStack) -> None:
     task = await client.terminate_node_task("momentum:0:0:model", reason="too slow")
 
