@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeAlias
+from weakref import WeakSet, WeakValueDictionary
 
 import grpc
 
@@ -104,7 +105,8 @@ class DueTriggers:
         self._stream: _Stream | None = None
         self._come: deque[DueTrigger] = deque()
         self._reading: asyncio.Task[object] | None = None
-        self._lost: set[str] = set()
+        self._given: WeakValueDictionary[str, DueTrigger] = WeakValueDictionary()
+        self._lost: WeakSet[DueTrigger] = WeakSet()
         self._absence = Absence()
 
     async def __aenter__(self) -> Self:
@@ -141,7 +143,7 @@ class DueTriggers:
 
     def lost(self, due: DueTrigger) -> bool:
         """Say whether the server has said that an answer to this one had no effect."""
-        return due.token in self._lost
+        return due in self._lost
 
     async def close(self) -> None:
         """End it: answers have arrived, what is held otherwise is given back."""
@@ -169,8 +171,10 @@ class DueTriggers:
         message = await stream.call.read()
         if isinstance(message, pb.ReceiveDueResponse):
             self._absence.heard()
-            self._lost.update(message.lost_tokens)
-            self._come.extend(DueTrigger(each, stream) for each in message.due)
+            self._lost.update(filter(None, map(self._given.get, message.lost_tokens)))
+            come = [DueTrigger(each, stream) for each in message.due]
+            self._given.update((each.token, each) for each in come)
+            self._come.extend(come)
         else:
             self._stream = None
         return message

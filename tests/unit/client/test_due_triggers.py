@@ -1,5 +1,6 @@
 """Receiving due triggers across lost connections."""
 
+import gc
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -27,16 +28,16 @@ def quiet(clock: Clock, seconds: float) -> Step:
 
 
 class Stream:
-    """A stream in which one thing happens."""
+    """A stream in which things happen, and no more comes."""
 
-    def __init__(self, step: Step) -> None:
-        self._step = step
+    def __init__(self, *steps: Step) -> None:
+        self._steps = list(steps)
 
     async def write(self, message: pb.ReceiveDueRequest) -> None:
         """Take anything."""
 
     async def read(self) -> object:
-        return self._step()
+        return self._steps.pop(0)()
 
     async def done_writing(self) -> None:
         """Nothing more is read then."""
@@ -52,6 +53,11 @@ def away() -> object:
 
 def due() -> object:
     return pb.ReceiveDueResponse(due=[trigger_pb2.DueTrigger(token="t1")])
+
+
+def lost(*tokens: str) -> Step:
+    """Return a step in which another one comes, and answers to some are said to have had no effect."""
+    return lambda: pb.ReceiveDueResponse(due=[trigger_pb2.DueTrigger(token="t2")], lost_tokens=tokens)
 
 
 def receiver(*steps: Step) -> DueTriggers:
@@ -70,3 +76,15 @@ async def test_patience_ends_and_begins_anew_with_the_next_question(clock: Clock
     with pytest.raises(Unreachable):
         await anext(triggers)
     assert (await anext(triggers)).token == "t1"
+
+
+async def test_an_answer_that_had_no_effect_is_known_as_long_as_its_trigger() -> None:
+    triggers = receiver()
+    method = cast(Any, lambda: Stream(due, lost("t1", "long ago")))
+    triggers._method = lambda: method
+    first, second = await anext(triggers), await anext(triggers)
+    assert (triggers.lost(first), triggers.lost(second)) == (True, False)
+    assert len(triggers._lost) == 1
+    del first
+    gc.collect()
+    assert len(triggers._lost) == 0
