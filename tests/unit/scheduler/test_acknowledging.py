@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.waiting import until
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.loops import acknowledging, ends
 from tradewind.scheduler.loops.acknowledging import Acks
+from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.background import Background
 
 
@@ -30,6 +32,16 @@ class Told:
         return [], []
 
     async def close(self) -> None: ...
+
+
+class Broken(Told):
+    """A stream that has been lost."""
+
+    asked = False
+
+    async def acknowledge(self, events: Iterable[Event]) -> None:
+        self.asked = True
+        raise PeerUnavailable("the node task manager", "it stops")
 
 
 @pytest.fixture
@@ -80,6 +92,16 @@ async def test_what_a_broken_stream_left_holds_nothing_up(acks: Acks) -> None:
     left.seen_to([event("1")])
     await asyncio.sleep(0.01)
     assert (broken.acknowledged, stream.acknowledged) == ([], [["1"]])
+
+
+async def test_a_stream_that_breaks_meanwhile_is_not_told_of_twice(acks: Acks) -> None:
+    """Who reads from it says that it is lost, and the events come again."""
+    stream = Broken()
+    with capture_logs() as logged:
+        acks.batch(stream, parts=1).seen_to([event("1")])
+        await until(lambda: stream.asked, "it is acknowledged")
+        await asyncio.sleep(0)
+    assert logged == []
 
 
 class SlowSubFlows:

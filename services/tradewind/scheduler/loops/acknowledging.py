@@ -3,9 +3,10 @@
 import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from tradewind.scheduler.domain.sub_flow import Event
-from tradewind.scheduler.ports.peers import EventStream
+from tradewind.scheduler.ports.peers import EventStream, PeerUnavailable
 from tradewind.scheduler.use_cases.background import Background
 
 _ACK_S = 0.05
@@ -66,4 +67,6 @@ class Acks:
         await asyncio.sleep(_ACK_S)
         if stream is self._stream:
             last, self._last = self._last, {}
-            await stream.acknowledge(last.values())
+            # Whoever reads hears that it was lost; what was not acknowledged comes again.
+            with suppress(PeerUnavailable):
+                await stream.acknowledge(last.values())
