@@ -145,6 +145,7 @@ def test_a_stop_above_stops_the_cycle_below_and_a_stop_below_fails_the_node() ->
         assert below.status is CycleStatus.CANCELLED
         assert below.stop is not None
         assert "above:0:0:sub" in below.stop.reason
+        assert [note async for note in client.list_notifications()] == []
         handle = await client.run_flow("above")
         await stack.run_for(seconds=10)
         await client.stop_cycle("below", 1, reason="not now")
@@ -228,6 +229,7 @@ def test_the_schedule_of_the_flow_below_does_not_cancel_it() -> None:
         statuses = {cycle.cycle: cycle.status async for cycle in client.list_cycles("below")}
         assert statuses == {0: CycleStatus.CANCELLED, 1: CycleStatus.RUNNING, 2: CycleStatus.RUNNING}
         assert (await handle.wait(60)).status is CycleStatus.COMPLETED
+        assert [note async for note in client.list_notifications()] == [], "what makes way has not failed"
 
     played(main, one("below", slow, {"seconds": 40}, "30s", overlap="cancel_running"), over("below"))
 

@@ -18,7 +18,7 @@ class NodeStopExecution(asyncio.CancelledError):
         self.reason = reason
         """In words."""
         self.source = source
-        """Who asked: a user, or "system"."""
+        """Who asked: a user, "scheduler" or "system"."""
 
 
 NodeStopExecutionException = NodeStopExecution

@@ -160,7 +160,7 @@ async def test_the_running_one_is_asked_to_make_way(bench: Bench) -> None:
     assert (answer.outcome, answer.stopping) == (BeginOutcome.SETTLED, True)
     stop = (await bench.state(first.name)).stop
     assert stop is not None
-    assert (stop.by, "overlap is cancel_running" in stop.reason) == ("system", True)
+    assert (stop.by, "overlap is cancel_running" in stop.reason) == ("scheduler", True)
     bench.clock.advance(MINUTE)
     assert not (await bench.begin(await bench.scheduled(bench.now))).stopping
     await bench.end(await bench.state(first.name), CycleStatus.CANCELLED)

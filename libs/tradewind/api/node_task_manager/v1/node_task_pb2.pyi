@@ -331,7 +331,7 @@ class StopMark(_message.Message):
     reason: _builtins.str
     """For people, at most 1 KiB."""
     by: _builtins.str
-    """Who asked: a user, or "system"."""
+    """Who asked: a user, "scheduler" where a cycle makes way or nobody waits for it any more, else "system"."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp:
         """When."""

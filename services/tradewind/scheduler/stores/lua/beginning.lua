@@ -85,7 +85,7 @@ local function give_way(key, flow_id, overlap, planned, open, label, inputs)
   elseif overlap == 'cancel_running' then
     firings.drop_queued(key, flow_id, waiting, 'a later planned time took its place')
     firings.queue(key, flow_id, planned, open and running .. ' and was asked to stop' or running, label, inputs)
-    return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler',
+    return #mark_stopping(flow_id, 'scheduler', 'the next cycle is due and overlap is cancel_running', 'scheduler',
       true) > 0, 1 - waiting
   elseif waiting >= most then
     firings.note(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited', nil, nil, nil, label)

@@ -109,7 +109,7 @@ def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str, inpu
     elif flow.overlap is OverlapPolicy.CANCEL_RUNNING:
         drop_queued(flow, now, "a later planned time took its place")
         _queue(flow, now, waiting, f"{running} and was asked to stop" if is_open else running)
-        stop = StopRequest("system", "the next cycle is due and overlap is cancel_running", now)
+        stop = StopRequest("scheduler", "the next cycle is due and overlap is cancel_running", now)
         return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, sparing=True)), 1 - before
     elif before >= most:
         reason = f"{running} and {before} waited"
