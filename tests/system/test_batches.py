@@ -116,6 +116,18 @@ async def test_a_batch_larger_than_a_message_is_submitted_whole(client: Client) 
     assert await handle.result(30) == [{"total": 700_000}] * 30
 
 
+@pytest.mark.parametrize(
+    ("items", "cache", "fault"),
+    [(60, None, "parameters_json: must have at most 8 MiB in all"), (20, "nowhere", 'cache.name: no cache "nowhere"')],
+)
+async def test_a_batch_that_is_refused_before_all_of_it_has_come_is_told_why(
+    client: Client, items: int, cache: str | None, fault: str
+) -> None:
+    for _ in range(5):
+        with pytest.raises(InvalidInput, match=fault):
+            await client.submit_batch("numbers", [{"start": 5, "note": "x" * 200_000}] * items, cache=cache)
+
+
 async def test_items_have_retries_and_time_limits(client: Client, tmp_path: Path) -> None:
     retry = Retry(2, initial="1ms", jitter=0)
     handle = await client.submit_batch("failing", [{"total": 1}, {"total": 2}], retry=retry, priority=3)

@@ -37,6 +37,7 @@ _OPTIONS: list[tuple[str, int | str]] = [
 ]
 
 _BACKOFF_S = (0.1, 2.0)
+_HEARD_S = 0.1
 
 
 def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
@@ -125,10 +126,15 @@ class Calls:
         """
         parts = [self.sealed(part) for part in parts]
 
+        pause = 0.0
+
         async def once() -> Response:
+            nonlocal pause
             try:
-                return await method(_each(parts), timeout=self.timeout, metadata=_trace())
+                return await method(_each(parts, pause), timeout=self.timeout, metadata=_trace())
             except grpc.aio.AioRpcError as error:
+                # A refusal that comes while something is written is lost in gRPC: leave it time between the parts.
+                pause += _HEARD_S
                 raise error_from(error, self.address, _name(method)) from None
 
         return await self.repeated(once)
@@ -147,9 +153,10 @@ class Calls:
             call.cancel()
 
 
-async def _each(parts: Sequence[Request]) -> AsyncGenerator[Request, None]:
+async def _each(parts: Sequence[Request], pause: float) -> AsyncGenerator[Request, None]:
     for part in parts:
         yield part
+        await asyncio.sleep(pause)
 
 
 def _pause(repetition: int, refusal: Unavailable) -> float:
