@@ -419,7 +419,8 @@ class NodeTaskManagerServiceServicer:
     def Work(self, request_iterator, context):
         """A worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks, what the worker
         held is given back after 2 s unless it has opened another. Errors: INVALID_ARGUMENT INVALID_INPUT for a message that
-        makes no sense (only this stream ends), FAILED_PRECONDITION SESSION_REPLACED, UNAVAILABLE DRAINING.
+        makes no sense (only this stream ends), NOT_FOUND WORKER_NOT_FOUND before it is registered, FAILED_PRECONDITION
+        SESSION_REPLACED, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -107,7 +107,8 @@ class NodeTaskManagerServiceStub:
     Work: _grpc.StreamStreamMultiCallable[_work_pb2.WorkRequest, _work_pb2.WorkResponse]
     """A worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks, what the worker
     held is given back after 2 s unless it has opened another. Errors: INVALID_ARGUMENT INVALID_INPUT for a message that
-    makes no sense (only this stream ends), FAILED_PRECONDITION SESSION_REPLACED, UNAVAILABLE DRAINING.
+    makes no sense (only this stream ends), NOT_FOUND WORKER_NOT_FOUND before it is registered, FAILED_PRECONDITION
+    SESSION_REPLACED, UNAVAILABLE DRAINING.
     """
     ClaimNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ClaimNodeTasksRequest, _node_task_manager_service_pb2.ClaimNodeTasksResponse]
     """For workers without streams: takes up to `limit` ready node tasks. Errors: INVALID_ARGUMENT INVALID_INPUT."""
@@ -284,7 +285,8 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     Work: _aio.StreamStreamMultiCallable[_work_pb2.WorkRequest, _work_pb2.WorkResponse]  # type: ignore[assignment]
     """A worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks, what the worker
     held is given back after 2 s unless it has opened another. Errors: INVALID_ARGUMENT INVALID_INPUT for a message that
-    makes no sense (only this stream ends), FAILED_PRECONDITION SESSION_REPLACED, UNAVAILABLE DRAINING.
+    makes no sense (only this stream ends), NOT_FOUND WORKER_NOT_FOUND before it is registered, FAILED_PRECONDITION
+    SESSION_REPLACED, UNAVAILABLE DRAINING.
     """
     ClaimNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ClaimNodeTasksRequest, _node_task_manager_service_pb2.ClaimNodeTasksResponse]  # type: ignore[assignment]
     """For workers without streams: takes up to `limit` ready node tasks. Errors: INVALID_ARGUMENT INVALID_INPUT."""
@@ -560,7 +562,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_work_pb2.WorkResponse], _abc.AsyncIterator[_work_pb2.WorkResponse]]:
         """A worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks, what the worker
         held is given back after 2 s unless it has opened another. Errors: INVALID_ARGUMENT INVALID_INPUT for a message that
-        makes no sense (only this stream ends), FAILED_PRECONDITION SESSION_REPLACED, UNAVAILABLE DRAINING.
+        makes no sense (only this stream ends), NOT_FOUND WORKER_NOT_FOUND before it is registered, FAILED_PRECONDITION
+        SESSION_REPLACED, UNAVAILABLE DRAINING.
         """
 
     @_abc_1.abstractmethod

@@ -566,7 +566,9 @@ class WorkerHello(_message.Message):
 
     @_builtins.property
     def held_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Tokens it holds from a stream before; it keeps those whose lease still stands."""
+        """Tokens it holds from a stream before, those whose outcomes were not acknowledged among them; it keeps those whose lease still
+        stands, and whatever else was given to it runs elsewhere.
+        """
 
     @_builtins.property
     def offers(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfferedType]:
@@ -626,7 +628,7 @@ Global___WorkerWelcome: _TypeAlias = WorkerWelcome  # noqa: Y015
 
 @_typing.final
 class WorkRequest(_message.Message):
-    """From the worker. Any number of anything in one message; `hello` in the first only."""
+    """From the worker. Any number of anything in one message of at most 4 MiB; `hello` in the first only."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -645,7 +647,7 @@ class WorkRequest(_message.Message):
     renew: _builtins.bool
     """Renews the leases of `held_tokens`, and asks for whatever else was given to this stream to be sent again."""
     capacity: _builtins.int
-    """A new capacity; 0 with `draining`."""
+    """A new capacity; 0 leaves it, `draining` makes it 0."""
     draining: _builtins.bool
     """The worker takes no more."""
     sequence: _builtins.int
@@ -723,7 +725,7 @@ class WorkResponse(_message.Message):
     A message with nothing but a `pong` is acknowledged with the next one.
     """
     ping: _builtins.int
-    """Answer with `pong` of the same value."""
+    """Answer with `pong` of the same value; who answers none of four gets nothing new."""
     reconnect: _builtins.bool
     """The server is leaving: open a new stream."""
     resync: _builtins.bool
