@@ -69,7 +69,10 @@ def workers_busy(node_type: str, workers: int = 0, slots: int = 0, free: int = 0
     """Those who offer the type have no room, as far as is known."""
     words = f'waits for a worker that offers "{node_type}" to have room'
     if workers:
-        words += f": {workers} do, with {slots} slots, of which {free} were free at their last heartbeats"
+        do = "do" if workers > 1 else "does"
+        words += f": {workers} {do}, with {slots} slots, of which {free} were free at their last heartbeats"
+    if free:
+        words += "; one that has room and gets nothing is not connected, or not with this type: see its log"
     facts: dict[str, Fact] = {"node_type": node_type, "workers": workers, "slots": slots, "free_slots": free}
     return Reason("workers_busy", words, facts)
 

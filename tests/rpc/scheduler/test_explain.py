@@ -231,6 +231,10 @@ async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Pee
     peers.registry.workers.append(worker("here", worker_pb2.WORKER_STATUS_ACTIVE, running=3))
     words, facts = (await of_node(scheduler))["workers_busy"]
     assert (facts["workers"], facts["slots"], facts["free_slots"]) == (1, 4, 1)
+    assert "1 does, with 4 slots, of which 1 were free" in words
+    assert "is not connected" in words
+    peers.registry.workers[-1].running = 4
+    assert "is not connected" not in (await of_node(scheduler))["workers_busy"][0]
     pending(peers, ("queued", "is queued"), ("limit_full", "waits for a limit"))
     assert list(await of_node(scheduler)) == ["limit_full", "workers_busy", "queued"]
 
