@@ -13,6 +13,7 @@ from tests.system.processes import NODES, Shell
 from tradewind.cli.app import app
 from tradewind.client import Client
 from tradewind.standalone import Standalone
+from tradewind.standalone.process import welcome
 from tradewind.tls import TlsFiles
 from tradewind.worker import Worker, load_nodes
 
@@ -56,6 +57,11 @@ async def test_commands_take_certificates(stack: Standalone, authority: Authorit
     absent = await shell("--tls-ca", "absent.pem", "flow", "list", ends=2)
     assert "cannot read absent.pem" in absent
     assert "--tls-ca" in CliRunner().invoke(app, ["--help"]).output
+
+
+async def test_what_to_try_next_names_the_ca(stack: Standalone, authority: Authority) -> None:
+    assert f"  export TRADEWIND_TLS_CA={authority.ca}\n" in welcome(stack)
+    assert "-plaintext" not in welcome(stack)
 
 
 async def test_nothing_is_done_for_a_caller_without_a_certificate(stack: Standalone, authority: Authority) -> None:

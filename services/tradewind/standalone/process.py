@@ -90,6 +90,8 @@ def welcome(stack: Standalone) -> str:
     ]
     if port != 7700:
         lines.append(f"  export TRADEWIND_ADDRESS=localhost:{port}")
+    if settings.tls_ca:
+        lines.append(f"  export TRADEWIND_TLS_CA={settings.tls_ca}")
     if settings.auth:
         lines.append(f"  tradewind login --token-file {stack.admin_token_file}")
         if stack.new_admin_token is not None:
@@ -99,7 +101,7 @@ def welcome(stack: Standalone) -> str:
         "  tradewind flow register momentum examples/momentum/flow.json",
         "  tradewind flow start momentum",
         "  tradewind flow watch momentum",
-        "",
-        f"Any gRPC client will do: grpcurl -plaintext localhost:{port} list",
     ]
+    if not settings.tls_cert:
+        lines += ["", f"Any gRPC client will do: grpcurl -plaintext localhost:{port} list"]
     return "\n".join(lines)
