@@ -36,6 +36,7 @@ class SyncClient(SyncFace[Client]):
         credentials: Security = None,
         codec: Codec | None = None,
         token: str | None = None,
+        run_stream: bool = True,
     ) -> None:
         client = Client(
             address,
@@ -46,6 +47,7 @@ class SyncClient(SyncFace[Client]):
             credentials=credentials,
             codec=codec,
             token=token,
+            run_stream=run_stream,
         )
         super().__init__(client, BackgroundLoop())
 

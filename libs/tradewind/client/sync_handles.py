@@ -24,6 +24,11 @@ class SyncCycleHandle(SyncFace[CycleHandle]):
         return self._inner.cycle
 
     @property
+    def run(self) -> int | None:
+        """Its run, None for the latest."""
+        return self._inner.run
+
+    @property
     def record(self) -> CycleRecord | None:
         """What was last heard of it."""
         return self._inner.record

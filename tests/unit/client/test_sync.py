@@ -47,7 +47,15 @@ def test_registers_lists_and_describes(sync_client: SyncClient) -> None:
     assert flow.describe().current_cycle == run.record
     assert run.describe().statistics.total_nodes == 2
     assert flow.cycle(0).get().succeeded
+    assert (run.flow_id, run.cycle, run.run) == ("prices", 0, 0)
     assert [each.worker_id for each in sync_client.list_workers()] == ["w1"]
+
+
+def test_without_a_run_stream_each_run_is_a_call(stack_elsewhere: FakeStack) -> None:
+    with SyncClient(stack_elsewhere.address, run_stream=False) as client:
+        client.run_flow("momentum")
+
+    assert stack_elsewhere.scheduler.streams == 0
 
 
 def test_raises_what_the_client_raises(sync_client: SyncClient, stack_elsewhere: FakeStack) -> None:
