@@ -43,6 +43,7 @@ class Life:
         self._steps = 0
         self.counting = False
         self.dead = False
+        self.store_away = False
         self.channels: list[LocalChannel] = []
 
     def step(self) -> None:
@@ -77,6 +78,8 @@ class MortalStore:
 
         async def call(*args: Any, **options: Any) -> Any:
             await self._life.lasts()
+            if self._life.store_away:
+                raise ConnectionError("the store is away")
             answer = await method(*args, **options)
             if name in _WRITES:
                 self._life.step()

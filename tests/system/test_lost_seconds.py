@@ -1,4 +1,4 @@
-"""The store of scheduler and trigger service loses what it was last told, and the node task manager's does not."""
+"""Stores of single services are away, or lose what they were last told, and those of others are not and do not."""
 
 import asyncio
 from collections import Counter
@@ -37,5 +37,27 @@ def test_cycles_of_the_schedule_that_were_forgotten_are_found_again_and_run_once
         again = {cycle.cycle: cycle.run_id for cycle in cycles}
         assert [again[cycle.cycle] for cycle in before] == [cycle.run_id for cycle in before]
         assert ledger.ran == Counter(f"f:{cycle.cycle}:{node}" for cycle in cycles for node in ("first", "second"))
+
+    run_in_world(scenario, ledger.nodes, 0)
+
+
+def test_planned_times_outlast_an_outage_of_the_store_of_the_scheduler_alone() -> None:
+    ledger = Ledger()
+    flow = Flow("f", schedule={"interval": EVERY_S, "catch_up": "all"}, overlap="allow")
+    flow.node("only", "work")
+
+    async def scenario(world: World) -> None:
+        client = world.client
+        await client.register_flow("f", flow)
+        await client.start_flow("f")
+        await asyncio.sleep(2.5 * EVERY_S)
+        world.life.store_away = True
+        await asyncio.sleep(30 * EVERY_S)
+        world.life.store_away = False
+        await asyncio.sleep(5 * EVERY_S)
+        cycles = [cycle async for cycle in client.list_cycles("f")][::-1]
+        times = [cycle.planned_time for cycle in cycles if cycle.planned_time is not None]
+        assert times == [times[0] + at * timedelta(seconds=EVERY_S) for at in range(len(cycles))]
+        assert len(cycles) > 35
 
     run_in_world(scenario, ledger.nodes, 0)

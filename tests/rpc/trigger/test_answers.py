@@ -79,6 +79,17 @@ async def test_a_trigger_refused_too_often_is_dead(cast: Cast) -> None:
     assert not poison.HasField("next_fire_time")
 
 
+async def test_a_trigger_that_is_postponed_comes_again_however_often(cast: Cast) -> None:
+    replica = await cast.replica(trigger_max_failures=2)
+    await replica.save("tick", once(now_ms()))
+    receiver = await cast.receiver(replica)
+    for attempt in range(4):
+        due = (await receiver.got(attempt + 1))[attempt]
+        again = pb2.DueTriggerNack(token=due.token, retry_after=duration(0), error="busy", postponed=True)
+        await receiver.say(nacks=[again])
+    assert (await receiver.got(5))[4].trigger.failures == 0
+
+
 async def test_more_time_can_be_had(cast: Cast) -> None:
     replica = await cast.replica(trigger_lease_seconds=1.5)
     await replica.save("slow", once(now_ms()))

@@ -231,7 +231,7 @@ class Replica:
         for answer in answers:
             claim = token(answer.token)
             if answer.error:
-                nacks.append(Nack(claim, answer.retry_ms, answer.error))
+                nacks.append(Nack(claim, answer.retry_ms, answer.error, postponed=True))
                 continue
             following = answer.next_ms > 0
             ack = Ack(claim, answer.next_ms if following else None, finished=not following)

@@ -150,8 +150,11 @@ class Bench:
     ) -> Settlement:
         return await self.store.ack([Ack(token(one.token), next_ms, finished) for one in due], session)
 
-    async def nack(self, *due: DueTrigger, retry_after_ms: int | None = None, error: str = "no") -> Settlement:
-        return await self.store.nack([Nack(token(one.token), retry_after_ms, error) for one in due], SESSION)
+    async def nack(
+        self, *due: DueTrigger, retry_after_ms: int | None = None, error: str = "no", postponed: bool = False
+    ) -> Settlement:
+        nacks = [Nack(token(one.token), retry_after_ms, error, postponed) for one in due]
+        return await self.store.nack(nacks, SESSION)
 
     async def extend(self, *due: DueTrigger, lease_ms: int) -> Settlement:
         return await self.store.extend([Extension(token(one.token), lease_ms) for one in due])

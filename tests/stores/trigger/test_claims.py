@@ -247,6 +247,18 @@ async def test_with_the_last_permitted_failure_a_trigger_is_dead(bench: Bench) -
     assert await bench.claim() == []
 
 
+async def test_what_is_postponed_never_dies_of_it(bench: Bench) -> None:
+    await bench.save("tick", Schedule.every(1000, bench.now))
+    for _ in range(3):
+        await bench.nack(await bench.claim_one(), retry_after_ms=0)
+    for _ in range(3):
+        settled = await bench.nack(await bench.claim_one(), retry_after_ms=0, error="away", postponed=True)
+        assert settled.dead == ()
+
+    tick = await bench.found("tick")
+    assert (tick.status, tick.failures, tick.last_error) == (TriggerStatus.SCHEDULED, 3, "away")
+
+
 async def test_only_the_newest_dead_letters_are_kept(bench: Bench) -> None:
     for name in ("a", "b", "c", "d"):
         await bench.save(name, 0)

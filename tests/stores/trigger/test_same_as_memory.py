@@ -151,9 +151,9 @@ class Twins(TwinStores[BothPorts]):
         return None if known is None or later is None else known.planned_ms + later
 
     @precondition(lambda self: self.tokens)
-    @rule(picks=picks, retry_after_ms=st.none() | delays, session=sessions)
-    def nack(self, picks: list[int], retry_after_ms: int | None, session: str) -> None:
-        nacks = [Nack(token(text), retry_after_ms, "später") for text in self.picked(picks)]
+    @rule(picks=picks, retry_after_ms=st.none() | delays, postponed=st.booleans(), session=sessions)
+    def nack(self, picks: list[int], retry_after_ms: int | None, postponed: bool, session: str) -> None:
+        nacks = [Nack(token(text), retry_after_ms, "später", postponed) for text in self.picked(picks)]
         self.both(lambda store: store.nack(nacks, session))
 
     @precondition(lambda self: self.tokens)

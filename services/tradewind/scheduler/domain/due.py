@@ -46,7 +46,7 @@ class DueAnswer:
     """What a due trigger is answered: when the flow is due next, that it is due no more, or to come again.
 
     `next_ms` is a planned time, 0 or less for no more. With an `error` the same planned time comes again: after
-    `retry_ms`, or as the trigger service thinks fit when that is -1.
+    `retry_ms`, however often that is said, or as the trigger service thinks fit when that is -1.
     """
 
     token: str

@@ -72,6 +72,7 @@ class DueStreamPeer(PeerStream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueResp
                 nack = request.nacks.add(token=answer.token, error=answer.error)
                 if answer.retry_ms >= 0:
                     nack.retry_after.FromMilliseconds(answer.retry_ms)
+                    nack.postponed = True
                 continue
             ack = request.acks.add(token=answer.token)
             if answer.next_ms > 0:

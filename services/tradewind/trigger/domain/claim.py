@@ -55,11 +55,15 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """Not handled; to be delivered again after `retry_after_ms`, or by backoff when None."""
+    """Not handled; to be delivered again after `retry_after_ms`, or by backoff when None.
+
+    One that is `postponed` counts as no failure.
+    """
 
     token: Token
     retry_after_ms: int | None = None
     error: str = ""
+    postponed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

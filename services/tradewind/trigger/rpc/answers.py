@@ -56,7 +56,8 @@ class Answers:
         if message.HasField("retry_after"):
             delay_ms = self._faults.span_ms(f"{path}.retry_after", message.retry_after, least=0)
         # What is too long is cut, not refused: the reason a person reads is at its beginning.
-        return Nack(token, delay_ms, message.error.encode()[:_ERROR_BYTES].decode(errors="ignore"))
+        error = message.error.encode()[:_ERROR_BYTES].decode(errors="ignore")
+        return Nack(token, delay_ms, error, message.postponed)
 
     def _extension(self, path: str, token: Token, message: pb2.DueTriggerExtension) -> Extension:
         lease_ms = self._default_lease_ms

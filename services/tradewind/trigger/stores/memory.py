@@ -198,7 +198,7 @@ class MemoryTriggerStore:
         def settle(lane: Lane, entry: Entry, nack: Nack, now_ms: int, dead: list[DeadLetter]) -> None:
             backoff_ms = self.policy.backoff_ms(entry.trigger.failures + 1)
             delay_ms = backoff_ms if nack.retry_after_ms is None else nack.retry_after_ms
-            self._fail(lane, entry, nack.error, delay_ms, now_ms, dead)
+            self._fail(lane, entry, nack.error, delay_ms, now_ms, dead, postponed=nack.postponed)
 
         return self._settle([(nack.token, nack) for nack in nacks], session, settle)
 
@@ -332,10 +332,20 @@ class MemoryTriggerStore:
                 self.wake(partition, former_ms)
         return Settlement(frozenset(lost), heads, tuple(dead))
 
-    def _fail(self, lane: Lane, entry: Entry, error: str, delay_ms: int, now_ms: int, dead: list[DeadLetter]) -> None:
+    def _fail(
+        self,
+        lane: Lane,
+        entry: Entry,
+        error: str,
+        delay_ms: int,
+        now_ms: int,
+        dead: list[DeadLetter],
+        *,
+        postponed: bool = False,
+    ) -> None:
         trigger = entry.trigger
-        failures = trigger.failures + 1
-        if failures < self.policy.max_failures:
+        failures = trigger.failures + (not postponed)
+        if postponed or failures < self.policy.max_failures:
             changed = replace(trigger, failures=failures, last_error=error)
             self.queue_up(lane, replace(entry, trigger=changed), now_ms + delay_ms if delay_ms > 0 else None)
             return

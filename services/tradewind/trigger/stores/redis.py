@@ -154,6 +154,7 @@ class RedisTriggerStore:
                     nack.token.text,
                     -1 if nack.retry_after_ms is None else nack.retry_after_ms,
                     nack.error,
+                    nack.postponed,
                 ),
             )
             for nack in nacks

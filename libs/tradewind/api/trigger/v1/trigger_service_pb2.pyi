@@ -344,10 +344,13 @@ class DueTriggerNack(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    POSTPONED_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """From DueTrigger."""
     error: _builtins.str
     """Why, at most 1 KiB."""
+    postponed: _builtins.bool
+    """It is no failure of the trigger, as when what handles it is away: however often this is said, it does not die of it."""
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
         """When to deliver it again; by backoff when unset."""
@@ -358,10 +361,11 @@ class DueTriggerNack(_message.Message):
         token: _builtins.str = ...,
         retry_after: _duration_pb2.Duration | None = ...,
         error: _builtins.str = ...,
+        postponed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "retry_after", b"retry_after", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "postponed", b"postponed", "retry_after", b"retry_after", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

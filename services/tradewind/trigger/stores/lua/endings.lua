@@ -33,12 +33,13 @@ local function leave(firing, now_ms)
   return parent
 end
 
--- Counts a failure of a claimed trigger. Returns its new place in `due`, or nil when it has none now; whether it is dead.
-local function fail(due, claimed, dead, firings, t, message, delay_ms, now_ms)
+-- Counts a failure of a claimed trigger, unless it is only postponed. Returns its new place in `due`, or nil when it has
+-- none now; whether it is dead.
+local function fail(due, claimed, dead, firings, t, message, delay_ms, now_ms, postponed)
   redis.call('ZREM', claimed, t.id)
-  t.failures = t.failures + 1
+  t.failures = t.failures + (postponed and 0 or 1)
   redis.call('HSET', t.key, 'failures', t.failures, 'error', message)
-  if t.failures >= args.policy.max_failures then
+  if not postponed and t.failures >= args.policy.max_failures then
     finish(t, 'dead', now_ms)
     note(firings, t, 'dead', now_ms, message)
     if t.event_id ~= '' then

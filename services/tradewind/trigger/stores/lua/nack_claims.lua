@@ -1,6 +1,6 @@
 -- Ends claims whose triggers could not be handled: they are due again later, or dead.
 -- KEYS: 1 due, 2 claimed, 3 receiver, 4 firings, 5 dead
--- args: now_ms, prefix, channel, queue, all, session, policy, items = {{id, token, delay_ms or -1 for backoff, error}}
+-- args: now_ms, prefix, channel, queue, all, session, policy, items = {{id, token, delay_ms or -1 for backoff, error, postponed}}
 -- Returns {lost = tokens that held nothing, due, lapse, dead = {{id, failures, error}}}.
 --!include settling
 
@@ -15,7 +15,7 @@ for _, item in ipairs(args.items) do
     if delay < 0 then
       delay = backoff(t.failures + 1)
     end
-    local place, died = fail(KEYS[1], KEYS[2], KEYS[5], KEYS[4], t, item[4], delay, now_ms)
+    local place, died = fail(KEYS[1], KEYS[2], KEYS[5], KEYS[4], t, item[4], delay, now_ms, item[5])
     if place then
       earliest = math.min(earliest or place, place)
     elseif died then
