@@ -36,6 +36,10 @@ _OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.max_reconnect_backoff_ms", 2_000),
 ]
 
+_OTHER_LOOP = (
+    "this client belongs to another event loop, where its connections are: close it there before it is used elsewhere, "
+    "make one in each loop, or take SyncClient, which any thread may use"
+)
 _BACKOFF_S = (0.1, 2.0)
 _HEARD_S = 0.1
 
@@ -60,6 +64,8 @@ class Calls:
         self.address = address
         self.timeout = timeout
         self.patience = patience
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Where the connections are; None before the first call."""
         self._codec = codec
 
     def sealed(self, request: Request) -> Request:
@@ -100,7 +106,7 @@ class Calls:
 
         `patience` is what it lasts at least.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._own_loop()
         deadline = 0.0
         repetition = 0
         while True:
@@ -116,6 +122,14 @@ class Calls:
                     raise
             await asyncio.sleep(pause)
             repetition += 1
+
+    def _own_loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        if self.loop is not loop:
+            if self.loop is not None:
+                raise RuntimeError(_OTHER_LOOP)
+            self.loop = loop
+        return loop
 
     async def upload(
         self, method: grpc.aio.StreamUnaryMultiCallable[Request, Response], parts: Sequence[Request]
@@ -143,6 +157,7 @@ class Calls:
         self, method: grpc.aio.UnaryStreamMultiCallable[Request, Response], request: Request
     ) -> AsyncGenerator[Response, None]:
         """Yield what the server streams, without a deadline. Raises TradewindError, also when the connection breaks."""
+        self._own_loop()
         call = method(request, metadata=_trace())
         try:
             async for response in call:

@@ -52,6 +52,7 @@ class Connection:
         self.to_node_task_manager = Calls(addresses.node_task_manager, timeout, patience, codec)
         self.to_trigger = Calls(addresses.trigger, timeout, patience, codec)
         self.to_access = Calls(addresses.access, timeout, patience, codec)
+        self._all = (self.to_scheduler, self.to_registry, self.to_node_task_manager, self.to_trigger, self.to_access)
         self._token = token
         self._credentials = credentials
         self._codec = codec
@@ -109,7 +110,7 @@ class Connection:
 
     def set_patience(self, seconds: float) -> None:
         """Change for how long calls are repeated while a server is away."""
-        for calls in (self.to_scheduler, self.to_registry, self.to_node_task_manager, self.to_trigger, self.to_access):
+        for calls in self._all:
             calls.patience = seconds
 
     async def wait_ready(self, timeout: float) -> None:
@@ -145,6 +146,8 @@ class Connection:
         channels = list(self._channels.values())
         self._channels.clear()
         self._scheduler = self._registry = self._node_task_manager = self._trigger = self._access = None
+        for calls in self._all:
+            calls.loop = None
         for channel in channels:
             await channel.close()
 

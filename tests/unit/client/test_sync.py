@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 
 import pytest
 
@@ -104,6 +105,29 @@ def test_a_closed_client_says_so(stack_elsewhere: FakeStack) -> None:
 
     with pytest.raises(RuntimeError, match="this client is closed"):
         client.get_flow("momentum")
+
+
+def test_a_client_says_that_it_belongs_to_another_loop(stack_elsewhere: FakeStack) -> None:
+    client = Client(stack_elsewhere.address)
+
+    async def called() -> str:
+        return (await client.get_flow("momentum")).flow.flow_id
+
+    async def watched() -> int:
+        async with aclosing(client.watch_flows("momentum")) as states:
+            return (await anext(states)).cycle
+
+    async def called_and_closed() -> str:
+        async with client:
+            return await called()
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        assert first.run(called()) == "momentum"
+        for use in (called, watched):
+            with pytest.raises(RuntimeError, match="this client belongs to another event loop"):
+                second.run(use())
+        assert first.run(called_and_closed()) == "momentum"
+        assert second.run(called_and_closed()) == "momentum"
 
 
 FORKING = """
