@@ -78,7 +78,8 @@ class MemoryCycles:
             return BeginAnswer(BeginOutcome.NOT_FOUND)
         if flow.status is FlowStatus.DELETING:
             return BeginAnswer(BeginOutcome.DELETING, revision=flow.revision)
-        remembered, planned_ms, next_ms, event_id = request.request, request.planned_ms, request.next_ms, ""
+        remembered, planned_ms, next_ms = request.request, request.planned_ms, request.next_ms
+        event_id = request.event.event_id if request.event else ""
         if request.replaces >= 0:
             remembered = self._make_room(flow, RunName(flow.flow_id, request.replaces), request.run_id)
         else:
@@ -89,7 +90,6 @@ class MemoryCycles:
             if line is not None and line.outcome is FiringOutcome.FIRED:
                 # What is caught up with has had its cycle by a backfill.
                 planned_ms, request = 0, request._replace(planned_ms=0)
-            event_id = request.event.event_id if request.event else ""
             if request.queued:
                 waiting = flow.queued.pop(0)
                 planned_ms, event_id = waiting.planned_ms, waiting.event_id

@@ -1,0 +1,94 @@
+--!include wishes
+--!include stopping
+--!include events
+-- What is due by the schedule of a flow, or came for it. `flow` is what `flow_of` read, `plan` what `plan_of` did.
+local due = {}
+
+-- A plan, as begin_cycles has it, by names; `label` is that of an event, `inputs` are those of one that waited. It is `followed` by
+-- `next_at` when the cycle begins for what is due, not for what waited.
+function due.plan_of(packed)
+  local queued, at, next_at, missed, most, once, schedule_epoch, ahead, event = unpack(packed, 1, 9)
+  return {queued = queued, at = at, next_at = next_at, missed = missed, most = most, once = once, schedule_epoch = schedule_epoch,
+    ahead = ahead, event = event, label = event and at .. event[1], inputs = nil, followed = false}
+end
+
+-- What was answered to a due time before, or nil. One that is planned still was not answered by this schedule, but begun by a
+-- backfill or planned by another one: it goes on behind that.
+local function answered_before(flow, plan, planned)
+  local outcome, cycle, run, run_id = firings.of(flow.key, plan.at)
+  if not outcome then return nil end
+  local next_at = flow.next_at
+  if next_at == plan.at then
+    next_at = planned > plan.at and planned or plan.next_at
+    call('HSET', flow.key, 'next_execution', next_at)
+    end_flow_that_is_over(flow.key, 'running', next_at, 'completed')
+  end
+  if outcome ~= 'fired' then return answer('settled', flow.revision, {next_at = next_at}) end
+  return answer('duplicate', flow.revision, {cycle = cycle, run = run, run_id = run_id, next_at = next_at})
+end
+
+-- The answer to what may begin nothing, whatever runs; nil when it may. `same` says whether the revision is the one that it is for.
+function due.refusal(flow, plan, planned, same)
+  if plan.event and meet_event(flow.key, flow.status, plan.at, plan.schedule_epoch, same, plan.event) then
+    return answer('settled', flow.revision, {next_at = flow.next_at})
+  end
+  if not plan.queued and not plan.event and plan.schedule_epoch < flow.schedule_epoch then
+    return answer('stale_epoch', flow.revision)
+  end
+  if flow.status ~= 'running' then return answer('not_running', flow.revision) end
+  if not plan.queued then return answered_before(flow, plan, planned) end
+end
+
+-- What becomes of a planned time while a cycle is open, or none is (nil) and the one that waits longest is about to begin: it
+-- waits, or somebody gives way. Returns whether runs were marked as stopping, and by how many more planned times wait.
+local function give_way(flow, plan, planned, open, inputs)
+  local key, flow_id, label = flow.key, flow.id, plan.label
+  local running = open and 'cycle ' .. string.match(open, '^%d+') .. ' was running' or 'an earlier one was about to begin'
+  local most = (flow.overlap == 'queue_one' and 1 or QUEUE) + (open and 0 or 1)
+  local waiting = call('ZCARD', key .. ':queued')
+  if flow.overlap == 'skip' then
+    firings.note(key, planned, 'skipped', running, nil, nil, nil, label)
+  elseif flow.overlap == 'cancel_running' then
+    firings.drop_queued(key, flow_id, waiting, 'a later planned time took its place')
+    firings.queue(key, flow_id, planned, open and running .. ' and was asked to stop' or running, label, inputs)
+    return #mark_stopping(flow_id, 'scheduler', 'the next cycle is due and overlap is cancel_running', 'scheduler',
+      true) > 0, 1 - waiting
+  elseif waiting >= most then
+    firings.note(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited', nil, nil, nil, label)
+  else
+    firings.queue(key, flow_id, planned, running, label, inputs)
+    return false, 1
+  end
+  return false, 0
+end
+
+-- Settles what is due, 0 for no planned time; returns the answer when no cycle begins for it, as while it is `held_up` (by the
+-- cycle that is `open`, or by what waits), else nil, the planned time, and the inputs of the cycle.
+function due.settle(flow, plan, planned, held_up, open, inputs)
+  if plan.queued then
+    planned, plan.label, plan.inputs = firings.next_queued(flow.key, flow.id)
+    if not planned then return answer('settled', flow.revision) end
+    return nil, planned, plan.inputs ~= '' and plan.inputs or inputs
+  end
+  local missed = plan.missed
+  if missed then firings.note(flow.key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2]) end
+  local stopping, cycles = false, 1
+  if planned > 0 and held_up then stopping, cycles = give_way(flow, plan, planned, open, inputs) end
+  if planned > 0 and plan.most > 0 and call('HINCRBY', flow.key, 'fired', cycles) >= plan.most then plan.next_at = 0 end
+  -- Events go on coming until the trigger service hears that no more are wanted.
+  if plan.event and plan.next_at == 0 then call('ZADD', base .. 'outbox', time, flow.id) end
+  if planned == 0 or held_up then
+    call('HSET', flow.key, 'next_execution', plan.next_at)
+    end_flow_that_is_over(flow.key, 'running', plan.next_at, 'completed')
+    return answer('settled', flow.revision, {next_at = plan.next_at, stopping = stopping})
+  end
+  plan.followed = true
+  return nil, planned, inputs
+end
+
+-- Notes that a cycle has begun for a planned time.
+function due.begun(key, plan, planned, name, run_id)
+  -- What is due has no line, or it had been answered by that.
+  local write = plan.followed and planned == plan.at and firings.add or firings.note
+  write(key, planned, 'fired', '', name, run_id, nil, plan.label)
+end
