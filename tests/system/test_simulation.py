@@ -100,6 +100,31 @@ def test_another_worker_takes_over_from_a_silent_one() -> None:
     assert seen == ["attempt 1", "attempt 2"]
 
 
+def test_a_worker_is_cut_off_until_the_last_of_its_silences_is_over() -> None:
+    async def main(stack: VirtualStack) -> timedelta:
+        await stack.client.register_flow("one", _single("feed"))
+        for seconds in (30, 300, 60):
+            stack.silence_worker(seconds)
+        begun = stack.now
+        await (await stack.client.run_flow("one")).wait()
+        return stack.now - begun
+
+    assert timedelta(seconds=300) <= simulate(main, [feed]) < timedelta(seconds=330)
+
+
+def test_what_fails_while_a_worker_is_cut_off_is_told_at_once() -> None:
+    seen: list[VirtualStack] = []
+
+    async def main(stack: VirtualStack) -> None:
+        seen.append(stack)
+        stack.silence_worker(10 * 365 * 86_400)
+        raise KeyError("wrong")
+
+    with pytest.raises(KeyError, match="wrong"):
+        simulate(main, [feed])
+    assert seen[0].now < datetime(2026, 1, 1, 1, tzinfo=UTC)
+
+
 async def _holder(stack: VirtualStack) -> str:
     task = await stack.client.get_node_task("one:0:0:only")
     return task.worker_id

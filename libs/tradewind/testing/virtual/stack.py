@@ -52,6 +52,7 @@ class VirtualStack:
     def __init__(self, loop: VirtualLoop, client: Client, history: History, workers: Sequence[VirtualWorker]) -> None:
         self._loop = loop
         self._workers = {worker.worker_id: worker for worker in workers}
+        self._openings: dict[str, asyncio.TimerHandle] = {}
         self.client = client
         self.history = history
         """What has happened so far."""
@@ -73,7 +74,11 @@ class VirtualStack:
         """
         gate = self._workers[worker_id].channel.gate
         gate.shut_it()
-        self._loop.call_later(seconds, gate.open_it)
+        opening = self._loop.call_later(seconds, gate.open_it)
+        before = self._openings.get(worker_id, opening)
+        self._openings[worker_id] = max(before, opening)
+        if before is not opening:
+            min(before, opening).cancel()
 
 
 def simulate(
@@ -133,6 +138,8 @@ async def _stack(loop: VirtualLoop, nodes: list[Node[..., Any]], workers: int) -
 
         await loop.create_task(start(), context=loop.engine.copy())
         client = await last_to_first.enter_async_context(VirtualClient(channel()))
-        yield VirtualStack(loop, client, history, working)
-        for worker in working:
-            worker.channel.gate.open_it()
+        try:
+            yield VirtualStack(loop, client, history, working)
+        finally:
+            for worker in working:
+                worker.channel.gate.open_it()
