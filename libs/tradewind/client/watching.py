@@ -23,18 +23,20 @@ class _Seen:
 
     def __init__(self) -> None:
         self._newest: tuple[_Run, str] = (-1, 0), ""
-        self._ranks: dict[_Run, tuple[bool, int]] = {}
+        self._ranks: dict[_Run, tuple[str, tuple[bool, int]]] = {}
         self._open: dict[_Run, str] = {}
 
     def is_news(self, record: CycleRecord, event_id: str) -> bool:
         """Remember a record; return whether it says more than the one before.
 
-        An end does, whatever its version: a store that lost its last second gives versions anew.
+        An end does, whatever its version: a store that lost its last second gives versions anew. So does another run
+        of the same number, that of a flow which was deleted and registered again.
         """
         run, rank = (record.cycle, record.run), (record.ended, record.version)
-        if rank <= self._ranks.get(run, (False, -1)):
+        run_id, known = self._ranks.get(run, ("", (False, -1)))
+        if run_id == record.run_id and rank <= known:
             return False
-        self._ranks[run] = rank
+        self._ranks[run] = record.run_id, rank
         self._open[run] = event_id
         if record.ended:
             del self._open[run]

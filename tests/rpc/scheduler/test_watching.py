@@ -188,6 +188,24 @@ async def test_a_watch_ends_when_its_flow_is_deleted(scheduler: Client, watch: A
     assert watcher.error is None
 
 
+async def test_a_watch_of_several_flows_tells_the_cycles_of_one_that_is_registered_again(
+    scheduler: Client, watch: Any
+) -> None:
+    await scheduler.register("g")
+    await scheduler.register()
+    await scheduler.run()
+    watcher = watch(scheduler, "f", "g")
+    await until(lambda: watcher.seen() == [(0, COMPLETED)], "the watch has begun")
+    request = pb2.DeleteFlowRequest(flow_id="f")
+    request.wait.FromSeconds(10)
+    await scheduler.stub.DeleteFlow(request)
+    await scheduler.register()
+    await scheduler.run()
+    await until(lambda: len(watcher.seen()) == 3, "its cycle is told")
+    assert watcher.seen()[1:] == [(0, RUNNING), (0, COMPLETED)]
+    assert watcher.events[-1].cycle == await scheduler.cycle()
+
+
 async def test_what_cannot_be_watched_is_refused(scheduler: Client) -> None:
     async def first(request: pb2.WatchFlowRequest) -> object:
         return await anext(aiter(scheduler.stub.WatchFlow(request)))

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.client.fake_stack import FakeStack
 from tests.waiting import until
+from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.client import Client, NotFound, Unreachable, watching
 
 
@@ -81,6 +82,18 @@ async def test_an_end_is_told_whatever_its_version(client: Client, stack: FakeSt
     record.version = 2
     await scheduler.end("momentum", 0)
     await watch.has("0 running", "0 completed")
+    await watch.stop()
+
+
+async def test_tells_the_cycles_of_a_flow_that_was_registered_again(client: Client, stack: FakeStack) -> None:
+    scheduler = stack.scheduler
+    record = await scheduler.begin("momentum")
+    await scheduler.end("momentum", 0)
+    watch = Watch(client, "momentum")
+    await watch.has("0 completed")
+    record.run_id, record.status, record.version = "another", cycle_pb2.CYCLE_STATUS_RUNNING, 0
+    await scheduler.end("momentum", 0)
+    await watch.has("0 completed", "0 completed")
     await watch.stop()
 
 

@@ -57,8 +57,7 @@ class ChangeHub:
         if listeners or flow_id not in self._listeners:
             return
         del self._listeners[flow_id]
-        for run in [run for run in self._known if run.flow_id == flow_id]:
-            del self._known[run]
+        self._forget(flow_id)
         partition = partition_of(flow_id)
         if partition in self._subscribed and all(partition_of(other) != partition for other in self._listeners):
             self._subscribed.pop(partition)()
@@ -84,6 +83,7 @@ class ChangeHub:
             if run.flow_id not in self._listeners:
                 continue
             if run.cycle < 0:
+                self._forget(run.flow_id)
                 self._tell(run.flow_id, None)
                 continue
             if run in self._to_load:
@@ -105,6 +105,10 @@ class ChangeHub:
             self._known.pop(state.name, None)
         else:
             self._known[state.name] = state
+
+    def _forget(self, flow_id: str) -> None:
+        for run in [run for run in self._known if run.flow_id == flow_id]:
+            del self._known[run]
 
     def _tell(self, flow_id: str, state: ChainState | None) -> None:
         for listener in list(self._listeners.get(flow_id, ())):

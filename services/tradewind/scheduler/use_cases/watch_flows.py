@@ -118,7 +118,7 @@ class _Watch:
         self.left = flow_ids
         self.something = asyncio.Event()
         self._cycle = cycle
-        self._ranks: dict[RunName, tuple[bool, int]] = {}
+        self._ranks: dict[tuple[RunName, str], tuple[bool, int]] = {}
         self._backlog = Backlog()
         self._early: list[tuple[str, ChainState | None]] | None = []
 
@@ -142,9 +142,11 @@ class _Watch:
         run = state.name
         if self._cycle is not None and run.cycle != self._cycle:
             return
-        if state.rank <= self._ranks.get(run, (False, 0)):
+        # A flow that was deleted and registered again numbers its cycles anew.
+        same = run, state.facts.run_id
+        if state.rank <= self._ranks.get(same, (False, 0)):
             return
-        self._ranks[run] = state.rank
+        self._ranks[same] = state.rank
         if len(self._ranks) > _REMEMBERED:
             del self._ranks[next(iter(self._ranks))]
         self._backlog.add(state)
