@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import gauss
 
 import pytest
@@ -98,6 +99,26 @@ def test_another_worker_takes_over_from_a_silent_one() -> None:
 
     simulate(main, [slow], workers=2)
     assert seen == ["attempt 1", "attempt 2"]
+
+
+def test_only_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "feed-key").write_text("hidden")
+    monkeypatch.setenv("TRADEWIND_SECRETS_DIR", str(tmp_path))
+    monkeypatch.setenv("TRADEWIND_CODEC", "nowhere:codec")
+    monkeypatch.setenv("TRADEWIND_MAX_MESSAGE_BYTES", "none")
+    monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", "http://localhost:1")
+
+    @node("keyed")
+    async def keyed(key: str) -> int:
+        return len(key)
+
+    async def main(stack: VirtualStack) -> None:
+        flow = Flow("one", "1h")
+        flow.node("only", "keyed", {"key": {"$secret": "feed-key"}})
+        await stack.client.register_flow("one", flow)
+        assert await (await stack.client.run_flow("one")).result() == {"only": {"output": 6}}
+
+    simulate(main, [keyed])
 
 
 def test_a_worker_is_cut_off_until_the_last_of_its_silences_is_over() -> None:

@@ -1,14 +1,14 @@
 """A whole stack for one test: every service, a worker with the test's nodes, and a client."""
 
-import os
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from tradewind.client import Client
 from tradewind.standalone import Standalone
+from tradewind.testing.environment import no_settings
 from tradewind.worker import Node, Worker
 
 
@@ -21,21 +21,10 @@ async def running_stack(nodes: Iterable[Node[..., Any]]) -> AsyncIterator[Client
     """
     async with AsyncExitStack() as block:
         home = block.enter_context(tempfile.TemporaryDirectory(prefix="tradewind-test-"))
-        with _no_settings():
+        with no_settings():
             stack = await block.enter_async_context(Standalone(Path(home) / "store", port=0))
             worker = Worker(list(nodes), address=stack.address)
             client = Client(stack.address)
             await block.enter_async_context(worker)
             await block.enter_async_context(client)
         yield client
-
-
-@contextmanager
-def _no_settings() -> Iterator[None]:
-    """Hide what the environment sets for servers, workers and clients."""
-    settings = {name for name in os.environ if name.startswith("TRADEWIND_")}
-    hidden = {name: os.environ.pop(name) for name in settings if not name.startswith("TRADEWIND_SECRET_")}
-    try:
-        yield
-    finally:
-        os.environ.update(hidden)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tradewind.client import Client
 from tradewind.server.logs import quieten_logging
 from tradewind.standalone.in_memory import InMemory
+from tradewind.testing.environment import no_settings
 from tradewind.testing.virtual.channel import LocalChannel
 from tradewind.testing.virtual.history import History
 from tradewind.testing.virtual.loop import VirtualLoop
@@ -99,8 +100,9 @@ def simulate(
     An async node takes time by `asyncio.sleep`; plain functions and nodes with `process=True` run on the loop, take
     none, and cannot use the cycle's or flow's memory. `time.time` and `random` follow the simulation, while
     `datetime.now` tells the machine's time: use `stack.now`, or the context's `planned_time`. What waits for anything
-    outside the process, such as a socket, finds that hours pass meanwhile. Call it where no event loop runs, so from a
-    plain test function. Raises what `main` raises, ValueError for a `start` without a time zone.
+    outside the process, such as a socket, finds that hours pass meanwhile. Of the variables TRADEWIND_* only secrets
+    are there. Call it where no event loop runs, so from a plain test function. Raises what `main` raises, ValueError
+    for a `start` without a time zone.
     """
     if start.tzinfo is None:
         raise ValueError(f"start has no time zone: {start}; use datetime(..., tzinfo=UTC)")
@@ -111,7 +113,7 @@ def simulate(
         async with _stack(loop, list(nodes), workers) as stack:
             return await main(stack)
 
-    with virtual_surroundings(loop, seed), asyncio.Runner(loop_factory=lambda: loop) as runner:
+    with no_settings(), virtual_surroundings(loop, seed), asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(run())
 
 
