@@ -95,9 +95,10 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
             try:
                 waited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
             finally:
+                # Its traceback may hold this frame; through that it would hold itself, and all that the node has.
+                thrown = None
                 if time.monotonic() - began > LONG_TURN_S:
                     _say_it_held_the_loop(attempt, time.monotonic() - began)
-            thrown = None
             try:
                 yield waited
             except asyncio.CancelledError as error:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import contextvars
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,41 @@ def meets(mine: str, theirs: str) -> str:
     while not Path(theirs).exists():
         time.sleep(0.002)
     return "met"
+
+
+class Large:
+    """What fills the memory of a machine, or of its graphics card."""
+
+
+held: list[weakref.ref[Large]] = []
+
+
+@node("fails_with_much", process=True)
+def fails_with_much() -> None:
+    gc.disable()
+    large = Large()
+    held.append(weakref.ref(large))
+    raise ValueError(large)
+
+
+@node("fails_with_more", process=True)
+async def fails_with_more() -> None:
+    fails_with_much()
+
+
+@node("stops_with_much", process=True)
+async def stops_with_much(ctx: Context) -> None:
+    gc.disable()
+    large = Large()
+    held.append(weakref.ref(large))
+    await ctx.progress(1)
+    await asyncio.Event().wait()
+
+
+@node("is_left", process=True)
+def is_left() -> list[bool]:
+    """Say of each large thing whether it is still there."""
+    return [large() is not None for large in held]
 
 
 @node("raises", process=True)

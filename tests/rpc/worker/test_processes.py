@@ -50,6 +50,17 @@ async def test_the_context_is_the_same_in_a_process() -> None:
     assert [(line.level, line.message) for line in run.logs] == [("WARNING", "value is 14")]
 
 
+async def test_what_a_node_had_that_did_not_complete_is_let_go_without_the_collector() -> None:
+    async with bench(1) as runs:
+        assert (await runs.run(runs.assignment("fails_with_much"))).error
+        assert (await runs.run(runs.assignment("fails_with_more", "t2"))).error
+        runs.executor.start(runs.assignment("stops_with_much", "t3"))
+        await until(lambda: runs.runs.get("t3"), "the node waits")
+        runs.stop("t3")
+        assert (await runs.end("t3")).terminated
+        assert (await runs.run(runs.assignment("is_left", "t4"))).output == [False, False, False]
+
+
 async def test_async_nodes_have_a_loop_there_and_emit_by_handle() -> None:
     async with bench() as runs:
         up = await runs.run(runs.assignment("branch", config_json=config(value=2)))

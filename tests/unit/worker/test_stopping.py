@@ -1,7 +1,13 @@
 """What a node hears of its stop, and what it may do in its grace."""
 
 import asyncio
+import gc
 import threading
+import time
+import weakref
+from typing import Any
+
+import pytest
 
 from tests.unit.worker.attempts import Bench
 from tests.waiting import until
@@ -27,6 +33,38 @@ async def test_a_stop_comes_from_the_system_unless_somebody_asked_for_it() -> No
         assert (await bench.end("t1")).terminated
 
     assert told == [("stopped", "system")]
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_what_a_stopped_node_had_is_let_go_without_the_collector(threaded: bool) -> None:
+    class Large:
+        pass
+
+    left: list[weakref.ref[Large]] = []
+
+    def plain(ctx: Context) -> None:
+        large = Large()
+        left.append(weakref.ref(large))
+        while True:
+            ctx.check_stop()
+            time.sleep(0.001)
+
+    async def coroutine() -> None:
+        large = Large()
+        left.append(weakref.ref(large))
+        await asyncio.Event().wait()
+
+    stopped: Any = node("stopped")(plain if threaded else coroutine)
+    gc.disable()
+    try:
+        async with Bench([stopped]) as bench:
+            bench.executor.start(bench.assignment("stopped"))
+            await until(lambda: left, "the node runs")
+            bench.stop()
+            assert (await bench.end("t1")).terminated
+            await until(lambda: left[0]() is None, "it is let go")
+    finally:
+        gc.enable()
 
 
 async def test_a_node_raises_it_by_itself_as_the_specification_shows() -> None:

@@ -142,7 +142,11 @@ class NodeServer:
                 self._runner.get_loop(), self._call_async(attempt, node, arguments), contextvars.copy_context()
             )
             if error is not None:
-                raise error
+                try:
+                    raise error
+                finally:
+                    # Its traceback holds this frame; through that it would hold itself, and all that the node has.
+                    del error
             return outputs
         self._interruptible = True
         try:
@@ -170,7 +174,10 @@ class NodeServer:
         if left:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(left, timeout=TIDYING)
-        return outputs, raised
+        try:
+            return outputs, raised
+        finally:
+            del raised
 
     def _send(self, frame: frames.FromChild) -> None:
         connection = self._connection
