@@ -208,7 +208,8 @@ class CycleHandle:
         """
         if self._outputs is None:
             cycle = await self.wait(timeout)
-            outputs = self._started.outputs() if self._started is not None else None
+            started = self._started
+            outputs = started.outputs() if started is not None and started.message.run == cycle.run else None
             if outputs is None:
                 description = await self._client.describe_cycle(
                     self.flow_id, self.cycle, cycle.run, include_outputs=True, include_logs=False

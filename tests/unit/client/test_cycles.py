@@ -59,6 +59,17 @@ async def test_a_run_that_is_not_there_is_not_waited_for(client: Client, stack: 
         await client.cycle("momentum", run.cycle, 3).wait(timeout=5)
 
 
+async def test_a_result_is_of_the_run_that_was_heard_of_last(client: Client, stack: FakeStack) -> None:
+    await client.run_flow("momentum")
+    cycle = client.cycle("momentum", 0)
+    assert (await cycle.wait()).run == 0
+    stack.scheduler.cycles["momentum"][0].run = 1
+    stack.scheduler.endings["momentum", 0] = Ending(outputs={"forecast": 8})
+
+    assert (await cycle.get()).run == 1
+    assert await cycle.result() == {"model": {"forecast": 8}}
+
+
 async def test_waiting_ends_in_time(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     run = await client.run_flow("momentum")
