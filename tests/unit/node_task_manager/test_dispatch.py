@@ -125,6 +125,21 @@ async def test_an_answer_that_is_lost_late_in_an_outage_strands_nothing(bench: B
     assert (line.resyncs > 0, len(worker.held)) == (True, 1)
 
 
+async def test_workers_are_not_asked_to_say_all_again_before_the_store_is_back(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a", "b", "c"))
+    await until(lambda: len(line.nodes) == 3, "all are given")
+    bench.store.refused["complete"] = bench.store.refused["claim"] = always
+    for sequence, given in enumerate(line.assigned, 2):
+        tries = bench.store.count("complete")
+        await bench.connections.hear(worker, sequence, [outcome(given)])
+        await until(lambda: bench.store.count("complete") > tries, "it cannot be stored")  # noqa: B023
+    assert line.resyncs == 0
+    bench.store.refused.clear()
+    await until(lambda: sorted(line.acknowledged) == [2, 3, 4], "all have taken effect")
+    await until(lambda: line.resyncs == 1, "they are asked once")
+
+
 async def test_outages_that_follow_each_other_do_not_put_off_what_was_lost_for_ever(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

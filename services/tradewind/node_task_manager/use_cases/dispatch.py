@@ -203,6 +203,8 @@ class Dispatcher:
             try:
                 stored = await self._flush()
                 if stored and failures:
+                    # A flush that has only begun says nothing of the store.
+                    await self._collect(0)
                     self.recovered()
                 failures = 0 if stored else failures or 1
             except Exception as error:
