@@ -174,7 +174,8 @@ class CycleHandle:
     async def wait(self, timeout: Seconds | None = None) -> CycleRecord:
         """Return it once it has ended, however it did; one that is still to come is waited for.
 
-        Raises NotFound as watch, TimedOut when it has not ended after `timeout`.
+        Raises NotFound as watch, and when another run has its number, as after its flow was deleted and registered
+        again; TimedOut when it has not ended after `timeout`.
         """
         known = self.record
         if known is not None and known.ended:
@@ -182,10 +183,14 @@ class CycleHandle:
         seconds = None if timeout is None else seconds_of(timeout)
         try:
             async with asyncio.timeout(seconds):
-                self._started = started = await self._end()
+                started = await self._end()
         except TimeoutError:
             raise TimedOut(f"cycle {self.cycle} of {self.flow_id} still runs after {seconds} s") from None
-        self._record = record = started.record()
+        record = started.record()
+        if known is not None and known.run == self.run and known.run_id != record.run_id:
+            message = f"cycle {self.cycle} of {self.flow_id} is gone; another run has its number"
+            raise NotFound(message, reason="CYCLE_NOT_FOUND")
+        self._started, self._record = started, record
         return record
 
     async def _end(self) -> Started:

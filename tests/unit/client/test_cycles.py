@@ -89,6 +89,18 @@ async def test_a_cycle_that_is_not_kept_any_more_is_not_waited_for(client: Clien
     assert stack.scheduler.watchers == 0
 
 
+async def test_a_cycle_of_a_flow_that_was_registered_again_is_not_taken_for_the_one_of_before(
+    client: Client, stack: FakeStack
+) -> None:
+    stack.scheduler.ending = None
+    run = await client.run_flow("momentum")
+    stack.scheduler.cycles["momentum"][0].run_id = "another"
+    await stack.scheduler.end("momentum", 0)
+
+    with pytest.raises(NotFound, match="another run has its number"):
+        await run.result(timeout=5)
+
+
 async def test_a_cycle_to_come_is_waited_for(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     result = asyncio.ensure_future(client.cycle("momentum", 0).result())
