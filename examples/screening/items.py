@@ -25,14 +25,18 @@ def items(months: int = 12, **criteria: float) -> list[dict[str, Any]]:
 
 
 def asked(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Read a user's criteria, as keyword arguments of `items`."""
+    """Read a user's criteria, as keyword arguments of `items`. Exits for windows of which there are none."""
     parser = argparse.ArgumentParser(description="Screen shares by their momentum, volatility and drawdown.")
     parser.add_argument("--months", type=int, default=12, help="length of a window")
     for name, default in CRITERIA.items():
         parser.add_argument(
             f"--{name.replace('_', '-')}", type=float, default=default, help=f"{default:g} unless given"
         )
-    return vars(parser.parse_args(arguments))
+    given = parser.parse_args(arguments)
+    longest = len(price_table()) - 1
+    if not 2 <= given.months <= longest:
+        parser.error(f"--months must be from 2 to {longest}, is {given.months}")
+    return vars(given)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,13 @@ def test_there_is_an_item_for_each_share_and_month_with_a_whole_window() -> None
     assert asked(["--min-momentum", "0.3", "--months", "6"])["min_momentum"] == 0.3
 
 
+@pytest.mark.parametrize("months", ["-3", "1", "500"])
+def test_windows_of_which_there_are_none_are_refused(months: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        asked(["--months", months])
+    assert "--months must be from 2 to 122" in capsys.readouterr().err
+
+
 def test_items_are_written_as_lines() -> None:
     command = [sys.executable, "-m", "examples.screening.items", "--months", "24", "--max-drawdown", "0.5"]
     lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
