@@ -116,7 +116,7 @@ class Doctor:
                         self._tell(step)
                         await asyncio.sleep(max(step.records, 1) / self._per_second)
             except Exception as error:
-                _log.warning("doctor_stopped", error=repr(error), next_after_s=self._every_s)
+                _log.warning("doctor_stopped", error=error, next_after_s=self._every_s)
 
     async def _examine(self, examiner: Examiner, mend: bool) -> AsyncIterator[Examined]:
         at = ""

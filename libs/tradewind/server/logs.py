@@ -101,6 +101,7 @@ def _shared() -> list[structlog.typing.Processor]:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         _add_trace_ids,
+        _tell_error,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
 
@@ -126,4 +127,12 @@ def _facts(method: str, context: Context, begun: float) -> dict[str, Any]:
 
 def _add_trace_ids(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     event.update(trace_ids())
+    return event
+
+
+def _tell_error(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Write an exception as its kind and what it says: those of redis-py leave that out of their repr."""
+    error = event.get("error")
+    if isinstance(error, BaseException):
+        event["error"] = f"{type(error).__name__}: {error}"
     return event

@@ -96,7 +96,7 @@ class Loops:
                     await cleaner.leave()
             except Exception as error:
                 # The lease lapses by itself.
-                _log.info("the lease for cleaning was not given up", error=repr(error))
+                _log.info("the lease for cleaning was not given up", error=error)
 
     def announce(self, shard: int, events: Sequence[NewEvent]) -> None:
         """Hand new events to whoever receives their partitions here, or tell another replica of them."""
@@ -147,13 +147,13 @@ class Loops:
         try:
             await self._load_config()
         except Exception as error:
-            _log.warning("the configuration could not be read", error=repr(error))
+            _log.warning("the configuration could not be read", error=error)
 
     async def _send(self, shard: int, message: str) -> None:
         try:
             await self._publish(shard, message)
         except Exception as error:
-            _log.warning("other replicas were not told", message=message, error=repr(error))
+            _log.warning("other replicas were not told", message=message, error=error)
 
     async def _look(self) -> None:
         """In case a wake-up was lost."""
@@ -176,7 +176,7 @@ class Loops:
                 quiet = bool(await step())
             except Exception as error:
                 quiet = False
-                _log.warning("a background step failed", step=repr(step), error=repr(error))
+                _log.warning("a background step failed", step=repr(step), error=error)
 
     def _begin(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

@@ -40,7 +40,7 @@ class SweepLoop:
             try:
                 await self._sweep()
             except Exception as error:
-                _log.warning("sweep_failed", error=repr(error), next_after_s=self._interval_s)
+                _log.warning("sweep_failed", error=error, next_after_s=self._interval_s)
 
     async def _sweep(self) -> None:
         total = 0

@@ -17,4 +17,4 @@ async def sweep_loop(sweep: SweepIndexes, period_s: float) -> None:
             await sweep()
         except Exception as error:
             # It goes on with the next one; a store that is away is told of by those who need it.
-            _log.warning("sweep_failed", error=repr(error))
+            _log.warning("sweep_failed", error=error)

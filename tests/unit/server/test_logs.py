@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 import structlog
 from opentelemetry import context as otel_context
+from redis.exceptions import ResponseError
 
 from tradewind.server.logs import configure_logging, quieten_logging
 from tradewind.server.telemetry import context_from
@@ -99,3 +100,10 @@ def test_what_standard_error_does_not_take_is_lost_and_nothing_else(monkeypatch:
     log.warning("heard")
     logging.getLogger("some.library").warning("heard too")
     assert [line.split("] ")[1].split()[0] for line in heard.getvalue().splitlines()] == ["heard", "heard"]
+
+
+@pytest.mark.parametrize("format", ["console", "json"])
+def test_an_error_of_the_store_is_told_with_what_it_says(format: str, capfd: pytest.CaptureFixture[str]) -> None:
+    configure_logging("warning", format)
+    structlog.get_logger("x").warning("flush failed", error=ResponseError("NOPERM no permissions for the key"))
+    assert "ResponseError: NOPERM no permissions for the key" in capfd.readouterr().err

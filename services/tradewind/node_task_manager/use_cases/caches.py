@@ -229,7 +229,7 @@ class ResultCaches:
         try:
             await self.count.flush()
         except Exception as error:
-            _log.warning("counts of caches were lost", error=repr(error))
+            _log.warning("counts of caches were lost", error=error)
 
     def _holds(self, worker_id: str, nonce: str) -> bool:
         worker = self._pool.get(worker_id)
@@ -278,11 +278,11 @@ class ResultCaches:
         try:
             await self._publish(f"k:{flight.entry}:{int(filled)}")
         except Exception as error:
-            _log.warning("other replicas were not told", cache=cache, error=repr(error))
+            _log.warning("other replicas were not told", cache=cache, error=error)
 
     def _failed(self, error: Exception) -> None:
         if not self._breaker.is_open:
-            _log.warning("the cache does not answer; nodes run without it", error=repr(error))
+            _log.warning("the cache does not answer; nodes run without it", error=error)
         self._breaker.failed()
 
     def _spawn(self, work: Awaitable[None]) -> None:

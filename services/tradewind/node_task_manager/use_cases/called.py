@@ -277,7 +277,7 @@ class CalledWorkers:
         try:
             effects = await dispatcher.shard.tasks.pass_on(worker.worker_id, held, candidate.worker_id)
         except Exception as error:
-            _log.warning("a node task could not be passed on", node_task=held.task_id, error=repr(error))
+            _log.warning("a node task could not be passed on", node_task=held.task_id, error=error)
             return False
         finally:
             candidate.coming -= 1
@@ -304,7 +304,7 @@ class CalledWorkers:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            _log.warning("a step with a called worker failed", error=repr(error))
+            _log.warning("a step with a called worker failed", error=error)
 
 
 def _offers(said: CalledWorker) -> dict[str, Offer]:

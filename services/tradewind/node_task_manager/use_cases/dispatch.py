@@ -208,7 +208,7 @@ class Dispatcher:
                     self.recovered()
                 failures = 0 if stored else failures or 1
             except Exception as error:
-                _log.warning("flush failed", shard=self.shard.number, error=repr(error))
+                _log.warning("flush failed", shard=self.shard.number, error=error)
                 if self._stopping:
                     return
                 await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
@@ -285,7 +285,7 @@ class Dispatcher:
             if not isinstance(error, Exception):
                 _refuse(batch, _leaving())
                 raise
-            _log.warning("runs could not be submitted", shard=self.shard.number, count=len(batch), error=repr(error))
+            _log.warning("runs could not be submitted", shard=self.shard.number, count=len(batch), error=error)
             _refuse(batch, error)
             return False
         if self._traces is not None:

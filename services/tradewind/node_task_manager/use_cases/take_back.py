@@ -25,7 +25,7 @@ async def take_back(worker_id: str, session: int, dispatcher: Dispatcher, unhear
             return
         except Exception as error:
             if not left:
-                _log.warning("give-back left to the leases", worker_id=worker_id, error=repr(error))
+                _log.warning("give-back left to the leases", worker_id=worker_id, error=error)
         await asyncio.sleep(_PAUSE_S)
 
 

@@ -36,7 +36,7 @@ class BulkJobsLoop:
                 for job_id in await self._jobs.open(list(self._own.epochs)):
                     more = await self._step(job_id) or more
             except Exception as error:
-                _log.warning("jobs_not_read", error=repr(error))
+                _log.warning("jobs_not_read", error=error)
             if more:
                 await asyncio.sleep(_REST_S)
             else:
@@ -46,5 +46,5 @@ class BulkJobsLoop:
         try:
             return await self._carry_out.step(job_id)
         except Exception as error:
-            _log.warning("job_step_failed", job_id=job_id, error=repr(error))
+            _log.warning("job_step_failed", job_id=job_id, error=error)
             return False

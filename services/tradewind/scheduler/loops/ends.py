@@ -101,7 +101,7 @@ def event_loop(
                 return {event.partition for event in mine}, await fold(mine, own.epochs)
             except Exception as error:
                 # Nothing is acknowledged before it is on record, so there is nothing else to be done but this.
-                _log.warning("events_not_folded", events=len(mine), error=repr(error))
+                _log.warning("events_not_folded", events=len(mine), error=error)
                 await asyncio.sleep(random.uniform(0.5, 1.0) * delay_s)
                 delay_s = min(2 * delay_s, _FOLD_BACKOFF_S[1])
 
@@ -116,7 +116,7 @@ async def heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
             await sub_flows.heard(events)
             return
         except Exception as error:
-            _log.warning("sub_flows_wait", events=len(events), error=repr(error))
+            _log.warning("sub_flows_wait", events=len(events), error=error)
             await asyncio.sleep(random.uniform(0.5, 1.0) * delay_s)
             delay_s = min(2 * delay_s, _FOLD_BACKOFF_S[1])
 
@@ -150,7 +150,7 @@ class OpenRunsLoop:
                 _log.warning("open_runs_wait", error=error.detail)
                 wait_s = _RETRY_S
             except Exception as error:
-                _log.warning("open_runs_not_looked_after", error=repr(error))
+                _log.warning("open_runs_not_looked_after", error=error)
                 wait_s = _RETRY_S
             await self._alarm.rest(self._look_s, wait_s)
 

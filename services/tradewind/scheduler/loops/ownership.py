@@ -39,6 +39,6 @@ class OwnershipLoop:
                 if not self._own.complete:
                     await self._own.take()
             except Exception as error:
-                _log.warning("partitions_not_renewed", error=repr(error))
+                _log.warning("partitions_not_renewed", error=error)
             wait_s = max(0.0, shared_s + self._share_s - loop.time())
             rang = await self._alarm.rest(math.inf, wait_s if self._own.complete else min(wait_s, _TAKE_S))

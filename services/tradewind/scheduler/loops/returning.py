@@ -34,6 +34,6 @@ class ReturnEndsLoop:
                 _log.warning("ends_not_returned", error=error.detail)
                 wait_s = _RETRY_S
             except Exception as error:
-                _log.warning("ends_not_returned", error=repr(error))
+                _log.warning("ends_not_returned", error=error)
                 wait_s = _RETRY_S
             await self._alarm.rest(self._look_s, wait_s)

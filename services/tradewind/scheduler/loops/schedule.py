@@ -52,7 +52,7 @@ def due_loop(
         try:
             begun = await begin_due(due, own.epochs)
         except Exception as error:
-            _log.warning("due_flows_not_begun", flows=len(due), error=repr(error))
+            _log.warning("due_flows_not_begun", flows=len(due), error=error)
             await stream.answer([_again(flow) for flow in due])
             return
         if begun.runs:
@@ -116,7 +116,7 @@ class QueuedLoop:
                     if runs:
                         self._background.begin(self._hand_over(runs), "handing over of cycles that waited")
             except Exception as error:
-                _log.warning("queued_cycles_not_begun", error=repr(error))
+                _log.warning("queued_cycles_not_begun", error=error)
                 wait_s = _STORE_RETRY_MS / 1000
             await self._alarm.rest(self._look_s, wait_s)
 
@@ -141,7 +141,7 @@ class OutboxLoop:
                 if await self._work():
                     wait_s = RETRY_MS / 1000
             except Exception as error:
-                _log.warning("outbox_not_settled", error=repr(error))
+                _log.warning("outbox_not_settled", error=error)
             await self._alarm.rest(self._look_s, wait_s)
 
     async def _work(self) -> bool:

@@ -33,7 +33,7 @@ class TellEndsLoop:
                 _log.debug("listeners_not_known", error=error.detail)
             except Exception as error:
                 self._left = True
-                _log.warning("ends_not_told", error=repr(error))
+                _log.warning("ends_not_told", error=error)
             await self._alarm.rest(self._every_s)
 
     def _gained(self) -> None:

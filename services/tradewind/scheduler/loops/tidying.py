@@ -30,7 +30,7 @@ class TidyLoop:
                 try:
                     await self._tidy(partition)
                 except Exception as error:
-                    _log.warning("flows_not_tidied", partition=partition, error=repr(error))
+                    _log.warning("flows_not_tidied", partition=partition, error=error)
 
     async def _tidy(self, partition: int) -> None:
         after, trimmed, forgotten = "", 0, 0

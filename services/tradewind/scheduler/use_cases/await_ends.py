@@ -141,7 +141,7 @@ class AwaitEnds:
                 try:
                     await self._check(waiting_still)
                 except Exception as error:
-                    _log.warning("ends_not_read", error=repr(error))
+                    _log.warning("ends_not_read", error=error)
         finally:
             self._looking = None
 

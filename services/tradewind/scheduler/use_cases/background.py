@@ -29,7 +29,7 @@ class Background:
             try:
                 return await work
             except Exception as error:
-                _log.warning("background_work_failed", what=what, error=repr(error))
+                _log.warning("background_work_failed", what=what, error=error)
                 return None
 
         task = asyncio.get_running_loop().create_task(kept(), context=Context())

@@ -142,7 +142,7 @@ class ChangeHub:
                         if run.cycle < 0:
                             found += await self._cycles.newest(run.flow_id, None, _LOOKED_BACK)
                 except Exception as error:
-                    _log.warning("changes_not_read", error=repr(error))
+                    _log.warning("changes_not_read", error=error)
                     self._to_load.update(dict.fromkeys(wanted))
                     await asyncio.sleep(_RETRY_S)
                     continue
