@@ -19,7 +19,7 @@ AnyNode = Node[..., Any]
 def load_nodes(target: str) -> list[AnyNode]:
     """Import `module` or `module:attribute` and return its nodes, in the order in which they stand there.
 
-    Without an attribute these are all nodes that the module names; an attribute is a node, a list of nodes or a Worker.
+    Without an attribute these are all nodes that the module names; an attribute is a node or a list of nodes.
     Modules of the current directory are found. Raises NodeLoadError, which says what was wrong: no such module, the
     module's own import fails, no such attribute, no nodes.
     """
@@ -56,13 +56,15 @@ def _import(name: str) -> ModuleType:
 
 
 def _nodes_of(value: object, target: str) -> list[AnyNode]:
-    if isinstance(value, Worker):
-        return value.nodes
     if isinstance(value, Node):
         return [value]
     if isinstance(value, list | tuple) and value and all(isinstance(each, Node) for each in value):
         return list(value)
-    raise NodeLoadError(f"{target} is {type(value).__qualname__}: it must be a node, a list of nodes or a Worker")
+    if isinstance(value, Worker):
+        raise NodeLoadError(
+            f"{target} is a Worker, whose own settings would be lost here: name its nodes, or run its program"
+        )
+    raise NodeLoadError(f"{target} is {type(value).__qualname__}: it must be a node or a list of nodes")
 
 
 def _distinct(values: Iterable[object]) -> list[AnyNode]:
