@@ -7,7 +7,7 @@ import pytest
 
 from tests.system.processes import Shell
 from tests.system.store_files import written
-from tradewind.client import Client
+from tradewind.client import Client, CycleHandle, RunRequest
 from tradewind.codec import AesGcm
 from tradewind.flow import Flow
 from tradewind.standalone import Standalone
@@ -69,6 +69,19 @@ async def test_only_who_has_the_codec_can_read_payloads(
     assert b"coded" in kept
     assert PLANTED.encode() not in kept
     assert PLANTED.upper().encode() not in kept
+
+
+async def test_what_is_many_is_cut_into_messages_as_it_is_encoded(stack: Standalone) -> None:
+    """Small values take ten times their size."""
+    many = [{f"p{at}": at for at in range(8)}] * 9000
+    async with Client(stack.address, codec=CODEC) as client:
+        wide = Flow("wide", "1h", overlap="allow")
+        wide.node("joined", "join")
+        await client.register_flow("wide", wide)
+        runs = await client.run_flows([RunRequest("wide", inputs) for inputs in many])
+        assert {type(run) for run in runs} == {CycleHandle}
+        batch = await client.submit_batch("join", many)
+        assert (await batch.cancel()).progress.total == 9000
 
 
 async def test_a_worker_without_the_key_fails_the_node_and_says_why(stack: Standalone) -> None:

@@ -188,8 +188,11 @@ class AdHocCalls:
             request_id=request_id or new_request_id(),
             options=options,
         )
-        parts = list(_parts(head, [inputs_json(each) for each in parameters]))
-        return await self._connection.to_node_task_manager.upload(self._connection.node_task_manager.SubmitBatch, parts)
+        calls = self._connection.to_node_task_manager
+        # What a codec makes of them is larger, and so is what is cut.
+        whole = calls.sealed(pb.SubmitBatchRequest(parameters_json=map(inputs_json, parameters)))
+        parts = list(_parts(head, whole.parameters_json))
+        return await calls.upload(self._connection.node_task_manager.SubmitBatch, parts)
 
 
 def _parts(head: pb.BatchHead, texts: Sequence[str]) -> Iterable[pb.SubmitBatchRequest]:

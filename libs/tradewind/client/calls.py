@@ -134,11 +134,10 @@ class Calls:
     async def upload(
         self, method: grpc.aio.StreamUnaryMultiCallable[Request, Response], parts: Sequence[Request]
     ) -> Response:
-        """Return the answer to all of `parts`, which are sent again from the first while the server is away.
+        """Return the answer to all of `parts`, sealed ones, which are sent again from the first while the server is away.
 
-        Raises TradewindError, CodecError.
+        Raises TradewindError.
         """
-        parts = [self.sealed(part) for part in parts]
 
         pause = 0.0
 

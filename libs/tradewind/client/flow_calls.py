@@ -235,7 +235,9 @@ class FlowCalls:
         """Run many cycles now, as Client.run_flows."""
         seconds = seconds_of(wait)
         results: list[Started | TradewindError] = []
-        for items in _batches(requests):
+        # What a codec makes of inputs is larger, and so is what is cut.
+        sealed = map(self._connection.to_scheduler.sealed, map(_item, requests))
+        for items in _batches(sealed):
             request = pb.RunFlowsRequest(
                 items=items, request_id=new_request_id(), wait=duration(seconds), include_outputs=seconds > 0
             )
@@ -250,16 +252,17 @@ class FlowCalls:
         return results
 
 
-def _batches(requests: Sequence[RunRequest | str]) -> Iterable[list[pb.RunFlowItem]]:
+def _item(request: RunRequest | str) -> pb.RunFlowItem:
+    if isinstance(request, str):
+        return pb.RunFlowItem(flow_id=request)
+    return pb.RunFlowItem(flow_id=request.flow_id, inputs_json=inputs_json(request.inputs))
+
+
+def _batches(wanted: Iterable[pb.RunFlowItem]) -> Iterable[list[pb.RunFlowItem]]:
     """Cut a bulk into what one message may hold."""
     items: list[pb.RunFlowItem] = []
     size = 0
-    for each in requests:
-        item = (
-            pb.RunFlowItem(flow_id=each)
-            if isinstance(each, str)
-            else pb.RunFlowItem(flow_id=each.flow_id, inputs_json=inputs_json(each.inputs))
-        )
+    for item in wanted:
         if items and (len(items) == BULK_ITEMS or size + item.ByteSize() > BULK_BYTES):
             yield items
             items, size = [], 0
