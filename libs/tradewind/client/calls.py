@@ -134,7 +134,7 @@ class Calls:
     async def upload(
         self, method: grpc.aio.StreamUnaryMultiCallable[Request, Response], parts: Sequence[Request]
     ) -> Response:
-        """Return the answer to all of `parts`, sealed ones, which are sent again from the first while the server is away.
+        """Return the answer to `parts`, sealed ones, which are sent again from the first while the server is away.
 
         Raises TradewindError.
         """
