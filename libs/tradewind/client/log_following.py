@@ -22,11 +22,11 @@ async def follow_logs(
             lines, following = await page(token)
             for line in lines:
                 if line not in told:
-                    told.add(line)
                     yield line
+            # The last page grows, loses what is kept no longer, and is read again; the full ones before it are not.
+            told = set(lines)
             if not following:
                 break
-            # The last page grows and is read again, the full ones before it are not.
             token, told = following, set()
         if last_look:
             return

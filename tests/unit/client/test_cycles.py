@@ -1,6 +1,7 @@
 """Running flows, and what cycles give: results, failures, descriptions, bulks, logs."""
 
 import asyncio
+from weakref import WeakSet
 
 import pytest
 
@@ -14,12 +15,16 @@ from tradewind.client import (
     CycleHandle,
     CycleOrigin,
     CycleStatus,
+    LogLevel,
+    LogLine,
+    LogSource,
     NodeTaskStatus,
     NotFound,
     RunRequest,
     SignalStatus,
     TimedOut,
 )
+from tradewind.client.log_following import follow_logs
 
 
 async def test_a_run_gives_what_the_sinks_emitted(client: Client, stack: FakeStack) -> None:
@@ -192,6 +197,32 @@ async def test_logs_are_listed_by_cycle_node_and_level(client: Client, stack: Fa
     assert await messages(cycle=1) == ["begun"]
     assert await messages(node_id="model") == ["fitting"]
     assert await messages(min_level="warning") == ["odd prices"]
+
+
+async def test_of_logs_that_are_followed_only_what_is_on_record_is_remembered() -> None:
+    kept: WeakSet[LogLine] = WeakSet()
+    told: list[str] = []
+
+    class Line(LogLine):
+        """One that can be seen to be remembered."""
+
+        __slots__ = ("__weakref__",)
+
+    async def page(token: str) -> tuple[list[LogLine], str]:
+        newest: list[LogLine] = [
+            Line(f"{at}", "f", at, "", LogLevel.INFO, LogSource.NODE, f"line {at}", None)
+            for at in range(len(told), len(told) + 5)
+        ]
+        kept.update(newest)
+        return newest, ""
+
+    async def ended() -> bool:
+        return len(told) >= 100
+
+    async for line in follow_logs(page, ended, 0):
+        told.append(line.message)
+        assert len(kept) <= 15
+    assert told == [f"line {at}" for at in range(len(told))]
 
 
 async def test_logs_are_followed_until_the_cycle_has_ended(client: Client, stack: FakeStack) -> None:
