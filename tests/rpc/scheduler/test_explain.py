@@ -49,6 +49,21 @@ async def test_a_running_flow_tells_its_next_time(scheduler: Client) -> None:
     assert found["next_tick"][1]["at"].endswith("Z")
 
 
+async def test_a_time_that_passed_and_began_nothing(scheduler: Client) -> None:
+    await scheduler.register("f", interval="1")
+    await scheduler.start()
+    tick: tuple[str, dict[str, Any]] = ("", {})
+
+    async def late() -> bool:
+        nonlocal tick
+        tick = (await of_flow(scheduler))["next_tick"]
+        return "was planned" in tick[0]
+
+    await until(late, "it is told as late")
+    words, facts = tick
+    assert words == f"a cycle was planned for {facts['at']}, and has not begun {facts['late']:g} s later"
+
+
 async def test_a_paused_flow_tells_who_since_when_and_why(scheduler: Client) -> None:
     await scheduler.register()
     await scheduler.start()

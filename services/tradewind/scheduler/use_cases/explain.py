@@ -90,9 +90,12 @@ class ExplainFlow:
         if schedule.on:
             return [*reasons, _waits_for_event(schedule.on, firings)]
         words = f"the next cycle is planned for {iso(next_ms)}"
-        if schedule.jitter_ms:
+        late_s = (self._clock.now_ms() - next_ms - schedule.jitter_ms) // 1000
+        if late_s > 0:
+            words = f"a cycle was planned for {iso(next_ms)}, and has not begun {late_s} s later"
+        elif schedule.jitter_ms:
             words += f", and begins up to {schedule.jitter_ms / 1000:g} s later on purpose"
-        facts: dict[str, Fact] = {"at": iso(next_ms), "jitter": schedule.jitter_ms / 1000}
+        facts: dict[str, Fact] = {"at": iso(next_ms), "jitter": schedule.jitter_ms / 1000, "late": max(0, late_s)}
         return [*reasons, Reason("next_tick", words, facts)]
 
 
