@@ -150,6 +150,11 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("schedule.end", "nothing is planned before it")],
     ),
     (
+        "schedule jitter longer than a short interval",
+        without(flow(schedule={"interval": "5m", "jitter": "6m"}), "interval"),
+        [("schedule.jitter", 'must be at most 300s, is "6m"')],
+    ),
+    (
         "schedule jitter longer than the interval",
         without(flow(schedule={"interval": "1d", "jitter": "2d"}), "interval"),
         [("schedule.jitter", 'must be at most 1d, is "2d"')],

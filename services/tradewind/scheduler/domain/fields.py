@@ -76,7 +76,8 @@ class Fields:
             self._fault(name, f"must be at least {least_ms}ms, is {shown(value)}")
             return default_ms
         if milliseconds > most_ms:
-            self._fault(name, f"must be at most {most_ms // 86_400_000}d, is {shown(value)}")
+            days, rest = divmod(most_ms, 86_400_000)
+            self._fault(name, f"must be at most {f'{most_ms / 1000:g}s' if rest else f'{days}d'}, is {shown(value)}")
             return default_ms
         return milliseconds
 
