@@ -145,8 +145,13 @@ class Flow:
             if value is not None:
                 weather[name] = duration(value, f"{path}.{name}")
         if timeouts is not None:
+            if not isinstance(timeouts, Timeouts):
+                message = f'give Timeouts, such as Timeouts(total="5m"), not {kind_of(timeouts)}'
+                raise FlowError(message, f"{path}.timeouts")
             weather["timeouts"] = timeouts.to_weather(f"{path}.timeouts")
         if retry is not None:
+            if not isinstance(retry, Retry):
+                raise FlowError(f"give a Retry, such as Retry(3), not {kind_of(retry)}", f"{path}.retry")
             weather["retry"] = retry.to_weather(f"{path}.retry")
         if priority is not None:
             weather["priority"] = priority
@@ -231,11 +236,11 @@ class Flow:
 
         Their entry nodes may have a parameter `outcome`: status, reason, failed_nodes with their errors, failed_count.
         """
-        self._fields.setdefault("on_failure", []).extend(node.id for node in nodes)
+        self._handle_outcome("on_failure", nodes)
 
     def finally_(self, *nodes: Node) -> None:
         """Run these, joined to no others, last, however the others ended; they are told of it as on failure."""
-        self._fields.setdefault("finally", []).extend(node.id for node in nodes)
+        self._handle_outcome("finally", nodes)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -266,10 +271,20 @@ class Flow:
     def _node_of(self, weather: dict[str, Any]) -> Node:
         return Node(weather, self._join)
 
+    def _handle_outcome(self, field: str, nodes: tuple[Node, ...]) -> None:
+        for node in nodes:
+            if not isinstance(node, Node):
+                raise FlowError(f'"{node}" is {kind_of(node)}: write flow["{node}"]', field)
+            self._require_own(node, field)
+        self._fields.setdefault(field, []).extend(node.id for node in nodes)
+
+    def _require_own(self, node: Node, path: str = "") -> None:
+        if node._add_edge != self._join:
+            raise FlowError(f'node "{node.id}" belongs to another flow than "{self.flow_id}"', path)
+
     def _join(self, source: Handle, target: Handle) -> None:
         for handle in (source, target):
-            if handle.node._add_edge != self._join:
-                raise FlowError(f'node "{handle.node.id}" belongs to another flow than "{self.flow_id}"')
+            self._require_own(handle.node)
         self._edges.append(
             {
                 "source": source.node.id,

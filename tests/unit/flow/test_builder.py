@@ -290,3 +290,16 @@ def test_a_node_may_run_once_for_each_item_of_a_list() -> None:
     ]
     with pytest.raises(FlowError, match=r"nodes\[3\].min_success: a share is over 0 and at most 1.0, is 2.0"):
         flow.node("d", "t", map="in", min_success=2.0)
+
+
+def test_what_is_no_retry_no_time_limits_and_no_node_is_told() -> None:
+    flow, other = Flow("f"), Flow("other")
+    with pytest.raises(FlowError, match=r"^nodes\[0\]\.retry: give a Retry, such as Retry\(3\), not a number$"):
+        flow.node("a", "t", retry=3)  # type: ignore[arg-type]
+    with pytest.raises(FlowError, match=r"^nodes\[0\]\.timeouts: give Timeouts, such as .*, not text$"):
+        flow.node("a", "t", timeouts="5m")  # type: ignore[arg-type]
+    with pytest.raises(FlowError, match=r'^on_failure: "a" is text: write flow\["a"\]$'):
+        flow.on_failure("a")  # type: ignore[arg-type]
+    with pytest.raises(FlowError, match=r'^finally: node "b" belongs to another flow than "f"$'):
+        flow.finally_(other.node("b", "t"))
+    assert flow.to_weather() == {"nodes": [], "edges": []}
