@@ -176,7 +176,8 @@ class Loops:
                 quiet = bool(await step())
             except Exception as error:
                 quiet = False
-                _log.warning("a background step failed", step=repr(step), error=error)
+                name = getattr(step, "__qualname__", type(step).__name__)
+                _log.warning("a background step failed", step=name, error=error)
 
     def _begin(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
