@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 from weakref import WeakSet, WeakValueDictionary
@@ -29,6 +29,8 @@ _END_S = 5.0
 
 class DueTrigger:
     """A trigger that is due, leased to this receiver until `lease_deadline`; answer it by ack or nack.
+
+    The lease is renewed while it waits to be taken, and after that by `extend` alone.
 
     When it fires for an event, `event_id`, `event_name` and `event` (its payload) say which; else they are empty.
     `planned_time` is what was planned, `delivered_at` when it was leased, by the store's clock. Answering one whose
@@ -79,17 +81,49 @@ class DueTrigger:
 
 
 class _Stream:
-    """One connection; what is said when it has broken goes nowhere, for what it held was given back."""
+    """One connection, and what came over it that nobody has taken yet, whose leases it renews.
+
+    What is said when it has broken goes nowhere, for what it held was given back.
+    """
 
     def __init__(self, call: _Call) -> None:
         self.call = call
+        self._come: deque[DueTrigger] = deque()
         self._saying = asyncio.Lock()
+        self._renewing: asyncio.Task[None] | None = None
+
+    def keep(self, due: Sequence[DueTrigger]) -> None:
+        """Hold these until they are taken."""
+        self._come.extend(due)
+        if self._renewing is None and due and due[0].lease_deadline and due[0].delivered_at:
+            self._renewing = asyncio.create_task(self._renew((due[0].lease_deadline - due[0].delivered_at) / 3))
+
+    def take(self) -> DueTrigger | None:
+        """Return what came first, None when nothing is left, or the connection has broken."""
+        if self.call.done():
+            self._come.clear()
+        return self._come.popleft() if self._come else None
 
     async def say(self, message: pb.ReceiveDueRequest) -> None:
         async with self._saying:
             # Whoever reads hears of the break, and connects again.
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await self.call.write(message)
+
+    async def end(self) -> None:
+        """Renew no more."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+
+    async def _renew(self, every: timedelta) -> None:
+        while True:
+            await asyncio.sleep(every.total_seconds())
+            if self._come:
+                extensions = [pb.DueTriggerExtension(token=due.token) for due in self._come]
+                for due in self._come:
+                    due.lease_deadline = due.lease_deadline and due.lease_deadline + every
+                await self.say(pb.ReceiveDueRequest(extensions=extensions))
 
 
 class DueTriggers:
@@ -103,7 +137,6 @@ class DueTriggers:
         self._calls = calls
         self._hello = pb.ReceiveDueRequest(queue=queue, credits=credits, receiver=receiver)
         self._stream: _Stream | None = None
-        self._come: deque[DueTrigger] = deque()
         self._reading: asyncio.Task[object] | None = None
         self._given: WeakValueDictionary[str, DueTrigger] = WeakValueDictionary()
         self._lost: WeakSet[DueTrigger] = WeakSet()
@@ -125,7 +158,7 @@ class DueTriggers:
 
     async def __anext__(self) -> DueTrigger:
         """Return what is due next, as soon as something is."""
-        while not self._come:
+        while self._stream is None or (due := self._stream.take()) is None:
             # A task of its own: who is cancelled while it waits must not break the connection.
             reading = self._reading = self._reading or asyncio.create_task(self._read())
             await asyncio.wait({reading})
@@ -133,13 +166,13 @@ class DueTriggers:
             try:
                 reading.result()
             except grpc.aio.AioRpcError as refusal:
-                self._stream = None
+                await self._disconnect()
                 error = error_from(refusal, self._calls.address, "ReceiveDue")
                 if not isinstance(error, Unavailable) or self._absence.lasts(self._calls.patience):
                     self._absence = Absence()
                     raise error from None
                 await asyncio.sleep(_PAUSE_S)
-        return self._come.popleft()
+        return due
 
     def lost(self, due: DueTrigger) -> bool:
         """Say whether the server has said that an answer to this one had no effect."""
@@ -156,10 +189,10 @@ class DueTriggers:
                     while await (reading or stream.call.read()) is not grpc.aio.EOF:
                         reading = None
             stream.call.cancel()
+            await stream.end()
         if reading is not None:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-        self._come.clear()
 
     async def _read(self) -> object:
         """Take in a message; connects before when there is no connection."""
@@ -174,7 +207,12 @@ class DueTriggers:
             self._lost.update(filter(None, map(self._given.get, message.lost_tokens)))
             come = [DueTrigger(each, stream) for each in message.due]
             self._given.update((each.token, each) for each in come)
-            self._come.extend(come)
+            stream.keep(come)
         else:
-            self._stream = None
+            await self._disconnect()
         return message
+
+    async def _disconnect(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.end()

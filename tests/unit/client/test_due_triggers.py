@@ -32,12 +32,17 @@ class Stream:
 
     def __init__(self, *steps: Step) -> None:
         self._steps = list(steps)
+        self.broken = False
 
     async def write(self, message: pb.ReceiveDueRequest) -> None:
         """Take anything."""
 
     async def read(self) -> object:
         return self._steps.pop(0)()
+
+    def done(self) -> bool:
+        """Return whether the connection has broken."""
+        return self.broken
 
     async def done_writing(self) -> None:
         """Nothing more is read then."""
@@ -53,6 +58,10 @@ def away() -> object:
 
 def due() -> object:
     return pb.ReceiveDueResponse(due=[trigger_pb2.DueTrigger(token="t1")])
+
+
+def due_together(*tokens: str) -> pb.ReceiveDueResponse:
+    return pb.ReceiveDueResponse(due=[trigger_pb2.DueTrigger(token=token) for token in tokens])
 
 
 def lost(*tokens: str) -> Step:
@@ -76,6 +85,18 @@ async def test_patience_ends_and_begins_anew_with_the_next_question(clock: Clock
     with pytest.raises(Unreachable):
         await anext(triggers)
     assert (await anext(triggers)).token == "t1"
+
+
+async def test_what_nobody_has_taken_goes_with_its_connection() -> None:
+    """It is delivered again, so what was there would be handled for nothing."""
+    breaks = Stream(lambda: due_together("t1", "t2"), away)
+    streams = [breaks, Stream(lambda: due_together("t2 again"))]
+    triggers = receiver()
+    method = cast(Any, lambda: streams.pop(0))
+    triggers._method = lambda: method
+    assert (await anext(triggers)).token == "t1"
+    breaks.broken = True
+    assert (await anext(triggers)).token == "t2 again"
 
 
 async def test_an_answer_that_had_no_effect_is_known_as_long_as_its_trigger() -> None:

@@ -1,0 +1,33 @@
+"""Due triggers as a program of one's own receives them, over the client."""
+
+import asyncio
+from collections import Counter
+
+from tests.rpc.trigger.receiving import Cast
+from tests.waiting import until
+from tradewind.client import Client, TriggerStatus
+
+QUEUE = "reports"
+
+
+async def test_a_slow_receiver_handles_each_once(cast: Cast) -> None:
+    """What waits for its turn at the receiver does not lapse meanwhile."""
+    replica = await cast.replica(trigger_lease_seconds=0.6)
+    names = [f"t{n}" for n in range(8)]
+    async with Client(replica.server.address) as client:
+        for name in names:
+            await client.save_trigger(name, queue=QUEUE, after=0)
+        handled: Counter[str] = Counter()
+        async with client.receive_due(QUEUE) as due_triggers:
+            while len(handled) < len(names):
+                due = await asyncio.wait_for(anext(due_triggers), 20)
+                await asyncio.sleep(0.25)
+                handled[due.trigger_id] += 1
+                await due.ack()
+
+        async def completed() -> bool:
+            records = [await client.get_trigger(QUEUE, name) for name in names]
+            return all(record.status is TriggerStatus.COMPLETED and not record.failures for record in records)
+
+        await until(completed, "all are acknowledged, and none has lapsed")
+        assert set(handled.values()) == {1}
