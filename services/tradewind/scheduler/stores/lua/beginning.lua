@@ -3,14 +3,14 @@
 -- How a cycle of a flow begins.
 local LOG_CYCLES = 5
 
--- What beginning a cycle needs of a flow, or nil.
-local function flow_of(flow_id)
+-- What beginning a cycle needs of a flow, of its schedule only where that asks for one; false when there is no such flow.
+local function flow_of(flow_id, scheduled)
   local key = flow_key(flow_id)
-  local status, revision, last_cycle, overlap, digest, logged, next_at, schedule_epoch = unpack(call('HMGET', key, 'status',
-    'revision', 'last_cycle', 'overlap', 'digest', 'logged', 'next_execution', 'schedule_epoch'), 1, 8)
-  return status and {id = flow_id, key = key, status = status, revision = tonumber(revision), last_cycle = tonumber(last_cycle),
-    overlap = overlap, digest = digest, logged = tonumber(logged), next_at = tonumber(next_at),
-    schedule_epoch = tonumber(schedule_epoch)}
+  local v = scheduled
+    and call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged', 'next_execution', 'schedule_epoch')
+    or call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged')
+  return v[1] and {id = flow_id, key = key, status = v[1], revision = tonumber(v[2]), last_cycle = tonumber(v[3]), overlap = v[4],
+    digest = v[5], logged = v[6], next_at = tonumber(v[7]), schedule_epoch = tonumber(v[8])}
 end
 
 -- Removes a run; returns the request that it was begun for, which is forgotten, if it still was remembered, and its
@@ -74,16 +74,18 @@ local function admit(flow, plan, backfill, parent, planned, same, inputs, reques
   return nil, planned, inputs
 end
 
--- Enters a new open cycle in the index of its flow; returns its number, and that as text.
+-- Enters a new open cycle in the index of its flow; returns its number, that as text, and the name of its first run.
 local function next_cycle(flow, at_least)
   local cycle = math.max(flow.last_cycle + 1, at_least or 0)
   local number = digits('%d', cycle)
+  local name = number .. ':0'
   -- A number that the index knows was used before the store lost its last second, and is not used again.
-  while call('ZADD', flow.key .. ':cycles', 'NX', OPEN + cycle * RUNS, number .. ':0') == 0 do
+  while call('ZADD', flow.key .. ':cycles', 'NX', OPEN + cycle * RUNS, name) == 0 do
     cycle = cycle + 1
     number = digits('%d', cycle)
+    name = number .. ':0'
   end
-  return cycle, number
+  return cycle, number, name
 end
 
 local function add(fields, name, value)
@@ -92,11 +94,11 @@ local function add(fields, name, value)
 end
 
 local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, nodes, facts, inputs, request, payload, rare)
-  local flow = flow_of(flow_id)
-  if not flow then return answer('not_found') end
-  if flow.status == 'deleting' then return answer('deleting', flow.revision) end
   local plan, parent, backfill, replaces, at_least
   if rare then plan, parent, backfill, replaces, at_least = unpack(rare) end
+  local flow = flow_of(flow_id, plan)
+  if not flow then return answer('not_found') end
+  if flow.status == 'deleting' then return answer('deleting', flow.revision) end
   plan = plan and due.plan_of(plan)
   if replaces and replaces >= 0 then
     request, payload = drop_run(flow_id, replaces, run_id)
@@ -105,8 +107,7 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
     refused, planned, inputs = admit(flow, plan, backfill, parent, planned, same, inputs, request, payload)
     if refused then return refused end
   end
-  local cycle, number = next_cycle(flow, at_least)
-  local name = number .. ':0'
+  local cycle, number, name = next_cycle(flow, at_least)
   if request ~= '' then
     local first = call('SET', base .. 'request:' .. request, payload .. ' ' .. number .. ' 0 ' .. run_id, 'NX', 'GET', 'PX',
       args.request_ms)
@@ -117,7 +118,8 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   end
   -- One that was put on record ahead of its time starts at its time.
   local start = plan and plan.ahead and math.max(time, planned) or time
-  local fields = {'run_id', run_id, 'status', 'running', 'start_time', start, 'facts', facts}
+  -- Named at once, if as nil: to make room later costs more.
+  local fields = {'run_id', run_id, 'status', 'running', 'start_time', start, 'facts', facts, nil, nil, nil, nil, nil, nil}
   if planned > 0 then add(fields, 'planned_time', planned) end
   if timeout > 0 then add(fields, 'deadline', start + timeout) end
   if request ~= '' then add(fields, 'request', request) end
@@ -130,14 +132,14 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
     add(fields, 'backfill', backfill[1])
     backfills.begun(flow.key, backfill[1], planned, name, run_id)
   end
-  local run = run_key(flow_id, number, 0)
+  local run = flow.key .. ':cycle:' .. name
   call('HSET', run, 'flow_id', flow_id, 'cycle', number, unpack(fields))
   announce(flow_id, cycle, 0, 1, inputs == '' and fields or {})
   for first = 1, #nodes, 1000 do
     call('SADD', run .. ':nodes', unpack(nodes, first, math.min(first + 999, #nodes)))
   end
   check_at(time + check_in, flow_id .. ':' .. name)
-  if flow.logged and flow.logged >= cycle - LOG_CYCLES then
+  if flow.logged and tonumber(flow.logged) >= cycle - LOG_CYCLES then
     call('DEL', logs_key(flow_id, digits('%d', cycle - LOG_CYCLES)))
   end
   if plan then due.begun(flow.key, plan, planned, name, run_id) end
