@@ -14,10 +14,10 @@ from tests.house.project import ROOT
 from tests.unit.worker.attempts import Bench
 from tradewind.testing import run_node
 from tradewind.worker import Node, Worker
+from tradewind.worker.offered import CAPACITY
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.processes.targets import locate
 from tradewind.worker.secrets import environment_name
-from tradewind.worker.worker import CAPACITY
 
 TEXT = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
 CODE = "\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,14 +20,14 @@ from tradewind.worker import processes
 from tradewind.worker.called import CalledLink, reachable_at
 from tradewind.worker.channel import open_channel
 from tradewind.worker.coding import CodedMemories
-from tradewind.worker.errors import NodeDefinitionError, WorkerError
+from tradewind.worker.errors import WorkerError
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity, default_worker_id
 from tradewind.worker.link import Link
 from tradewind.worker.nodes import Node
+from tradewind.worker.offered import by_type, room_for, targets_of
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.processes.pool import ProcessPool
-from tradewind.worker.processes.targets import Target, locate
 from tradewind.worker.program import run_program
 from tradewind.worker.registration import Registration
 from tradewind.worker.scheduler_link import SchedulerLink
@@ -48,8 +48,6 @@ NODE_TASK_MANAGER_ADDRESS_VARIABLE = "TRADEWIND_NODE_TASK_MANAGER_ADDRESS"
 REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
 SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
-CAPACITY = 100
-"""Node tasks that a worker with nodes on the event loop holds at most, unless told otherwise."""
 REGISTRY_PATIENCE = 5.0
 """Seconds that work waits for the first registration; after that it begins without."""
 STOP_GRACE = 1.0
@@ -114,13 +112,13 @@ class Worker:
             raise ValueError(f"process_capacity must be at least 0, is {process_capacity}")
         if stuck_thread_limit < 0:
             raise ValueError(f"stuck_thread_limit must be at least 0, is {stuck_thread_limit}")
-        self._nodes = _by_type(nodes)
+        self._nodes = by_type(nodes)
         if capacity is None:
-            capacity = _room(nodes, thread_capacity, process_capacity)
+            capacity = room_for(nodes, thread_capacity, process_capacity)
         if capacity < 1 or thread_capacity < 1:
             raise ValueError(f"capacity and thread_capacity must be at least 1, are {capacity} and {thread_capacity}")
         self._process_capacity = process_capacity
-        self._targets = _targets(self._nodes.values()) if process_capacity else {}
+        self._targets = targets_of(self._nodes.values()) if process_capacity else {}
         every = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
         self._address = address or os.environ.get(NODE_TASK_MANAGER_ADDRESS_VARIABLE) or every
         self._registry_address = registry_address or os.environ.get(REGISTRY_ADDRESS_VARIABLE) or every
@@ -385,28 +383,3 @@ class Worker:
         except TimeoutError:
             logger.warning("the last outcomes are not acknowledged; their node tasks may run again")
         await asyncio.wait((working,), timeout=1.0)
-
-
-def _room(nodes: Sequence[Node[..., Any]], threads: int, processes: int) -> int:
-    """Return how many node tasks to hold: one that waits in here has begun for everybody else, and its time runs."""
-    here = [node for node in nodes if not (node.process and processes)]
-    if any(node.is_async for node in here):
-        return CAPACITY
-    return threads * bool(here) + processes * (len(here) < len(nodes))
-
-
-def _targets(nodes: Iterable[Node[..., Any]]) -> dict[str, Target]:
-    return {node.type: locate(node) for node in nodes if node.process}
-
-
-def _by_type(nodes: Sequence[Node[..., Any]]) -> dict[str, Node[..., Any]]:
-    by_type: dict[str, Node[..., Any]] = {}
-    for each in nodes:
-        if not isinstance(each, Node):
-            raise NodeDefinitionError(f"{each!r} is not a node: decorate the function with @node(...)")
-        other = by_type.setdefault(each.type, each)
-        if other is not each:
-            raise NodeDefinitionError(f'two nodes have the type "{each.type}": {other!r} and {each!r}')
-    if not by_type:
-        raise WorkerError("a worker needs at least one node: Worker([my_node])")
-    return by_type

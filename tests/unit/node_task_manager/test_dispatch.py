@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from msgspec import structs
 
-from tests.unit.node_task_manager.conftest import Bench, forged, held, outcome
+from tests.unit.node_task_manager.conftest import Bench, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
-from tradewind.node_task_manager.use_cases import dispatch, report, report_flush
+from tradewind.node_task_manager.use_cases import dispatch, report
 from tradewind.server.faults import Exhausted, Unavailable
 
 
@@ -36,15 +36,6 @@ async def test_room_that_one_shard_gives_up_is_offered_to_another_that_waits_for
     bench.dispatchers[1].look()
     answered.set()
     await until(lambda: bench.stores[1].count("claim") > other, "the second shard looks")
-
-
-async def test_a_claim_that_failed_is_made_again(bench: Bench) -> None:
-    await bench.accepted(await bench.save("a"))
-    bench.store.refused["claim"] = always
-    _, line = await bench.connect()
-    await until(lambda: bench.store.count("claim") > 1, "it is tried again")
-    del bench.store.refused["claim"]
-    await until(lambda: line.nodes == ["a"], "the node is claimed")
 
 
 async def test_work_that_a_script_left_over_goes_on_without_any_worker(bench: Bench) -> None:
@@ -108,98 +99,6 @@ async def test_a_message_has_taken_effect_only_when_what_it_gives_back_is_back(b
     del bench.store.refused["give_back"]
     await until(lambda: line.acknowledged == [2], "it is given back")
     assert worker.held == {}
-
-
-async def test_an_answer_that_is_lost_late_in_an_outage_strands_nothing(bench: Bench) -> None:
-    worker, line = await bench.connect()
-    bench.store.refused["claim"] = always
-    bench.dispatcher.look()
-    await until(lambda: bench.store.count("claim") > 5, "the store is away")
-    del bench.store.refused["claim"]
-    bench.store.lost.add("submit")
-    with pytest.raises(ConnectionError):
-        await bench.submit(await bench.save("a"))
-    bench.store.lost.clear()
-    bench.clock.advance(2_100)
-    await until(lambda: line.nodes == ["a"], "what was claimed is sent after all")
-    assert (line.resyncs > 0, len(worker.held)) == (True, 1)
-
-
-async def test_workers_are_not_asked_to_say_all_again_before_the_store_is_back(bench: Bench) -> None:
-    worker, line = await bench.connect()
-    await bench.accepted(await bench.save("a", "b", "c"))
-    await until(lambda: len(line.nodes) == 3, "all are given")
-    bench.store.refused["complete"] = bench.store.refused["claim"] = always
-    for sequence, given in enumerate(line.assigned, 2):
-        tries = bench.store.count("complete")
-        await bench.connections.hear(worker, sequence, [outcome(given)])
-        await until(lambda: bench.store.count("complete") > tries, "it cannot be stored")  # noqa: B023
-    assert line.resyncs == 0
-    bench.store.refused.clear()
-    await until(lambda: sorted(line.acknowledged) == [2, 3, 4], "all have taken effect")
-    await until(lambda: line.resyncs == 1, "they are asked once")
-
-
-async def test_outages_that_follow_each_other_do_not_put_off_what_was_lost_for_ever(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dispatch, "_REMIND_S", 0.05)
-    _, line = await bench.connect()
-    bench.store.lost.add("submit")
-    with pytest.raises(ConnectionError):
-        await bench.submit(await bench.save("a"))
-    bench.store.lost.clear()
-    bench.clock.advance(2_100)
-
-    async def sent_in_the_midst_of_outages() -> bool:
-        bench.dispatcher.recovered()
-        return line.nodes == ["a"]
-
-    await until(sent_in_the_midst_of_outages, "what was lost in the first one is sent")
-
-
-async def test_what_was_lost_just_before_workers_are_reminded_has_a_reminder_of_its_own(bench: Bench) -> None:
-    await bench.connect()
-    bench.dispatcher.recovered()
-    bench.dispatcher.recovered()
-    await until(lambda: bench.store.count("renew") == 2, "workers are reminded twice")
-
-
-async def test_runs_that_cannot_be_stored_do_not_keep_results_back(bench: Bench) -> None:
-    worker, line = await bench.connect()
-    await bench.accepted(await bench.save("a"))
-    bench.store.refused["submit"] = always
-    plan = await bench.save("b")
-    refused = [bench.submit(plan, flow_id=f"f{at}") for at in range(3)]
-    await bench.connections.hear(worker, 2, [outcome(line.assigned[0])])
-    # Its callers submit again as soon as they are refused, so that there is always something to submit.
-    for _ in range(20):
-        ends = await asyncio.gather(*refused, return_exceptions=True)
-        refused = [bench.submit(plan, flow_id=f"f{at}") for at in range(3)]
-        assert [type(end) for end in ends] == [ConnectionError] * 3
-    assert line.acknowledged == [2]
-    await asyncio.gather(*refused, return_exceptions=True)
-
-
-async def test_a_result_that_the_store_never_takes_keeps_back_no_other_and_is_given_up(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(report_flush, "_MAX_TRIES", 5)
-    bad, its_line = await bench.connect("bad")
-    bench.store.refused["complete"] = lambda outcomes, _vacancies: any(each.nonce == "forged" for each in outcomes)
-    await bench.accepted(await bench.save("a"))
-    good, line = await bench.connect("good")
-    await bench.connections.hear(bad, 2, [forged(its_line.assigned[0])])
-    for at in range(20):
-        await bench.accepted(await bench.save("b"), flow_id=f"f{at}")
-        await until(lambda: line.assigned or its_line.nodes[1:], "the next node is given")
-        worker, at_line = (good, line) if line.assigned else (bad, its_line)
-        await bench.connections.hear(worker, 3 + at, [outcome(at_line.assigned.pop())])
-        await until(lambda at_line=at_line, at=at: 3 + at in at_line.acknowledged, "the good result is stored")
-    await until(lambda: its_line.lost, "the bad one is given up")
-    assert 2 in its_line.acknowledged
-    stored = [[each.nonce for each in args[0]] for name, args in bench.store.calls if name == "complete"]
-    assert all(nonces == ["forged"] for nonces in stored if "forged" in nonces)
 
 
 async def test_a_message_of_many_outcomes_is_cut_and_acknowledged_as_a_whole(bench: Bench) -> None:
@@ -268,24 +167,6 @@ async def test_a_worker_is_given_a_node_before_whoever_submitted_it_is_answered(
     assert given == [1]
 
 
-async def test_outcomes_that_fail_are_stored_after_others_that_were_under_way_with_them(bench: Bench) -> None:
-    worker, line = await bench.connect()
-    await bench.accepted(await bench.save("a", "b"))
-    await until(lambda: len(line.nodes) == 2, "both nodes are given")
-    first, second = map(outcome, line.assigned)
-    arrived = bench.store.held_up["complete"] = asyncio.Event()
-    bench.store.refused["complete"] = lambda outcomes, _vacancies: first[1] in outcomes
-    await bench.connections.hear(worker, 2, [first])
-    await until(lambda: bench.store.count("complete") == 1, "the first is on its way")
-    await bench.connections.hear(worker, 3, [second])
-    await until(lambda: bench.store.count("complete") == 2, "the second is on its way")
-    arrived.set()
-    await until(lambda: bench.store.count("complete") > 3, "the first is tried again and again")
-    assert line.acknowledged == [3]
-    del bench.store.refused["complete"]
-    await until(lambda: line.acknowledged == [3, 2], "the first has taken effect")
-
-
 async def test_what_follows_outcomes_waits_for_all_that_are_under_way(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a", "b"))
@@ -300,29 +181,6 @@ async def test_what_follows_outcomes_waits_for_all_that_are_under_way(bench: Ben
     answered.set()
     await until(lambda: line.acknowledged == [2, 3], "both have taken effect")
     assert [name for name, _ in bench.store.calls if name in ("complete", "give_back")] == ["complete", "give_back"]
-
-
-async def test_while_the_store_is_away_no_more_is_read_than_may_wait(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(report, "MAX_WAITING", 4)
-    worker, line = await bench.connect()
-    await bench.accepted(await bench.save("a"))
-    await until(lambda: line.assigned, "the node is given")
-    bench.store.refused["complete"] = always
-    heard = 0
-
-    async def talk() -> None:
-        nonlocal heard
-        while heard < 100:
-            await bench.connections.hear(worker, 0, [forged(line.assigned[0])])
-            heard += 1
-
-    talking = asyncio.create_task(talk())
-    await until(lambda: bench.store.count("complete") > 20, "it was tried many times")
-    assert heard < 10
-    del bench.store.refused["complete"]
-    await talking
 
 
 async def test_runs_that_wait_are_bounded_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,33 +226,6 @@ async def test_on_its_way_out_it_stores_results_and_answers_every_caller(bench: 
     assert bench.store.count("complete") == 1
     with pytest.raises(Unavailable):
         await bench.submit(await bench.save("b"))
-
-
-async def test_a_store_that_hangs_does_not_leave_callers_waiting_for_ever(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dispatch, "_STOP_S", 0.01)
-    bench.store.unanswered["submit"] = asyncio.Event()
-    plan = await bench.save("a")
-    under_way = bench.submit(plan, flow_id="f1")
-    await until(lambda: bench.store.count("submit"), "one is under way")
-    waiting = bench.submit(plan, flow_id="f2")
-    await bench.dispatcher.stop()
-    for each in (under_way, waiting):
-        with pytest.raises(Unavailable):
-            await each
-
-
-async def test_a_give_back_is_tried_again_when_the_store_was_away_for_a_moment(bench: Bench) -> None:
-    leaving, its_line = await bench.connect("w1")
-    await bench.accepted(await bench.save("a"))
-    await until(lambda: its_line.nodes, "the node is given")
-    _, line = await bench.connect("w2")
-    bench.store.refused["give_back"] = always
-    bench.connections.close(leaving)
-    await until(lambda: bench.store.count("give_back"), "giving back fails")
-    del bench.store.refused["give_back"]
-    await until(lambda: line.nodes == ["a"], "the other worker has it")
 
 
 async def test_a_stream_that_breaks_while_it_opens_gives_back_what_its_worker_named(bench: Bench) -> None:

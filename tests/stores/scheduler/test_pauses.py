@@ -1,0 +1,115 @@
+"""Flows that are paused: what runs goes on, what is due is on record, and nothing begins."""
+
+import pytest
+
+from tests.stores.scheduler.bench import MINUTE, Bench
+from tests.stores.scheduler.ticks import running, tick
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import FollowUp
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
+from tradewind.server.partitions import partition_of
+from tradewind.server.schedules.schedule import Span
+
+ONCE = ScheduleDefinition()
+
+
+async def test_a_pause_lets_what_runs_go_on_and_nothing_begin(bench: Bench) -> None:
+    due = await running(bench, overlap=OverlapPolicy.QUEUE_ONE)
+    state = await tick(bench, due)
+    assert state is not None
+    bench.clock.advance(MINUTE)
+    await tick(bench, bench.now)
+    answer = await bench.move(FlowStatus.PAUSED, by="ada", reason="maintenance")
+    assert answer.stopping == ()
+    flow = await bench.flow()
+    assert flow.pause is not None
+    assert (flow.status, flow.next_execution_ms, flow.pause.by, flow.pause.note, flow.pause.next_ms) == (
+        FlowStatus.PAUSED,
+        0,
+        "ada",
+        "maintenance",
+        due + 2 * MINUTE,
+    )
+    assert (await bench.begin(await bench.scheduled(due + 2 * MINUTE))).outcome is BeginOutcome.NOT_RUNNING
+    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.NOT_RUNNING
+    assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "the flow was paused")
+    await bench.end(state)
+    assert (await bench.flow()).status is FlowStatus.PAUSED
+    passed = Span(due + 2 * MINUTE, due + 4 * MINUTE, 3)
+    await bench.move(FlowStatus.RUNNING, start_at_ms=due + 5 * MINUTE, passed=passed)
+    flow = await bench.flow()
+    assert (flow.status, flow.pause, flow.next_execution_ms) == (FlowStatus.RUNNING, None, due + 5 * MINUTE)
+    assert (await bench.firings())[-1] == (due + 2 * MINUTE, "skipped", -1, 3, "paused by ada: maintenance")
+
+
+@pytest.mark.parametrize("schedule", [ONCE, ScheduleDefinition(MINUTE, max_cycles=1)], ids=["once", "one cycle"])
+async def test_a_pause_plans_nothing_anew_of_a_schedule_that_is_over(
+    bench: Bench, schedule: ScheduleDefinition
+) -> None:
+    state = await tick(bench, await running(bench, schedule=schedule))
+    assert state is not None
+    await bench.move(FlowStatus.PAUSED)
+    await bench.move(FlowStatus.RUNNING)
+    flow = await bench.flow()
+    assert (flow.status, flow.next_execution_ms, flow.has_trigger) == (FlowStatus.RUNNING, 0, False)
+    await bench.end(state)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
+async def test_a_flow_of_which_a_pause_left_nothing_has_completed_when_it_is_resumed(bench: Bench) -> None:
+    schedule = ScheduleDefinition(MINUTE, max_cycles=2)
+    first = await tick(bench, await running(bench, schedule=schedule, overlap=OverlapPolicy.QUEUE_ONE))
+    assert first is not None
+    bench.clock.advance(MINUTE)
+    assert await tick(bench, bench.now) is None
+    await bench.end(first)
+    await bench.move(FlowStatus.PAUSED)
+    await bench.move(FlowStatus.RUNNING)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
+async def test_a_schedule_that_is_over_gives_way_to_another_one_while_paused(bench: Bench) -> None:
+    await tick(bench, await running(bench, schedule=ONCE))
+    await bench.move(FlowStatus.PAUSED)
+    await bench.register(digest="d2", schedule=ScheduleDefinition(MINUTE))
+    flow = await bench.flow()
+    assert flow.pause is not None
+    assert (flow.next_execution_ms, flow.pause.next_ms) == (0, bench.now + MINUTE)
+    await bench.move(FlowStatus.RUNNING, start_at_ms=bench.now + MINUTE)
+    assert (await bench.flow()).next_execution_ms == bench.now + MINUTE
+
+
+async def test_nothing_is_left_of_the_pause_of_a_flow_that_has_completed(bench: Bench) -> None:
+    state = await tick(bench, await running(bench, schedule=ScheduleDefinition(MINUTE, max_cycles=1)))
+    assert state is not None
+    await bench.move(FlowStatus.PAUSED, by="ada")
+    await bench.end(state)
+    flow = await bench.flow()
+    assert (flow.status, flow.pause) == (FlowStatus.COMPLETED, None)
+    bench.clock.advance(MINUTE)
+    await bench.move(FlowStatus.RUNNING)
+    again = await tick(bench, bench.now)
+    assert again is not None
+    assert (await bench.flow()).next_execution_ms == 0
+    await bench.end(again)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
+async def test_too_many_failures_in_a_row_pause_a_flow(bench: Bench) -> None:
+    due = await running(bench, pause_after_failures=2)
+    outcomes = [CycleStatus.FAILED, CycleStatus.COMPLETED, CycleStatus.TIMEOUT, CycleStatus.FAILED]
+    for place, status in enumerate(outcomes):
+        assert (await bench.flow()).status is FlowStatus.RUNNING
+        bench.clock.advance(MINUTE if place else 0)
+        state = await tick(bench, due + place * MINUTE)
+        assert state is not None
+        assert (await bench.end(state, status)).follow_up == (FollowUp.OUTBOX_FILLS if place == 3 else 0)
+    flow = await bench.flow()
+    assert (flow.status, flow.pause and flow.pause.by) == (FlowStatus.PAUSED, "system")
+    assert flow.pause is not None
+    assert flow.pause.note == "paused after 2 failed cycles in a row, the last of them 3"
+    checks = await bench.stores.outbox.check([partition_of("f")], 9)
+    assert checks[partition_of("f")].due == ("f",)
