@@ -146,7 +146,7 @@ if not child:
     sys.stdout.flush()
     os._exit(0)
 os.waitpid(child, 0)
-print("before:", client.get_flow("momentum").flow.flow_id)
+print("before:", client.get_flow("momentum").flow.flow_id, flush=True)
 client.close()
 child = os.fork()
 if not child:
