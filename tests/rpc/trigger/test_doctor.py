@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.rpc.trigger.queues import QUEUE, on_event, save
 from tests.rpc.trigger.receiving import Replica, now_ms, once
-from tests.rpc.trigger.test_queues import QUEUE, on_event, save
 from tests.servers import RedisServer
 from tradewind.api.trigger.v1 import doctor_pb2
 from tradewind.server.partitions import partition_of

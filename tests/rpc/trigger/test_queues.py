@@ -1,11 +1,11 @@
-"""Triggers of queues over a real channel: who receives them, events, and what a person does with them."""
+"""Triggers of queues over a real channel: who receives them, and what a person does with them."""
 
 import asyncio
 from typing import Any
 
-import grpc
 import pytest
 
+from tests.rpc.trigger.queues import HOUR, QUEUE, find, listed, on_event, on_finished, publish, refused, save
 from tests.rpc.trigger.receiving import (
     Cast,
     Receiver,
@@ -23,53 +23,6 @@ from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.partitions import partition_of
-
-HOUR = 3_600_000
-QUEUE = "reports"
-
-
-def on_event(name: str, filter_json: str = "", **fields: Any) -> trigger_pb2.Schedule:
-    event = trigger_pb2.EventSchedule(name=name, filter_json=filter_json)
-    return trigger_pb2.Schedule(event=event, **fields)
-
-
-def on_finished(flow_ids: list[str], statuses: list[str]) -> trigger_pb2.Schedule:
-    finished = trigger_pb2.FlowFinishedSchedule(flow_ids=flow_ids, statuses=statuses)
-    return trigger_pb2.Schedule(flow_finished=finished)
-
-
-async def save(
-    replica: Replica, id: str, schedule: trigger_pb2.Schedule, queue: str = QUEUE, payload: str = "", epoch: int = 0
-) -> trigger_pb2.Trigger:
-    trigger = trigger_pb2.Trigger(trigger_id=id, queue=queue, schedule=schedule, payload_json=payload, epoch=epoch)
-    return (await replica.stub.SaveTrigger(pb2.SaveTriggerRequest(trigger=trigger))).trigger
-
-
-async def find(replica: Replica, id: str, queue: str = QUEUE) -> trigger_pb2.Trigger:
-    return (await replica.stub.FindTrigger(pb2.FindTriggerRequest(trigger_id=id, queue=queue))).trigger
-
-
-async def publish(replica: Replica, name: str, payload: str = "", id: str = "") -> pb2.PublishEventResponse:
-    request = pb2.PublishEventRequest(name=name, payload_json=payload, event_id=id)
-    return await replica.stub.PublishEvent(request)
-
-
-async def listed(replica: Replica, queue: str = QUEUE, page_size: int = 50) -> list[trigger_pb2.Trigger]:
-    found: list[trigger_pb2.Trigger] = []
-    token = ""
-    while True:
-        request = pb2.ListTriggersRequest(queue=queue, page_size=page_size, page_token=token)
-        page = await replica.stub.ListTriggers(request)
-        found += page.triggers
-        token = page.next_page_token
-        if not token:
-            return found
-
-
-async def refused(call: Any) -> grpc.aio.AioRpcError:
-    with pytest.raises(grpc.aio.AioRpcError) as refusal:
-        await call
-    return refusal.value
 
 
 async def test_a_queue_and_the_flows_never_get_each_others_triggers(cast: Cast, replica: Replica) -> None:
@@ -151,113 +104,6 @@ async def test_a_delay_counts_from_the_save(cast: Cast, replica: Replica) -> Non
     assert asked_ms + 150 <= ms_of(due.planned_time) <= ms_of(saved.created_at) + 150
     assert ms_of(due.delivered_at) >= ms_of(due.planned_time)
     assert saved.schedule.delay == duration(150)
-
-
-async def test_an_event_fires_what_it_matches_with_its_payload_once(cast: Cast, replica: Replica) -> None:
-    receiver = await cast.listener(replica, QUEUE)
-    other = await cast.listener(replica, "others")
-    await save(
-        replica, "apple", on_event("price", '{"symbol": "AAPL", "quote.last": {"$gt": 100}}'), payload='{"n": 1}'
-    )
-    await save(replica, "any", on_event("price"), "others")
-    await save(replica, "tock", on_event("tock"))
-
-    low = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 99}}')
-    high = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")
-    again = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")
-
-    assert (low.matched, low.fired, bool(low.event_id)) == (1, 1, True)
-    assert (high.event_id, high.matched, high.fired, high.duplicates) == ("quote-7", 2, 2, 0)
-    assert (again.matched, again.fired, again.duplicates) == (2, 0, 2)
-    (due,) = await receiver.got(1)
-    assert (due.trigger.trigger_id, due.trigger.payload_json) == ("apple", '{"n": 1}')
-    assert (due.event.event_id, due.event.name) == ("quote-7", "price")
-    assert due.event.payload_json == '{"symbol": "AAPL", "quote": {"last": 101}}'
-    await receiver.ack(due)
-
-    async def fired() -> bool:
-        apple = await find(replica, "apple")
-        return (apple.fired, apple.pending) == (1, 0)
-
-    await until(fired, "the firing was counted")
-    assert (await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")).duplicates == 2
-    await other.got(2)
-    assert len(receiver.due) == 1
-    assert (await find(replica, "apple")).status == trigger_pb2.TRIGGER_STATUS_WAITING
-
-
-async def test_a_flow_that_finished_is_an_event(cast: Cast, replica: Replica) -> None:
-    receiver = await cast.listener(replica, QUEUE)
-    saved = await save(replica, "tell-me", on_finished(["nightly", "hourly"], ["failed", "partial"]))
-
-    for cycle, flow_id, status in ((1, "nightly", "completed"), (2, "other", "failed"), (3, "hourly", "failed")):
-        payload = f'{{"flow_id": "{flow_id}", "cycle": {cycle}, "status": "{status}"}}'
-        await publish(replica, "flow.finished", payload, f"{flow_id}:{cycle}:0")
-
-    (due,) = await receiver.got(1)
-    assert due.event.event_id == "hourly:3:0"
-    assert saved.schedule.event.name == "flow.finished"
-
-
-async def test_a_trigger_whose_firings_pile_up_drops_and_counts_and_later_takes_the_same_event(cast: Cast) -> None:
-    replica = await cast.replica(trigger_pending_firings=2)
-    await save(replica, "slow", on_event("tick"))
-    for number in range(2):
-        assert (await publish(replica, "tick", id=f"e{number}")).fired == 1
-
-    error = await refused(publish(replica, "tick", id="e2"))
-    await save(replica, "fresh", on_event("tick"))
-    mixed = await publish(replica, "tick", id="e3")
-
-    assert (error.code(), reason(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-    assert (mixed.matched, mixed.fired, mixed.dropped) == (2, 1, 1)
-    slow = await find(replica, "slow")
-    assert (slow.pending, slow.dropped) == (2, 2)
-    receiver = await cast.listener(replica, QUEUE)
-    await receiver.ack(*await receiver.got(3))
-
-    async def room() -> bool:
-        return (await find(replica, "slow")).pending == 0
-
-    await until(room, "the firings were acknowledged")
-    assert (await publish(replica, "tick", id="e3")).fired == 1
-
-
-async def test_a_refused_firing_dies_alone_and_is_redriven(cast: Cast) -> None:
-    replica = await cast.replica(trigger_max_failures=2)
-    receiver = await cast.listener(replica, QUEUE)
-    await save(replica, "job", on_event("order"))
-    await publish(replica, "order", '{"id": 7}', "order-7")
-    for count in (1, 2):
-        due = (await receiver.got(count))[-1]
-        await receiver.say(nacks=[pb2.DueTriggerNack(token=due.token, retry_after=duration(0), error="no stock")])
-
-    async def dead() -> list[trigger_pb2.Trigger]:
-        return list((await replica.stub.ListDeadTriggers(pb2.ListDeadTriggersRequest(queue=QUEUE))).triggers)
-
-    await until(dead, "the firing is dead")
-    (letter,) = await dead()
-    assert (letter.trigger_id, letter.event_id, letter.last_error) == ("job", "order-7", "no stock")
-    assert letter.payload_json == '{"id": 7}'
-    job = await find(replica, "job")
-    assert (job.status, job.pending) == (trigger_pb2.TRIGGER_STATUS_WAITING, 0)
-    history = await replica.stub.ListFirings(pb2.ListFiringsRequest(queue=QUEUE, trigger_id="job"))
-    assert [(line.outcome, line.error, line.event_id) for line in history.firings] == [("dead", "no stock", "order-7")]
-
-    redrive = pb2.RedriveTriggerRequest(queue=QUEUE, trigger_id="job", firing_id=letter.firing_id)
-    await replica.stub.RedriveTrigger(redrive)
-
-    again = (await receiver.got(3))[-1]
-    assert (again.event.event_id, again.trigger.failures) == ("order-7", 0)
-    error = await refused(replica.stub.RedriveTrigger(redrive))
-    assert reason(error) == "WRONG_STATUS"
-    await receiver.ack(again)
-    await until(lambda: _gone(replica, redrive), "the acknowledged firing is known no more")
-
-
-async def _gone(replica: Replica, redrive: pb2.RedriveTriggerRequest) -> bool:
-    error = await refused(replica.stub.RedriveTrigger(redrive))
-    return reason(error) == "TRIGGER_NOT_FOUND"
 
 
 async def test_a_trigger_fired_by_hand_comes_now_and_keeps_its_plan(cast: Cast, replica: Replica) -> None:
@@ -383,29 +229,6 @@ async def test_what_cannot_be_is_refused_with_its_place(
     replica: Replica, schedule: trigger_pb2.Schedule, queue: str, faults: set[str]
 ) -> None:
     assert set(violations(await refused(save(replica, "t", schedule, queue)))) == faults
-
-
-@pytest.mark.parametrize(
-    ("event", "fault", "message"),
-    [
-        (pb2.PublishEventRequest(name="a/b"), "name", '"a/b" must begin with'),
-        (pb2.PublishEventRequest(name="a", payload_json="[1]"), "payload_json", "must be a JSON object"),
-        (pb2.PublishEventRequest(name="a", payload_json="{"), "payload_json", "is not JSON"),
-        (
-            pb2.PublishEventRequest(name="a", payload_json='{"x":"' + "y" * (64 * 1024 - 7) + '"}'),
-            "payload_json",
-            "must have at most 65536 bytes, has 65537",
-        ),
-        (pb2.PublishEventRequest(name="a", event_id="x" * 129), "event_id", "must have at most 128 characters"),
-    ],
-)
-async def test_an_event_that_cannot_be_is_refused(
-    replica: Replica, event: pb2.PublishEventRequest, fault: str, message: str
-) -> None:
-    found = violations(await refused(replica.stub.PublishEvent(event)))
-
-    assert list(found) == [fault]
-    assert found[fault].startswith(message)
 
 
 async def test_flows_are_not_paused_or_fired_here(replica: Replica) -> None:

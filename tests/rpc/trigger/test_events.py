@@ -1,0 +1,146 @@
+"""Events over a real channel: what they fire, once each, and what becomes of a firing that nobody takes."""
+
+import grpc
+import pytest
+
+from tests.rpc.trigger.queues import QUEUE, find, on_event, on_finished, publish, refused, save
+from tests.rpc.trigger.receiving import (
+    Cast,
+    Replica,
+    duration,
+    reason,
+    violations,
+)
+from tests.waiting import until
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+
+
+async def test_an_event_fires_what_it_matches_with_its_payload_once(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.listener(replica, QUEUE)
+    other = await cast.listener(replica, "others")
+    await save(
+        replica, "apple", on_event("price", '{"symbol": "AAPL", "quote.last": {"$gt": 100}}'), payload='{"n": 1}'
+    )
+    await save(replica, "any", on_event("price"), "others")
+    await save(replica, "tock", on_event("tock"))
+
+    low = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 99}}')
+    high = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")
+    again = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")
+
+    assert (low.matched, low.fired, bool(low.event_id)) == (1, 1, True)
+    assert (high.event_id, high.matched, high.fired, high.duplicates) == ("quote-7", 2, 2, 0)
+    assert (again.matched, again.fired, again.duplicates) == (2, 0, 2)
+    (due,) = await receiver.got(1)
+    assert (due.trigger.trigger_id, due.trigger.payload_json) == ("apple", '{"n": 1}')
+    assert (due.event.event_id, due.event.name) == ("quote-7", "price")
+    assert due.event.payload_json == '{"symbol": "AAPL", "quote": {"last": 101}}'
+    await receiver.ack(due)
+
+    async def fired() -> bool:
+        apple = await find(replica, "apple")
+        return (apple.fired, apple.pending) == (1, 0)
+
+    await until(fired, "the firing was counted")
+    assert (await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")).duplicates == 2
+    await other.got(2)
+    assert len(receiver.due) == 1
+    assert (await find(replica, "apple")).status == trigger_pb2.TRIGGER_STATUS_WAITING
+
+
+async def test_a_flow_that_finished_is_an_event(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.listener(replica, QUEUE)
+    saved = await save(replica, "tell-me", on_finished(["nightly", "hourly"], ["failed", "partial"]))
+
+    for cycle, flow_id, status in ((1, "nightly", "completed"), (2, "other", "failed"), (3, "hourly", "failed")):
+        payload = f'{{"flow_id": "{flow_id}", "cycle": {cycle}, "status": "{status}"}}'
+        await publish(replica, "flow.finished", payload, f"{flow_id}:{cycle}:0")
+
+    (due,) = await receiver.got(1)
+    assert due.event.event_id == "hourly:3:0"
+    assert saved.schedule.event.name == "flow.finished"
+
+
+async def test_a_trigger_whose_firings_pile_up_drops_and_counts_and_later_takes_the_same_event(cast: Cast) -> None:
+    replica = await cast.replica(trigger_pending_firings=2)
+    await save(replica, "slow", on_event("tick"))
+    for number in range(2):
+        assert (await publish(replica, "tick", id=f"e{number}")).fired == 1
+
+    error = await refused(publish(replica, "tick", id="e2"))
+    await save(replica, "fresh", on_event("tick"))
+    mixed = await publish(replica, "tick", id="e3")
+
+    assert (error.code(), reason(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert (mixed.matched, mixed.fired, mixed.dropped) == (2, 1, 1)
+    slow = await find(replica, "slow")
+    assert (slow.pending, slow.dropped) == (2, 2)
+    receiver = await cast.listener(replica, QUEUE)
+    await receiver.ack(*await receiver.got(3))
+
+    async def room() -> bool:
+        return (await find(replica, "slow")).pending == 0
+
+    await until(room, "the firings were acknowledged")
+    assert (await publish(replica, "tick", id="e3")).fired == 1
+
+
+async def test_a_refused_firing_dies_alone_and_is_redriven(cast: Cast) -> None:
+    replica = await cast.replica(trigger_max_failures=2)
+    receiver = await cast.listener(replica, QUEUE)
+    await save(replica, "job", on_event("order"))
+    await publish(replica, "order", '{"id": 7}', "order-7")
+    for count in (1, 2):
+        due = (await receiver.got(count))[-1]
+        await receiver.say(nacks=[pb2.DueTriggerNack(token=due.token, retry_after=duration(0), error="no stock")])
+
+    async def dead() -> list[trigger_pb2.Trigger]:
+        return list((await replica.stub.ListDeadTriggers(pb2.ListDeadTriggersRequest(queue=QUEUE))).triggers)
+
+    await until(dead, "the firing is dead")
+    (letter,) = await dead()
+    assert (letter.trigger_id, letter.event_id, letter.last_error) == ("job", "order-7", "no stock")
+    assert letter.payload_json == '{"id": 7}'
+    job = await find(replica, "job")
+    assert (job.status, job.pending) == (trigger_pb2.TRIGGER_STATUS_WAITING, 0)
+    history = await replica.stub.ListFirings(pb2.ListFiringsRequest(queue=QUEUE, trigger_id="job"))
+    assert [(line.outcome, line.error, line.event_id) for line in history.firings] == [("dead", "no stock", "order-7")]
+
+    redrive = pb2.RedriveTriggerRequest(queue=QUEUE, trigger_id="job", firing_id=letter.firing_id)
+    await replica.stub.RedriveTrigger(redrive)
+
+    again = (await receiver.got(3))[-1]
+    assert (again.event.event_id, again.trigger.failures) == ("order-7", 0)
+    error = await refused(replica.stub.RedriveTrigger(redrive))
+    assert reason(error) == "WRONG_STATUS"
+    await receiver.ack(again)
+    await until(lambda: _gone(replica, redrive), "the acknowledged firing is known no more")
+
+
+async def _gone(replica: Replica, redrive: pb2.RedriveTriggerRequest) -> bool:
+    error = await refused(replica.stub.RedriveTrigger(redrive))
+    return reason(error) == "TRIGGER_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("event", "fault", "message"),
+    [
+        (pb2.PublishEventRequest(name="a/b"), "name", '"a/b" must begin with'),
+        (pb2.PublishEventRequest(name="a", payload_json="[1]"), "payload_json", "must be a JSON object"),
+        (pb2.PublishEventRequest(name="a", payload_json="{"), "payload_json", "is not JSON"),
+        (
+            pb2.PublishEventRequest(name="a", payload_json='{"x":"' + "y" * (64 * 1024 - 7) + '"}'),
+            "payload_json",
+            "must have at most 65536 bytes, has 65537",
+        ),
+        (pb2.PublishEventRequest(name="a", event_id="x" * 129), "event_id", "must have at most 128 characters"),
+    ],
+)
+async def test_an_event_that_cannot_be_is_refused(
+    replica: Replica, event: pb2.PublishEventRequest, fault: str, message: str
+) -> None:
+    found = violations(await refused(replica.stub.PublishEvent(event)))
+
+    assert list(found) == [fault]
+    assert found[fault].startswith(message)
