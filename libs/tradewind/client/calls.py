@@ -1,7 +1,6 @@
 """Calls of one server: deadlines, repetition while it is away, and errors as exceptions of the client."""
 
 import asyncio
-import json
 import os
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -22,18 +21,12 @@ Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
 
 _OPTIONS: list[tuple[str, int | str]] = [
-    ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
     # Servers cut their messages at 4 MiB; this leaves room for one that does not.
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
     # Error details travel in the metadata.
     ("grpc.max_metadata_size", 64 * 1024),
     ("grpc.absolute_max_metadata_size", 64 * 1024),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # A call is repeated with pauses of its own; gRPC's, of up to two minutes, would come on top.
-    ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
 ]
 
 _OTHER_LOOP = (

@@ -1,6 +1,5 @@
 """The one place that opens a gRPC channel to another server."""
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
@@ -47,14 +46,9 @@ def open_channel(
     target = address if address.startswith(TARGETS) else f"dns:///{address}"
     message_bytes = max_message_bytes + MESSAGE_SLACK
     settings: list[Option] = [
-        ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", CONNECT_WITHIN_MS),
-        ("grpc.max_reconnect_backoff_ms", 2_000),
         ("grpc.max_receive_message_length", message_bytes),
         ("grpc.max_send_message_length", message_bytes),
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),

@@ -1,6 +1,7 @@
 """Channels of clients, which take new certificates for new connections."""
 
 import asyncio
+import json
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,6 +21,17 @@ Interceptors: TypeAlias = Sequence[grpc.aio.ClientInterceptor] | None
 
 TARGETS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 """How an address begins that gRPC is to take as it stands."""
+
+_EVERY_CHANNEL: Options = (
+    *FIXED_WINDOW,
+    # Streams and calls spread over all replicas, and what is asked again may reach another one.
+    ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Whoever calls again paces that; gRPC's own pauses, of up to two minutes, would come on top.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
 
 FORKED = (
     "this process was forked from one with open connections, which do not go along, nor can it open others beside: "
@@ -59,7 +71,7 @@ def open_channel(
     """
     if _cut_off:
         raise RuntimeError(FORKED)
-    channel = _opened(target, security, [*FIXED_WINDOW, *options], interceptors)
+    channel = _opened(target, security, [*_EVERY_CHANNEL, *options], interceptors)
     _open.add(channel)
     return channel
 

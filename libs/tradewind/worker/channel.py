@@ -1,7 +1,6 @@
 """Channels to Tradewind's servers, and what their errors say."""
 
 import asyncio
-import json
 import random
 
 import grpc
@@ -14,16 +13,9 @@ from tradewind.tls.channels import open_channel as open_secured
 from tradewind.tls.channels import target_of
 
 _OPTIONS = (
-    # Streams spread over all replicas, and what is asked again may reach another one.
-    ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
     # An assignment may hold 3 MiB of inputs beside its config; servers cut their messages at 4 MiB.
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # The worker paces its attempts itself; gRPC's own pause of up to two minutes would come on top.
-    ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", CONNECT_WITHIN_MS),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
 _DETAILS_KEY = "grpc-status-details-bin"
