@@ -77,7 +77,8 @@ class Fields:
             return default_ms
         if milliseconds > most_ms:
             days, rest = divmod(most_ms, 86_400_000)
-            self._fault(name, f"must be at most {f'{most_ms / 1000:g}s' if rest else f'{days}d'}, is {shown(value)}")
+            most = f"{most_ms / 1000:g}s" if rest else f"{days}d"
+            self._fault(name, f"must be at most {most}, is {shown(value)}")
             return default_ms
         return milliseconds
 
