@@ -62,10 +62,11 @@ async def test_a_cycle_is_in_the_metrics_of_services_store_and_worker(
             await until(Path(f"{gate}.begun").exists, "the gate is reached")
 
             async def looked() -> bool:
-                now = await scrape(port)
-                return bool(now.sum("tradewind_slots_held") and now.sum("tradewind_queue_depth"))
+                now, held = await scrape(port), (await scrape(workers_port)).sum("tradewind_worker_held")
+                depth = now.sum("tradewind_queue_depth", node_type="nobody.offers.this")
+                return (now.sum("tradewind_slots_held"), depth, held) == (1, 1, 1)
 
-            await until(looked, "queues and leases were looked at")
+            await until(looked, "queues and leases were looked at since the gate is reached")
             after, of_worker = await scrape(port), await scrape(workers_port)
             gate.touch()
             await run.wait(30)
