@@ -183,8 +183,8 @@ class Binder:
         missing = ", ".join(sorted(self._required - arguments.keys()))
         return NodeFault(
             "INPUT_MISSING",
-            f"no value for {missing}: node type {self._node_type} has no default there; lead an edge into the "
-            "handle or set the key in the node's config",
+            f"no value for {missing}: node type {self._node_type} has no default there; one comes by an edge whose "
+            "source emits, from the node's config (a task's parameters), or to an entry node from the run's inputs",
             non_retryable=True,
         )
 

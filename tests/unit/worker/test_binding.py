@@ -87,6 +87,7 @@ async def test_every_missing_value_is_named() -> None:
     assert run.error is not None
     assert run.error.code == "INPUT_MISSING"
     assert run.error.message.startswith("no value for first, second: node type pair has no default there;")
+    assert run.error.message.endswith("to an entry node from the run's inputs")
 
 
 async def test_an_unknown_handle_is_a_fault() -> None:
