@@ -156,6 +156,20 @@ def test_the_inputs_of_a_run_may_feed_an_entry_node() -> None:
     ]
 
 
+def test_what_handles_the_outcome_is_told_of_it() -> None:
+    workers = Catalogue({**WORKERS.types, "page": Declared(inputs={"outcome": NEEDED}, outputs=frozenset({"paged"}))})
+    pages = [node(name, "page") for name in ("page", "last", "next")]
+    handlers = {"on_failure": ["page"], "finally": ["last", "next"]}
+    weather = flow(nodes=[FEED, *pages], edges=[edge("last", "next", "paged", "outcome")], **handlers)
+    found = analyzed(weather, workers)
+    assert (found.violations, found.warnings) == ((), ())
+    assert [each.path for each in analyzed(flow(nodes=[FEED, *pages], edges=[]), workers).warnings] == [
+        "nodes[1]",
+        "nodes[2]",
+        "nodes[3]",
+    ]
+
+
 def test_without_a_catalogue_nothing_is_judged() -> None:
     wrong = changed(edges=[edge("feed", "model", "price", "xyz"), edge("feed", "model", "prices", "prices")])
     found = analyzed(wrong)

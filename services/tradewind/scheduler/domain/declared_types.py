@@ -28,13 +28,15 @@ def check_declared_types(
     catalogue: NodeTypeCatalogue | None,
     faults: FaultList,
     warnings: FaultList,
+    handlers: Collection[str] = (),
 ) -> None:
     """Check handles, single inputs, required inputs and configs; `nodes` is by id, other nodes are not judged.
 
     Without a catalogue only nodes of built-in types are.
 
     A type that nobody offers is only a warning, at its first node: a worker may yet come. So is a required input of an
-    entry node that nothing in the flow gives, because the inputs of a run may.
+    entry node that nothing in the flow gives, because the inputs of a run may. Of `handlers`, which run on failure or
+    last, entry nodes are given `outcome`.
     """
     declarations = _declarations(nodes.values(), catalogue, warnings)
     fed = _check_edges(nodes, edges, declarations, faults)
@@ -51,10 +53,13 @@ def check_declared_types(
             for key in keys:
                 path = join(path, key)
             faults.add(path, message)
+        has_edges = fed[node_id].has_edges
+        given = {*fed[node_id].handles, *node.config}
+        if node_id in handlers and not has_edges:
+            given.add("outcome")
         for name, declared in declaration.inputs.items():
-            if declared.required and name not in fed[node_id].handles and name not in node.config:
-                told = faults if fed[node_id].has_edges else warnings
-                told.add(node.path, _required(node, name, fed[node_id].has_edges))
+            if declared.required and name not in given:
+                (faults if has_edges else warnings).add(node.path, _required(node, name, has_edges))
 
 
 def _declarations(

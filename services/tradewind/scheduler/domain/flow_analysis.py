@@ -55,7 +55,7 @@ def analyze(
             f"{len(structure.components)} components (groups of nodes that no edge connects); at most "
             f"{MOST_COMPONENTS}: connect them or split the flow",
         )
-    check_declared_types(nodes, draft.edges, catalogue, faults, warnings)
+    check_declared_types(nodes, draft.edges, catalogue, faults, warnings, {*draft.on_failure, *draft.last})
     if caches is not None:
         _check_caches(draft.nodes, caches, faults)
     definition = None if len(faults) else draft.definition
