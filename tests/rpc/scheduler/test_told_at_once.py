@@ -24,9 +24,9 @@ from tradewind.server.partitions import PARTITIONS, partition_of
 from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
 
-SOON_S = 2.0
+SOON_S = 20.0
 """What is told comes sooner. Nobody looks within a test."""
-LATE = {"scheduler_look_seconds": 600, "scheduler_listeners_seconds": 600}
+LATE = {"scheduler_look_seconds": 600, "scheduler_listeners_seconds": 600, "scheduler_check_in_seconds": 600}
 
 
 def of(owner: Client, name: str = "f") -> str:
@@ -54,7 +54,8 @@ async def stages(start: Start, embedded: RedisServer) -> AsyncIterator[tuple[Sta
     async with AsyncExitStack() as stack:
         stages = []
         for _ in range(2):
-            server = Server([TriggerService(TriggerSettings(store_url=embedded.url("trigger")))], drain_s=1)
+            settings = TriggerSettings(store_url=embedded.url("trigger"), trigger_look_seconds=600)
+            server = Server([TriggerService(settings)], drain_s=1)
             await server.start()
             stack.push_async_callback(server.stop)
             channel = open_channel(server.address)
