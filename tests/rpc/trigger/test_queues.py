@@ -142,9 +142,9 @@ async def test_a_paused_trigger_does_not_fire_until_it_is_resumed(cast: Cast, re
     await until(at_rest, "the claim has ended")
     assert (await publish(replica, "order")).matched == 0
     count = len(receiver.due)
+    resumed_ms = now_ms()
     for id in ("tick", "listens"):
         await replica.stub.ResumeTrigger(pb2.ResumeTriggerRequest(queue=QUEUE, trigger_id=id))
-    resumed_ms = now_ms()
     due = (await receiver.got(count + 1))[count]
     assert ms_of(due.planned_time) >= resumed_ms - 50
     assert (await publish(replica, "order")).fired == 1
