@@ -155,7 +155,7 @@ async def test_the_loss_of_the_subscriber_connection_loses_nothing(
     running = worker()
     await running.open()
     (given,) = await running.assigned()
-    for progress in range(0, 50, 10):
+    for progress in range(10, 60, 10):
         await until(killed, "the subscriber is there, and killed")
         await running.say(progress=[work_pb2.NodeTaskProgress(token=given.token, progress=progress)])
         await until(lambda p=progress: watch.seen[-1].event.progress == p, "the progress is told")
