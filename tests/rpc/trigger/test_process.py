@@ -16,6 +16,7 @@ from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as pb2_grpc
 from tradewind.server.channels import open_channel
+from tradewind.server.partitions import partition_of
 from tradewind.trigger.stores.keys import ACL
 
 LEASE_S = 1.5
@@ -75,12 +76,12 @@ async def save(stub: "pb2_grpc.TriggerServiceAsyncStub", id: str, schedule: trig
 async def test_a_killed_service_loses_nothing(processes: Processes) -> None:
     first, stub = await processes.start()
     begun_ms = now_ms()
-    await save(stub, "held", every(3_600_000, begun_ms))
-    receiver = Receiver(stub)
-    await receiver.subscribe(ALL, credits=1)
-    (held,) = await receiver.got()
+    await save(stub, "held", every(3_600_000, begun_ms - 1))
     for index in range(20):
         await save(stub, f"later{index}", once(begun_ms + index))
+    receiver = Receiver(stub)
+    await receiver.subscribe([partition_of("held")], credits=1)
+    (held,) = await receiver.got()
     first.kill()
     await receiver.failed()
     await first.wait()
