@@ -59,7 +59,7 @@ async def silent(ctx: Context) -> int:
         note(ctx, "done")
     for _ in range(45):
         await ctx.heartbeat()
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.2)
     return ctx.attempt
 
 

@@ -65,7 +65,7 @@ async def test_a_silent_attempt_is_stopped_and_one_that_is_heard_of_goes_on(stac
     _, address = await stack.node_task_manager(lease_seconds=3)
     await stack.worker("worker", address)
     plan = single("silent", "{}")
-    plan.nodes[0].heartbeat_timeout.FromSeconds(2)
+    plan.nodes[0].heartbeat_timeout.FromSeconds(4)
     plan.nodes[0].retry.CopyFrom(retry_pb2.RetryPolicy(attempts=2, initial=Duration(nanos=10_000_000)))
     async with Scheduler(address) as scheduler:
         await scheduler.submit(plan, "silent")
