@@ -238,7 +238,8 @@ async def test_a_server_that_shuts_down_ends_watches_and_waits(start: Start, pee
     request = pb2.GetCycleRequest(flow_id="f", cycle=1)
     request.wait.FromSeconds(60)
     awaited = asyncio.ensure_future(scheduler.stub.GetCycle(request))
-    await asyncio.sleep(0.1)
+    waits = scheduler.service._await_ends._waiters._waits
+    await until(lambda: sum(map(len, waits.values())) == 2, "both wait for its end")
     await scheduler.server.stop()
     for each in (waiting, awaited):
         await refused(each, grpc.StatusCode.UNAVAILABLE, "DRAINING")
