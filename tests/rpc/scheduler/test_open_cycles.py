@@ -115,11 +115,11 @@ async def test_a_cycle_that_takes_too_long_times_out(scheduler: Client, peers: P
 async def test_a_cycle_that_ended_while_no_scheduler_was_there_has_not_timed_out(start: Start, peers: Peers) -> None:
     peers.node_tasks.by_itself, peers.node_tasks.deaf = False, True
     first = await start()
-    await first.register("f", timeout="500ms")
+    await first.register("f", timeout="3s")
     cycle = await first.run(wait=0)
     await first.server.stop()
     await peers.node_tasks.finish(("f", 0, 0))
-    deadline_ms = cycle.start_time.ToMilliseconds() + 500
+    deadline_ms = cycle.start_time.ToMilliseconds() + 3000
     await until(lambda: time.time_ns() // 1_000_000 > deadline_ms, "the time limit of the cycle has passed")
     second = await start()
     assert (await second.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
