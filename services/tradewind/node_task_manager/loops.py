@@ -210,14 +210,15 @@ class _Reaper:
     async def _step(self) -> Sequence[str]:
         """Return what was taken back, in one script: there may be more."""
         tasks, now = self._dispatcher.shard.tasks, time.monotonic()
+        if self._away_since and now - self._away_since > _OUTAGE_S:
+            # Before it is asked: this may be the first look that it answers.
+            self._holding_until = now + self._lease_s
         try:
             effects = await (tasks.claim() if now < self._holding_until else tasks.reap())
         except Exception:
             self._away_since = self._away_since or now
             raise
         if self._away_since:
-            if now - self._away_since > _OUTAGE_S:
-                self._holding_until = now + self._lease_s
             self._away_since = 0.0
             self._dispatcher.recovered()
         self._dispatcher.apply(effects)

@@ -1,6 +1,8 @@
 """How often the node task manager does what it does by itself."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -98,3 +100,38 @@ async def test_reaping_goes_on_until_there_is_nothing_more_to_reap(
     monkeypatch.setattr(bench.store, "reap", reap, raising=False)
     assert not await module._Reaper(bench.dispatcher, bench.pool, 0.0)()
     assert reaped == []
+
+
+async def test_after_an_outage_nothing_is_reaped_for_a_whole_lease_from_the_first_look_that_is_answered_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, away, asked = 1000.0, False, list[str]()
+
+    def answering(what: str) -> Callable[[], Awaitable[Effects]]:
+        async def answer() -> Effects:
+            if away:
+                raise ConnectionError("away")
+            asked.append(what)
+            return Effects()
+
+        return answer
+
+    for what in ("claim", "reap"):
+        monkeypatch.setattr(bench.store, what, answering(what), raising=False)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    reaper = module._Reaper(bench.dispatcher, bench.pool, 30.0)
+
+    async def look(at: float) -> None:
+        nonlocal now
+        now = at
+        await reaper()
+
+    await look(1031)
+    away = True
+    for at in (1040, 1041, 1050):
+        with pytest.raises(ConnectionError):
+            await look(at)
+    away = False
+    for at in (1060, 1089, 1091):
+        await look(at)
+    assert asked == ["reap", "claim", "claim", "reap"]
