@@ -17,7 +17,7 @@ _SDK = os.path.dirname(__file__) + os.sep
 def describe(error: BaseException) -> NodeFault:
     """Return what is reported of an exception: a NodeFault as it is, any other as NODE_ERROR with its type.
 
-    A group of one, as task groups raise it, counts as what it holds.
+    A group of one, as task groups raise it, counts as what it holds; one with a Fatal among several is final as well.
     """
     whole = error
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
@@ -34,7 +34,8 @@ def describe(error: BaseException) -> NodeFault:
         # A node that decided to wait has no fault to be found, unless something else made it decide so.
         traceback="" if later and error.__cause__ is None and error.__context__ is None else _traceback(whole),
         retry_after=after.total_seconds() if after is not None else None,
-        non_retryable=isinstance(error, Fatal),
+        non_retryable=isinstance(error, Fatal)
+        or (isinstance(error, BaseExceptionGroup) and bool(error.subgroup(Fatal))),
     )
 
 

@@ -97,6 +97,20 @@ async def test_what_a_task_of_the_node_raises_counts_as_if_the_node_had() -> Non
     assert (later.type, later.retry_after) == ("RetryLater", timedelta(minutes=1))
 
 
+async def test_a_group_with_a_fatal_among_others_is_final() -> None:
+    @node("orders")
+    async def orders(closed: bool) -> None:
+        inner = ExceptionGroup("accounts", [AccountClosed("account 7 is closed") if closed else ValueError(7)])
+        raise ExceptionGroup("orders", [ConnectionError("busy"), inner])
+
+    closed, busy = [(await run_node(orders, closed=closed)).error for closed in (True, False)]
+
+    assert closed is not None
+    assert (closed.type, closed.non_retryable) == ("ExceptionGroup", True)
+    assert busy is not None
+    assert not busy.non_retryable
+
+
 async def test_any_other_exception_leaves_it_to_the_backoff() -> None:
     error = (await run_node(order)).error
 
