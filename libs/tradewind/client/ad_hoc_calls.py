@@ -76,7 +76,7 @@ class AdHocCalls:
 
         return follow(
             self._connection.to_node_task_manager,
-            self._connection.node_task_manager.WatchTask,
+            lambda: self._connection.node_task_manager.WatchTask,
             pb.WatchTaskRequest(task_id=task_id, user_id=self._user_id, include_outputs=True, after_event_id=after),
             watched_task_from,
             lambda task: task.status.ended,
@@ -117,7 +117,7 @@ class AdHocCalls:
         request = pb.WatchBatchRequest(batch_id=batch_id, user_id=self._user_id)
         return follow(
             self._connection.to_node_task_manager,
-            self._connection.node_task_manager.WatchBatch,
+            lambda: self._connection.node_task_manager.WatchBatch,
             request,
             lambda response: batch_from(response.batch),
             lambda batch: batch.ended,

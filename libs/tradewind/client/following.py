@@ -21,7 +21,7 @@ State = TypeVar("State")
 
 async def follow(
     calls: Calls,
-    method: grpc.aio.UnaryStreamMultiCallable[Request, Response],
+    method: Callable[[], grpc.aio.UnaryStreamMultiCallable[Request, Response]],
     request: Request,
     read: Callable[[Response], State],
     ended: Callable[[State], bool],
@@ -38,7 +38,7 @@ async def follow(
     while True:
         absence.opening()
         try:
-            async with aclosing(calls.stream(method, request)) as responses:
+            async with aclosing(calls.stream(method(), request)) as responses:
                 async for response in responses:
                     absence.heard()
                     patience, pause = max(PATIENCE, calls.patience), 0.05

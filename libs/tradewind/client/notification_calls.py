@@ -51,7 +51,7 @@ class NotificationCalls:
 
         responses = follow(
             self._connection.to_node_task_manager,
-            self._connection.node_task_manager.WatchNotifications,
+            lambda: self._connection.node_task_manager.WatchNotifications,
             pb.WatchNotificationsRequest(user_id=self._user_id, after_notification_id=after),
             lambda response: response,
             lambda _: False,

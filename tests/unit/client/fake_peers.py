@@ -1,21 +1,27 @@
-"""A registry and a node task manager with little to tell."""
+"""The other services, with little to tell."""
+
+from collections.abc import AsyncIterator
 
 import grpc
 from google.protobuf import duration_pb2, timestamp_pb2
 
 from tests.unit.client.fake_scheduler import START
 from tests.unit.client.refusal import AWAY, Context, Refusal
+from tradewind.api.access.v1 import access_service_pb2, access_service_pb2_grpc
 from tradewind.api.node_task_manager.v1 import (
+    batch_pb2,
     cache_pb2,
     config_pb2,
     node_task_manager_service_pb2_grpc,
     node_task_pb2,
+    notification_pb2,
     queue_pb2,
     waiting_pb2,
 )
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm
 from tradewind.api.registry.v1 import registry_service_pb2 as reg
 from tradewind.api.registry.v1 import registry_service_pb2_grpc, worker_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2, trigger_service_pb2_grpc
 
 
 class FakeRegistry(registry_service_pb2_grpc.RegistryServiceServicer):
@@ -59,7 +65,7 @@ class FakeRegistry(registry_service_pb2_grpc.RegistryServiceServicer):
 
 
 class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServiceServicer):
-    """Knows one node task, `momentum:0:0:model`; the answer to its first signal is lost."""
+    """Knows one node task, `momentum:0:0:model`; the answers to its first signal and first notification are lost."""
 
     def __init__(self) -> None:
         self.config = config_pb2.SystemConfig(
@@ -82,6 +88,7 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
             config_json='{"window": 20}',
         )
         self.signals: list[waiting_pb2.SignalNodeRequest] = []
+        self.notifications: list[notification_pb2.NotificationDraft] = []
 
     async def SignalNode(
         self, request: waiting_pb2.SignalNodeRequest, context: Context
@@ -91,6 +98,17 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
             await AWAY.tell(context)
         return waiting_pb2.SignalNodeResponse(node_task=self.task)
 
+    async def PublishNotifications(
+        self, request: notification_pb2.PublishNotificationsRequest, context: Context
+    ) -> notification_pb2.PublishNotificationsResponse:
+        (draft,) = request.notifications
+        kept = not draft.key or draft.key not in [each.key for each in self.notifications]
+        if kept:
+            self.notifications.append(draft)
+            if len(self.notifications) == 1:
+                await AWAY.tell(context)
+        return notification_pb2.PublishNotificationsResponse(kept=[kept])
+
     async def _found(self, node_task_id: str, context: Context) -> None:
         if node_task_id != self.task.node_task_id:
             message = f'no node task "{node_task_id}"'
@@ -99,6 +117,11 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
     async def GetNodeTask(self, request: ntm.GetNodeTaskRequest, context: Context) -> ntm.GetNodeTaskResponse:
         await self._found(request.node_task_id, context)
         return ntm.GetNodeTaskResponse(node_task=self.task)
+
+    async def WatchTask(
+        self, request: batch_pb2.WatchTaskRequest, context: Context
+    ) -> AsyncIterator[batch_pb2.WatchTaskResponse]:
+        yield batch_pb2.WatchTaskResponse(task=self.task)
 
     async def GetConfig(self, request: config_pb2.GetConfigRequest, context: Context) -> config_pb2.GetConfigResponse:
         return config_pb2.GetConfigResponse(config=self.config, etag="v1")
@@ -136,3 +159,40 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
         self.task.stop.reason = request.reason
         self.task.stop.by = request.by
         return ntm.TerminateNodeTaskResponse(node_task=self.task)
+
+
+class FakeAccess(access_service_pb2_grpc.AccessServiceServicer):
+    """Makes tokens, and never gets its answer through."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    async def CreateSession(
+        self, request: access_service_pb2.CreateSessionRequest, context: Context
+    ) -> access_service_pb2.CreateSessionResponse:
+        self.made += 1
+        await AWAY.tell(context)
+        raise AssertionError("aborted")
+
+    async def CreateToken(
+        self, request: access_service_pb2.CreateTokenRequest, context: Context
+    ) -> access_service_pb2.CreateTokenResponse:
+        self.made += 1
+        await AWAY.tell(context)
+        raise AssertionError("aborted")
+
+
+class FakeTrigger(trigger_service_pb2_grpc.TriggerServiceServicer):
+    """Delivers triggers; the first answer is lost."""
+
+    def __init__(self) -> None:
+        self.fired: set[str] = set()
+
+    async def FireTrigger(
+        self, request: trigger_service_pb2.FireTriggerRequest, context: Context
+    ) -> trigger_service_pb2.FireTriggerResponse:
+        if request.request_id in self.fired:
+            return trigger_service_pb2.FireTriggerResponse(fired=False)
+        self.fired.add(request.request_id)
+        await AWAY.tell(context)
+        raise AssertionError("aborted")

@@ -37,7 +37,7 @@ class Server:
 
 
 async def states(server: Server) -> list[int]:
-    followed = follow(cast(Calls, server), cast(Any, None), None, lambda each: each, lambda each: each == END)
+    followed = follow(cast(Calls, server), lambda: cast(Any, None), None, lambda each: each, lambda each: each == END)
     return [state async for state in followed]
 
 
