@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from tradewind.client.calls import CLOSED
 from tradewind.tls.channels import FORKED
 
 Result = TypeVar("Result")
 
-_CLOSED = "this client is closed"
 _END_S = 5.0
 
 
@@ -42,13 +42,13 @@ class BackgroundLoop:
         with self._lock:
             if self.closed:
                 coroutine.close()
-                raise RuntimeError(_CLOSED if self._closing else FORKED)
+                raise RuntimeError(CLOSED if self._closing else FORKED)
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except concurrent.futures.CancelledError:
             if self._closing:
-                raise RuntimeError(_CLOSED) from None
+                raise RuntimeError(CLOSED) from None
             raise
         except BaseException:
             future.cancel()

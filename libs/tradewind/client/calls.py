@@ -3,7 +3,8 @@
 import asyncio
 import os
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import grpc
@@ -30,9 +31,10 @@ _OPTIONS: list[tuple[str, int | str]] = [
 ]
 
 _OTHER_LOOP = (
-    "this client belongs to another event loop, where its connections are: close it there before it is used elsewhere, "
+    "this client belongs to another event loop, where its connections are: "
     "make one in each loop, or take SyncClient, which any thread may use"
 )
+CLOSED = "this client is closed"
 _BACKOFF_S = (0.1, 2.0)
 _HEARD_S = 0.1
 
@@ -59,6 +61,7 @@ class Calls:
         self.patience = patience
         self.loop: asyncio.AbstractEventLoop | None = None
         """Where the connections are; None before the first call."""
+        self.closed = False
         self._codec = codec
 
     def sealed(self, request: Request) -> Request:
@@ -82,12 +85,19 @@ class Calls:
         request = self.sealed(request)
 
         async def once() -> Response:
-            try:
+            with self._explained(method):
                 return await method(request, timeout=self.timeout + extra, metadata=_trace())
-            except grpc.aio.AioRpcError as error:
-                raise error_from(error, self.address, _name(method)) from None
 
         return await self.repeated(once, on_repeat, patience)
+
+    async def once(self, method: grpc.aio.UnaryUnaryMultiCallable[Request, Response], request: Request) -> Response:
+        """Return the answer to `request`, which is sent once only: it does not bear repetition.
+
+        Raises TradewindError.
+        """
+        self.own_loop()
+        with self._explained(method):
+            return await method(request, timeout=self.timeout, metadata=_trace())
 
     async def repeated(
         self,
@@ -99,10 +109,10 @@ class Calls:
 
         `patience` is what it lasts at least.
         """
-        loop = self._own_loop()
         deadline = 0.0
         repetition = 0
         while True:
+            loop = self.own_loop()
             if repetition and on_repeat is not None:
                 on_repeat()
             try:
@@ -116,7 +126,30 @@ class Calls:
             await asyncio.sleep(pause)
             repetition += 1
 
-    def _own_loop(self) -> asyncio.AbstractEventLoop:
+    @contextmanager
+    def _explained(self, method: object) -> Iterator[None]:
+        """Make the client's errors of what gRPC raises."""
+        try:
+            with self.until_closed():
+                yield
+        except grpc.aio.AioRpcError as error:
+            raise error_from(error, self.address, _name(method)) from None
+
+    @contextmanager
+    def until_closed(self) -> Iterator[None]:
+        """Raise RuntimeError where gRPC has whoever waits believe that their own task was cancelled."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self.closed or task is None or task.cancelling():
+                raise
+            raise RuntimeError(CLOSED) from None
+
+    def own_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the running loop. Raises RuntimeError for one where the connections are not, and when it is closed."""
+        if self.closed:
+            raise RuntimeError(CLOSED)
         loop = asyncio.get_running_loop()
         if self.loop is not loop:
             if self.loop is not None:
@@ -135,27 +168,26 @@ class Calls:
         pause = 0.0
 
         async def once() -> Response:
-            nonlocal pause
-            try:
+            with self._explained(method):
                 return await method(_each(parts, pause), timeout=self.timeout, metadata=_trace())
-            except grpc.aio.AioRpcError as error:
-                # A refusal that comes while something is written is lost in gRPC: leave it time between the parts.
-                pause += _HEARD_S
-                raise error_from(error, self.address, _name(method)) from None
 
-        return await self.repeated(once)
+        def slower() -> None:
+            # A refusal that comes while something is written is lost in gRPC: leave it time between the parts.
+            nonlocal pause
+            pause += _HEARD_S
+
+        return await self.repeated(once, slower)
 
     async def stream(
         self, method: grpc.aio.UnaryStreamMultiCallable[Request, Response], request: Request
     ) -> AsyncGenerator[Response, None]:
         """Yield what the server streams, without a deadline. Raises TradewindError, also when the connection breaks."""
-        self._own_loop()
+        self.own_loop()
         call = method(request, metadata=_trace())
         try:
-            async for response in call:
-                yield response
-        except grpc.aio.AioRpcError as error:
-            raise error_from(error, self.address, _name(method)) from None
+            with self._explained(method):
+                async for response in call:
+                    yield response
         finally:
             call.cancel()
 

@@ -128,9 +128,11 @@ class Connection:
             )
             request = health_pb2.HealthCheckRequest(service="readiness")
             while True:
+                self.to_scheduler.own_loop()
                 remaining = deadline - time.monotonic()
                 try:
-                    answer = await check(request, timeout=max(0.1, remaining))
+                    with self.to_scheduler.until_closed():
+                        answer = await check(request, timeout=max(0.1, remaining))
                     if answer.status == health_pb2.HealthCheckResponse.SERVING:
                         break
                     why = "it says that it is not ready"
@@ -141,17 +143,16 @@ class Connection:
                 await asyncio.sleep(0.05)
 
     async def close(self) -> None:
-        """Close every channel; what is under way fails. The next call opens anew."""
-        await self.runs.close()
-        channels = list(self._channels.values())
-        self._channels.clear()
-        self._scheduler = self._registry = self._node_task_manager = self._trigger = self._access = None
+        """Close every channel, for good; what is under way fails."""
         for calls in self._all:
-            calls.loop = None
-        for channel in channels:
+            calls.closed = True
+        await self.runs.close()
+        for channel in self._channels.values():
             await channel.close()
 
     def _channel(self, address: str) -> grpc.aio.Channel:
+        # gRPC crashes when a closed channel is asked for a method.
+        self.to_scheduler.own_loop()
         if address not in self._channels:
             channel = with_token(self._open_channel(address, self._credentials), self._token)
             self._channels[address] = channel if self._codec is None else DecodingChannel(channel, self._codec)

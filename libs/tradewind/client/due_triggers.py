@@ -197,11 +197,13 @@ class DueTriggers:
     async def _read(self) -> object:
         """Take in a message; connects before when there is no connection."""
         if self._stream is None:
+            self._calls.own_loop()
             self._absence.opening()
             self._stream = _Stream(self._method()())
             await self._stream.call.write(self._hello)
         stream = self._stream
-        message = await stream.call.read()
+        with self._calls.until_closed():
+            message = await stream.call.read()
         if isinstance(message, pb.ReceiveDueResponse):
             self._absence.heard()
             self._lost.update(filter(None, map(self._given.get, message.lost_tokens)))

@@ -10,7 +10,8 @@ from typing import TypeAlias
 import grpc
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
-from tradewind.client.errors import TimedOut, TradewindError, Unavailable
+from tradewind.client.calls import CLOSED
+from tradewind.client.errors import TimedOut, Unavailable
 from tradewind.client.refusals import error_from, error_of_status
 from tradewind.client.traces import traceparent
 
@@ -107,7 +108,7 @@ class RunStream:
         if not future.done():
             future.set_exception(TimedOut(f"{self._address} did not answer StreamRuns in time"))
 
-    def _end(self, error: Callable[[], TradewindError]) -> None:
+    def _end(self, error: Callable[[], Exception]) -> None:
         """Fail what is under way; the next run opens another stream."""
         self._serving = None
         self._outbox.clear()
@@ -116,5 +117,5 @@ class RunStream:
                 future.set_exception(error())
 
 
-def _closed() -> TradewindError:
-    return Unavailable("the client was closed")
+def _closed() -> Exception:
+    return RuntimeError(CLOSED)

@@ -247,14 +247,50 @@ async def test_a_run_that_nobody_waits_for_any_more_disturbs_no_other(client: Cl
     assert (await client.run_flow("momentum")).cycle == 2
 
 
-async def test_a_closed_client_lets_go_of_its_runs(stack: FakeStack) -> None:
+@pytest.mark.parametrize("run_stream", [True, False])
+async def test_a_client_says_that_it_was_closed_to_whom_it_still_answers_to(stack: FakeStack, run_stream: bool) -> None:
     stack.scheduler.ending = None
-    client = Client(stack.address, patience=0)
+    client = Client(stack.address, run_stream=run_stream)
     running = asyncio.ensure_future(client.run_flow("momentum", wait=30))
     await until(lambda: stack.scheduler.cycles["momentum"], "its cycle has begun")
+    states = client.watch_flows("momentum")
+    await anext(states)
+    watching = asyncio.ensure_future(anext(states))
+    await asyncio.sleep(0)
     await client.close()
 
-    with pytest.raises(Unavailable, match="the client was closed"):
+    for ended in await asyncio.gather(running, watching, return_exceptions=True):
+        assert (type(ended), str(ended)) == (RuntimeError, "this client is closed")
+
+
+async def test_a_closed_client_opens_nothing(client: Client, stack: FakeStack) -> None:
+    await client.get_flow("momentum")
+    await client.close()
+    await client.close()
+
+    for use in (
+        client.get_flow("momentum"),
+        client.run_flow("momentum"),
+        client.wait_ready(),
+        client.submit_batch("model", [{}]),
+        anext(client.watch_flows("momentum")),
+        anext(client.watch_task("task:1")),
+        anext(client.receive_due("reports")),
+    ):
+        with pytest.raises(RuntimeError, match="this client is closed"):
+            await use
+    assert len(stack.scheduler.requests) == 1
+
+
+async def test_who_is_cancelled_as_a_client_closes_is_cancelled(stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    client = Client(stack.address, run_stream=False)
+    running = asyncio.ensure_future(client.run_flow("momentum", wait=30))
+    await until(lambda: stack.scheduler.cycles["momentum"], "its cycle has begun")
+    running.cancel()
+    await client.close()
+
+    with pytest.raises(asyncio.CancelledError):
         await running
 
 
@@ -286,13 +322,13 @@ async def test_a_run_that_is_too_large_disturbs_no_other(client: Client, stack: 
     assert (await other).cycle == 0
 
 
-async def test_a_client_that_is_closed_as_a_run_begins_runs_the_next(client: Client) -> None:
+async def test_a_client_may_be_closed_as_its_first_run_begins(client: Client) -> None:
     first = asyncio.ensure_future(client.run_flow("momentum"))
     closing = asyncio.ensure_future(client.close())
     await closing
 
-    assert (await client.run_flow("momentum")).flow_id == "momentum"
-    assert (await first).flow_id == "momentum"
+    with pytest.raises(RuntimeError, match="this client is closed"):
+        await first
 
 
 async def test_certificates_that_cannot_be_read_are_said_at_the_first_run(stack: FakeStack) -> None:
