@@ -33,9 +33,12 @@ class AccessCalls:
         return UserRecord(answer.user_id, role_from(answer.role))
 
     async def log_in(self, *, label: str = "") -> NewToken:
-        """Begin a session of the caller; it ends when it is idle, and after a fixed time in any case."""
+        """Begin a session of the caller; it ends when it is idle, and after a fixed time in any case.
+
+        Never repeated by itself: each time begins another one.
+        """
         request = pb.CreateSessionRequest(label=label)
-        answer = await self._connection.to_access.call(self._connection.access.CreateSession, request)
+        answer = await self._connection.to_access.once(self._connection.access.CreateSession, request)
         return NewToken(answer.token, session_from(answer.session))
 
     async def log_out(self) -> None:
@@ -49,8 +52,9 @@ class AccessCalls:
     ) -> NewToken:
         """Make a token for a program of the caller, or of any user for an admin; `lifetime` 0 is the longest.
 
-        With `role` the user is put on record if there is none. Raises InvalidInput, NotFound for a user who is not on
-        record, WrongStatus when the user has another role, PermissionDenied, Exhausted.
+        With `role` the user is put on record if there is none. Never repeated by itself: each time makes another one.
+        Raises InvalidInput, NotFound for a user who is not on record, WrongStatus when the user has another role,
+        PermissionDenied, Exhausted.
         """
         request = pb.CreateTokenRequest(
             user_id=user_id,
@@ -58,7 +62,7 @@ class AccessCalls:
             label=label,
             lifetime=duration(seconds_of(lifetime)),
         )
-        answer = await self._connection.to_access.call(self._connection.access.CreateToken, request)
+        answer = await self._connection.to_access.once(self._connection.access.CreateToken, request)
         return NewToken(answer.token, session_from(answer.session))
 
     async def list_sessions(self, user_id: str = "") -> list[SessionRecord]:

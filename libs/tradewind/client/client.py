@@ -1,6 +1,6 @@
 """The asynchronous client."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -65,7 +65,8 @@ class Client(
 
     `address` is where all servers answer; without it TRADEWIND_ADDRESS and the variables of single servers say so, else
     localhost:7700. `timeout` is how long one attempt of a call may take, `patience` for how long a call is repeated
-    while its server is away, both in seconds; repeating is safe, because what changes something carries a request id.
+    while its server is away, both in seconds; repeating is safe, because what changes something carries a request id
+    (`log_in` and `create_token`, which cannot, are not repeated).
     `user_id` is whose flows are registered. Runs go over one stream, which costs a third of a call each; without
     `run_stream` each is a call of its own, as for a proxy that spreads calls. `credentials` are certificates as
     TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA, _CERT and _KEY say which, else it speaks plain
@@ -109,7 +110,7 @@ class Client(
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; what is under way fails."""
+        """Close the connections, for good; what is under way, and what is called from now on, raises RuntimeError."""
         await self._connection.close()
 
     @property
@@ -181,7 +182,7 @@ class Client(
         return self._handle(started)
 
     async def run_flows(
-        self, requests: Sequence[RunRequest | str], *, wait: Seconds = 0.0
+        self, requests: Iterable[RunRequest | str], *, wait: Seconds = 0.0
     ) -> list[CycleHandle | TradewindError]:
         """Run many cycles now, in few messages; a text among `requests` is the id of a flow to run without inputs.
 
@@ -235,7 +236,7 @@ class Client(
     async def submit_batch(
         self,
         node_type: str,
-        parameters: Sequence[Parameters | None],
+        parameters: Iterable[Parameters | None],
         *,
         require_worker: bool = False,
         timeouts: Timeouts | None = None,

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from tradewind.api.node_task_manager.v1 import notification_pb2 as pb
+from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.following import follow
 from tradewind.client.notifications import Notification, Severity, notification_from
@@ -85,13 +86,14 @@ class NotificationCalls:
             title=title,
             message=message,
             subject=pb.NotificationSubject(flow_id=flow_id, cycle=cycle),
-            key=key,
+            # The server would take one without a key again when the call is repeated.
+            key=key or new_request_id(),
         )
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.PublishNotifications,
             pb.PublishNotificationsRequest(notifications=[draft]),
         )
-        return answer.kept[0]
+        return answer.kept[0] or not key
 
     async def _notifications(self, size: int, token: str) -> pb.ListNotificationsResponse:
         request = pb.ListNotificationsRequest(user_id=self._user_id, page_size=size, page_token=token)

@@ -127,7 +127,8 @@ class TriggerCalls:
             payload_json=encode(dict(payload)) if payload else "",
             request_id=request_id or new_request_id(),
         )
-        return (await self._connection.to_trigger.call(self._connection.trigger.FireTrigger, request)).fired
+        answer = await self._connection.to_trigger.call(self._connection.trigger.FireTrigger, request)
+        return answer.fired or not request_id
 
     async def pause_trigger(self, queue: str, trigger_id: str, note: str = "") -> TriggerRecord:
         """Keep a trigger from firing; events that come meanwhile are not kept. Raises NotFound, WrongStatus."""

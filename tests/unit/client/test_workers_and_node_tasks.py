@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.client.fake_stack import FakeStack
-from tradewind.client import Client, NodeTaskStatus, NotFound, WorkerStatus
+from tradewind.client import Client, NodeTaskStatus, NotFound, Unreachable, WorkerStatus
 
 
 async def test_lists_workers_alive(client: Client) -> None:
@@ -54,6 +54,25 @@ async def test_a_signal_that_is_sent_again_is_the_same_signal(client: Client, st
     first, again = stack.node_task_manager.signals
     assert first.request_id
     assert first == again
+
+
+async def test_a_notification_that_is_sent_again_is_kept_once(client: Client, stack: FakeStack) -> None:
+    assert await client.send_notification("maintenance at noon")
+    assert len(stack.node_task_manager.notifications) == 1
+    assert await client.send_notification("maintenance at noon")
+    assert len(stack.node_task_manager.notifications) == 2
+
+
+async def test_a_trigger_that_is_fired_again_has_fired(client: Client, stack: FakeStack) -> None:
+    assert await client.fire_trigger("reports", "daily")
+    assert len(stack.trigger.fired) == 1
+
+
+async def test_a_token_whose_text_is_lost_is_the_only_one(client: Client, stack: FakeStack) -> None:
+    for make in (client.create_token, client.log_in):
+        with pytest.raises(Unreachable, match="the connection broke"):
+            await make()
+    assert stack.access.made == 2
 
 
 async def test_terminating_a_node_task(client: Client, stack: FakeStack) -> None:
