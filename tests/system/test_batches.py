@@ -47,6 +47,10 @@ async def test_a_task_that_fails_says_why(client: Client) -> None:
     with pytest.raises(TaskFailed, match="ended as failed: ValueError: will not have 3") as caught:
         await failing.result(30)
     assert caught.value.task.status is NodeTaskStatus.FAILED
+    assert caught.value.task.ended
+    given_up = await client.submit_task("failing", {"total": 3}, retry=Retry(2, initial="10ms"))
+    with pytest.raises(TaskFailed, match="ValueError: will not have 3\nnot tried again: all 2 attempts failed"):
+        await given_up.result(30)
     unknown = await client.submit_task("numbers", {"begin": 5})
     with pytest.raises(TaskFailed, match=r"config.begin: node type numbers has no such parameter"):
         await unknown.result(30)
@@ -64,7 +68,7 @@ async def test_a_running_task_is_watched_and_cancelled(client: Client, tmp_path:
 
 
 async def test_a_batch_gives_what_its_items_emit_in_order(client: Client) -> None:
-    handle = await client.submit_batch("numbers", [{"start": at, "count": 1} for at in range(300)])
+    handle = await client.submit_batch("numbers", ({"start": at, "count": 1} for at in range(300)))
     seen = [batch async for batch in handle.watch()]
     for batch in seen:
         at = batch.progress

@@ -214,8 +214,6 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
     screen.facts(facts)
     if node.error is not None:
         screen.line(f"error: {node.error}", "red")
-        if node.error.final_reason:
-            screen.line(f"not tried again: {node.error.final_reason}")
         if node.error.traceback:
             screen.line(node.error.traceback.rstrip(), "dim")
     for past in node.history:

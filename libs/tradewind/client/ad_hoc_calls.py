@@ -177,20 +177,20 @@ class AdHocCalls:
     async def _submit_batch(
         self,
         node_type: str,
-        parameters: Sequence[Parameters | None],
+        parameters: Iterable[Parameters | None],
         request_id: str | None,
         options: pb.TaskOptions,
     ) -> pb.SubmitBatchResponse:
-        head = pb.BatchHead(
-            user_id=self._user_id,
-            node_type=node_type,
-            total=len(parameters),
-            request_id=request_id or new_request_id(),
-            options=options,
-        )
         calls = self._connection.to_node_task_manager
         # What a codec makes of them is larger, and so is what is cut.
         whole = calls.sealed(pb.SubmitBatchRequest(parameters_json=map(inputs_json, parameters)))
+        head = pb.BatchHead(
+            user_id=self._user_id,
+            node_type=node_type,
+            total=len(whole.parameters_json),
+            request_id=request_id or new_request_id(),
+            options=options,
+        )
         parts = list(_parts(head, whole.parameters_json))
         return await calls.upload(self._connection.node_task_manager.SubmitBatch, parts)
 

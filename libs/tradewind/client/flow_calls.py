@@ -1,6 +1,6 @@
 """What a client asks the scheduler about flows."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -230,7 +230,7 @@ class FlowCalls:
         return Started(answer, with_outputs=request.include_outputs)
 
     async def _start_cycles(
-        self, requests: Sequence[RunRequest | str], *, wait: Seconds = 0.0
+        self, requests: Iterable[RunRequest | str], *, wait: Seconds = 0.0
     ) -> list[Started | TradewindError]:
         """Run many cycles now, as Client.run_flows."""
         seconds = seconds_of(wait)

@@ -52,7 +52,8 @@ class NodeError:
 
     def __str__(self) -> str:
         what = f"{self.type}: {self.message}" if self.type else self.message
-        return what if self.code == "NODE_ERROR" else f"{self.code}: {what}"
+        told = what if self.code == "NODE_ERROR" else f"{self.code}: {what}"
+        return f"{told}\nnot tried again: {self.final_reason}" if self.final_reason else told
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,11 @@ class NodeTaskRecord:
     """When it was asked to stop, None when nobody did."""
     sub_flow: SubFlowCycle | None = None
     """Of a node of type `flow` the cycle that its latest attempt runs or ran."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is final."""
+        return self.status.ended
 
     @property
     def config(self) -> Any:

@@ -1,6 +1,6 @@
 """The client for code without an event loop: the asynchronous one, with waiting."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -221,7 +221,7 @@ class SyncClient(SyncFace[Client]):
     def submit_batch(
         self,
         node_type: str,
-        parameters: Sequence[Parameters | None],
+        parameters: Iterable[Parameters | None],
         *,
         require_worker: bool = False,
         timeouts: Timeouts | None = None,
@@ -272,7 +272,7 @@ class SyncClient(SyncFace[Client]):
         return SyncCycleHandle(self._loop.wait(begun), self._loop)
 
     def run_flows(
-        self, requests: Sequence[RunRequest | str], *, wait: Seconds = 0.0
+        self, requests: Iterable[RunRequest | str], *, wait: Seconds = 0.0
     ) -> list[SyncCycleHandle | TradewindError]:
         """Run many cycles now, as Client.run_flows."""
         results = self._loop.wait(self._inner.run_flows(requests, wait=wait))
