@@ -56,11 +56,14 @@ class Process:
 
     async def says(self, text: str) -> None:
         """Wait until it has printed a text."""
-        await until(
-            lambda: text in self.printed() or self._process.poll() is not None,
-            f"{self.log.name} says {text!r}",
-            timeout=PATIENCE_S,
-        )
+        try:
+            await until(
+                lambda: text in self.printed() or self._process.poll() is not None,
+                f"{self.log.name} says {text!r}",
+                timeout=PATIENCE_S,
+            )
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it says:\n{self.printed()}") from None
         assert text in self.printed(), f"ended with {self._process.poll()}:\n{self.printed()}"
 
     def printed(self) -> str:
