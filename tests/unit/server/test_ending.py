@@ -3,6 +3,9 @@
 import asyncio
 import gc
 
+import pytest
+
+from tradewind.server import ending
 from tradewind.server.ending import end_tasks
 
 
@@ -22,7 +25,8 @@ async def failing() -> None:
     raise ValueError("not of interest")
 
 
-async def test_a_task_that_loses_a_cancellation_ends_all_the_same() -> None:
+async def test_a_task_that_loses_a_cancellation_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "_AGAIN_S", 0.01)
     tasks = [asyncio.create_task(deaf(times)) for times in (0, 1, 2)] + [asyncio.create_task(failing())]
     await asyncio.sleep(0)
     await asyncio.wait_for(end_tasks(tasks), 5)
