@@ -1,6 +1,7 @@
 """What becomes of nodes whose deadline passes."""
 
 import asyncio
+import re
 import time
 from typing import Any
 
@@ -44,7 +45,7 @@ async def test_a_deadline_stops_the_node_with_timeout(threaded: bool) -> None:
 
     assert run.error is not None
     assert run.error.code == "TIMEOUT"
-    assert run.error.message.startswith("the node's deadline has passed, 0.")
+    assert re.match(r"the node's deadline has passed, \d+\.\d s after it began", run.error.message)
     assert not run.terminated
     assert bench.runs["t2"].output == 1
     assert len(told) == (0 if threaded else 1)
