@@ -147,7 +147,11 @@ class Connection:
         for calls in self._all:
             calls.closed = True
         await self.runs.close()
-        for channel in self._channels.values():
+        channels = list(self._channels.values())
+        # A process that is forked while they are remembered could open no others.
+        self._channels.clear()
+        self._scheduler = self._registry = self._node_task_manager = self._trigger = self._access = None
+        for channel in channels:
             await channel.close()
 
     def _channel(self, address: str) -> grpc.aio.Channel:

@@ -1,6 +1,8 @@
 """What the client does when a server is away, and the exceptions it makes of what servers answer."""
 
 import asyncio
+import gc
+import weakref
 
 import grpc
 import pytest
@@ -29,7 +31,7 @@ from tradewind.client import (
 )
 from tradewind.client.calls import Calls
 from tradewind.client.refusals import error_from
-from tradewind.tls import TlsError, TlsFiles
+from tradewind.tls import TlsError, TlsFiles, channels
 
 _LATER = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=250_000_000))
 _STATUS = error_details_pb2.PreconditionFailure(
@@ -280,6 +282,16 @@ async def test_a_closed_client_opens_nothing(client: Client, stack: FakeStack) -
         with pytest.raises(RuntimeError, match="this client is closed"):
             await use
     assert len(stack.scheduler.requests) == 1
+
+
+async def test_a_closed_client_does_not_keep_forked_processes_from_opening_their_own(client: Client) -> None:
+    before = set(channels._open)
+    await client.get_flow("momentum")
+    (opened,) = map(weakref.ref, channels._open - before)
+    await client.close()
+    gc.collect()
+
+    assert opened() is None
 
 
 async def test_who_is_cancelled_as_a_client_closes_is_cancelled(stack: FakeStack) -> None:
