@@ -29,16 +29,16 @@ class OwnershipLoop:
     async def run(self) -> None:
         """Go on for ever."""
         loop = asyncio.get_running_loop()
-        shared_s, rang = -self._share_s, False
+        due_s, rang = loop.time(), False
         while True:
             try:
-                if rang or loop.time() - shared_s >= self._share_s:
-                    shared_s = loop.time()
+                if rang or loop.time() >= due_s:
+                    due_s = loop.time() + self._share_s
                     await self._own.share(alone=self._alone)
                     self._alone = False
                 if not self._own.complete:
                     await self._own.take()
             except Exception as error:
                 _log.warning("partitions_not_renewed", error=error)
-            wait_s = max(0.0, shared_s + self._share_s - loop.time())
+            wait_s = max(0.0, due_s - loop.time())
             rang = await self._alarm.rest(math.inf, wait_s if self._own.complete else min(wait_s, _TAKE_S))
