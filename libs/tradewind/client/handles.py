@@ -44,7 +44,7 @@ class FlowHandle:
         return await self._client.get_flow(self.flow_id)
 
     async def start(self, *, at: datetime | None = None) -> FlowRecord:
-        """Let its cycles begin on time, the first now or `at` a time. Raises NotFound."""
+        """Let its cycles begin on time, as Client.start_flow. Raises NotFound."""
         return await self._client.start_flow(self.flow_id, at=at)
 
     async def stop(self, *, reason: str = "") -> FlowRecord:
@@ -185,7 +185,7 @@ class CycleHandle:
             async with asyncio.timeout(seconds):
                 started = await self._end()
         except TimeoutError:
-            raise TimedOut(f"cycle {self.cycle} of {self.flow_id} still runs after {seconds} s") from None
+            raise TimedOut(f"cycle {self.cycle} of {self.flow_id} has not ended after {seconds} s") from None
         record = started.record()
         if known is not None and known.run == self.run and known.run_id != record.run_id:
             message = f"cycle {self.cycle} of {self.flow_id} is gone; another run has its number"

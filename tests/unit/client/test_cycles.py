@@ -79,7 +79,7 @@ async def test_waiting_ends_in_time(client: Client, stack: FakeStack) -> None:
     stack.scheduler.ending = None
     run = await client.run_flow("momentum")
 
-    with pytest.raises(TimedOut, match=r"cycle 0 of momentum still runs after 0\.05 s"):
+    with pytest.raises(TimedOut, match=r"cycle 0 of momentum has not ended after 0\.05 s"):
         await run.result(timeout=0.05)
 
     assert (await run.get()).status is CycleStatus.RUNNING
