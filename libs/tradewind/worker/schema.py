@@ -46,8 +46,8 @@ def check_readable(parameter: Parameter, where: str) -> None:
     except TypeError as error:
         raise NodeDefinitionError(
             f"{where}: parameter {parameter.name} of type {parameter.annotation} cannot be read from JSON "
-            f"({str(error).splitlines()[0].rstrip(':')}); use numbers, str, list, dict, a dataclass, a TypedDict or a "
-            "msgspec.Struct"
+            f"({str(error).splitlines()[0].rstrip(':')}); use Any, numbers, str, list, dict, a dataclass, a TypedDict "
+            "or a msgspec.Struct"
         ) from error
 
 

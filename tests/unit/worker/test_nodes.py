@@ -181,7 +181,7 @@ def test_what_cannot_be_a_node_is_refused_with_the_reason() -> None:
         (by_position, {}, "cannot be filled by name"),
         (method, {}, "a node is a function, not a method"),
         (private, {}, "parameter _value cannot be a handle"),
-        (foreign, {}, "cannot be read from JSON"),
+        (foreign, {}, "use Any, numbers, str, list, dict"),
         (later, {}, "name 'NotHere' is not defined; annotations are read when the node is declared"),
         (generator, {}, "a generator cannot be a node"),
         (risk_check, {}, "it is a node already"),
