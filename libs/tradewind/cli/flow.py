@@ -98,7 +98,7 @@ async def analyze(session: Session, file: DefinitionFile, output: Output = Forma
 @app.command()
 @asynchronous
 async def start(session: Session, name: FlowName, output: Output = Format.TEXT) -> None:
-    """Let cycles begin on time, the first one now."""
+    """Let cycles begin on time: the first one now, or when a calendar, a grid or an event says."""
     async with session.client() as client:
         flow = await client.start_flow(name)
     _show_change(session, flow, output)

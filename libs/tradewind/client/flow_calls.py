@@ -173,7 +173,10 @@ class FlowCalls:
                 return
 
     async def start_flow(self, flow_id: str, *, at: datetime | None = None) -> FlowRecord:
-        """Let cycles begin on time, the first now or `at` a time. A running flow goes on as it was. Raises NotFound."""
+        """Let cycles begin on time, the first now or `at` a time, or when the schedule plans one after that.
+
+        A running flow goes on as it was. Raises NotFound.
+        """
         request = pb.StartFlowRequest(flow_id=flow_id, start_at=timestamp(at))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StartFlow, request)
         return flow_from(answer.flow)
