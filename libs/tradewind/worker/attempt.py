@@ -1,6 +1,7 @@
 """One attempt of a node task in this process, and where it reports to."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -97,8 +98,8 @@ class Attempt:
         self.in_thread = False
         """Whether a plain function has begun, which learns of a stop when it looks."""
         self.task: asyncio.Task[Any] | None = None
-        self.deadline = 0.0
-        """When it times out, in seconds since the epoch; 0 for never."""
+        self.deadline = math.inf
+        """When it times out, by the loop's clock; infinite for never."""
         self.begun_ns = 0
         """On the performance counter; 0 before the node's code was reached."""
         self.stop: Stop | None = None

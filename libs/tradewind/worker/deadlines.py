@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Mapping
 
 from tradewind.worker.attempt import Attempt
@@ -23,7 +22,7 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, deadline: float) -> None:
-        """See to it that attempts with this deadline, in seconds since the epoch, are looked at when it passes."""
+        """See to it that attempts with this deadline, by the loop's clock, are looked at when it passes."""
         if deadline < self._next:
             self._set(deadline)
 
@@ -36,16 +35,12 @@ class Deadlines:
         self.close()
         self._next = deadline
         # It looks once a day at least: no timer can be set for whatever a message may hold.
-        delay = min(MOST_S, max(0.0, deadline - time.time()))
-        self._timer = asyncio.get_running_loop().call_later(delay, self._look)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(min(deadline, loop.time() + MOST_S), self._look)
 
     def _look(self) -> None:
         self._next = math.inf
-        now = time.time()
-        # A timer may fire a little early by the wall clock.
-        passed = [attempt for attempt in self._held.values() if 0 < attempt.deadline <= now + 0.001]
-        for attempt in passed:
+        now = asyncio.get_running_loop().time()
+        for attempt in [attempt for attempt in self._held.values() if attempt.deadline <= now]:
             self._expire(attempt)
-        waiting = [attempt.deadline for attempt in self._held.values() if attempt.deadline > 0 and attempt.stop is None]
-        if waiting:
-            self.watch(min(waiting))
+        self.watch(min((each.deadline for each in self._held.values() if each.stop is None), default=math.inf))

@@ -107,7 +107,7 @@ class Executor:
             fault = NodeFault("UNKNOWN_NODE_TYPE", f"this worker does not offer the node type {assignment.node_type}")
             self._reports.fail(failures.faulted(attempt, fault))
             return
-        late = time.time() - attempt.deadline if attempt.deadline else 0.0
+        late = self._loop.time() - attempt.deadline
         if late > 0:
             self._reports.fail(failures.timed_out(attempt, _late(late)))
             return
@@ -119,14 +119,14 @@ class Executor:
         attempt = Attempt(assignment, self._reports, steps)
         attempt.memories = self._memories
         if assignment.HasField("deadline"):
-            deadline = assignment.deadline
-            attempt.deadline = deadline.seconds + deadline.nanos / 1e9
+            left = assignment.deadline.seconds + assignment.deadline.nanos / 1e9 - time.time()
+            # By the loop's clock, which nobody sets while the node runs.
+            attempt.deadline = self._loop.time() + left
         return attempt
 
     def _hold(self, attempt: Attempt) -> None:
         self._held[attempt.token] = attempt
-        if attempt.deadline:
-            self._deadlines.watch(attempt.deadline)
+        self._deadlines.watch(attempt.deadline)
 
     async def _run_on(self, attempt: Attempt, node: AnyNode) -> None:
         """Run a node, then what may go on with what it emitted: within one turn of the loop, so that all of it is

@@ -66,6 +66,31 @@ async def test_deadlines_are_watched_one_after_another() -> None:
     assert bench.ended == ["t1", "t2", "t3"]
 
 
+async def test_a_clock_that_is_put_forward_ends_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, clock = asyncio.Event(), time.time
+
+    @node("steady")
+    async def steady() -> int:
+        await go_on.wait()
+        return 1
+
+    @node("slow")
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    async with Bench([steady, slow]) as bench:
+        for node_type, seconds in (("steady", 600), ("slow", 0.1)):
+            assignment = bench.assignment(node_type, node_type)
+            assignment.MergeFrom(deadline_in(seconds))
+            bench.executor.start(assignment)
+        monkeypatch.setattr(time, "time", lambda: clock() + 3600)
+        await bench.end("slow")
+        go_on.set()
+        run = await bench.end("steady")
+
+    assert run.output == 1
+
+
 async def test_a_deadline_that_has_passed_already_hints_at_the_clock() -> None:
     calls: list[int] = []
 
