@@ -13,5 +13,8 @@ def write_private(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+    except OSError as error:
+        # What the system says of a full disk names no file.
+        raise OSError(f"cannot write {path}: {error.strerror}") from None
     finally:
         beside.unlink(missing_ok=True)
