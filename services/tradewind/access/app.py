@@ -36,6 +36,7 @@ class Access:
     """
 
     names: Sequence[str] = ("tradewind.api.access.v1.AccessService",)
+    tracing = None
 
     errors = ErrorTable()
 

@@ -105,8 +105,8 @@ class NodeTaskManager:
             limits.lease_ms,
             patience_s,
         )
-        self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
-        traces = TraceNodes.by(self._tracing)
+        self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
+        traces = TraceNodes.by(self.tracing)
         self._feed = EventFeed(shards, self._took, settings.node_task_manager_look_seconds)
         self._dispatchers = {
             at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere, caches, traces)
@@ -218,7 +218,6 @@ class NodeTaskManager:
     async def stop(self) -> None:
         """Store what was reported and end; what workers hold stays theirs until its lease lapses."""
         async with AsyncExitStack() as last_to_first:
-            last_to_first.push_async_callback(asyncio.to_thread, self._tracing.shutdown)
             last_to_first.push_async_callback(self._stores.close)
             if self._channel is not None:
                 last_to_first.push_async_callback(self._channel.close)

@@ -44,6 +44,7 @@ class Registry:
     """The service, to be bound to a server. Raises ValueError, naming the variable, for settings that do not fit."""
 
     names: Sequence[str] = ("tradewind.api.registry.v1.RegistryService",)
+    tracing = None
 
     errors = ErrorTable()
 

@@ -104,7 +104,7 @@ class Scheduler:
         open_channel = open_channel or channels_of(settings)
         replica = f"scheduler-{new_run_id()}"
         lease_s = settings.scheduler_lease_seconds
-        self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
+        self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink = NoLink()
         doctor: PartitionDoctor | None = None
         open_states, waiters = OpenStates(), EndWaiters()
@@ -124,7 +124,7 @@ class Scheduler:
             doctor = redis_stores.doctor
             link.client.losses.listen(open_states.clear)
         self._channels = [
-            with_token(open_channel(address, traced=self._tracing.recording), text_of(settings.service_token))
+            with_token(open_channel(address, traced=self.tracing.recording), text_of(settings.service_token))
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
         ]
         self._node_tasks = node_tasks = NodeTaskManagerPeer(self._channels[0])
@@ -151,7 +151,7 @@ class Scheduler:
 
         runs_alarm = wake.alarms[Work.RUNS]
         definitions = Definitions(stores.flows)
-        traces = TraceRuns(self._tracing)
+        traces = TraceRuns(self.tracing)
         begin = BeginCycles(
             stores.cycles,
             definitions,
@@ -318,7 +318,6 @@ class Scheduler:
     async def stop(self) -> None:
         """End."""
         async with AsyncExitStack() as last_to_first:
-            last_to_first.push_async_callback(asyncio.to_thread, self._tracing.shutdown)
             last_to_first.push_async_callback(self._link.close)
             for channel in self._channels:
                 last_to_first.push_async_callback(channel.close)

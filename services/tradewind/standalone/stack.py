@@ -75,7 +75,6 @@ class Standalone:
         """The token of the first admin when this start has made it; it stands in `admin_token_file` as well."""
         self._metrics = MetricsEndpoint(self.settings.metrics_host or self.settings.host, self.settings.metrics_port)
         self._watching: list[asyncio.Task[None]] = []
-        self._tracing = open_tracing("tradewind", self.settings.otlp_endpoint, self.settings.trace_sampling)
 
     @property
     def address(self) -> str:
@@ -127,7 +126,6 @@ class Standalone:
             self._watching_store = None
         if self._store is not None:
             await self._store.stop()
-        await asyncio.to_thread(self._tracing.shutdown)
 
     async def _start(self) -> None:
         settings = self.settings
@@ -165,7 +163,7 @@ class Standalone:
                 max_message_bytes=settings.max_message_bytes,
                 max_connection_idle_s=settings.max_connection_idle_seconds,
                 max_connections=settings.max_connections,
-                tracing=self._tracing,
+                tracing=open_tracing("tradewind", settings.otlp_endpoint, settings.trace_sampling),
                 tls=settings,
             )
             try:

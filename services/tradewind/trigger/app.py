@@ -69,7 +69,7 @@ class TriggerService:
     def __init__(self, settings: TriggerSettings, *, stores: Stores | None = None) -> None:
         """Take `stores` to use in place of those in Redis that the settings name."""
         policy = settings.policy()
-        self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
+        self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink
         store_of: StoreOf
         queues: QueueStore
@@ -101,7 +101,7 @@ class TriggerService:
                 store_of,
                 self._receivers,
                 policy.lease_ms,
-                TraceFirings(self._tracing),
+                TraceFirings(self.tracing),
                 settings.trigger_look_seconds,
             ),
             doctor=self._doctor,
@@ -126,7 +126,6 @@ class TriggerService:
     async def stop(self) -> None:
         """End; returns when what streams held has been given back."""
         async with AsyncExitStack() as last_to_first:
-            last_to_first.push_async_callback(asyncio.to_thread, self._tracing.shutdown)
             last_to_first.push_async_callback(self._link.close)
             if self._deaf is not None:
                 last_to_first.callback(self._deaf)

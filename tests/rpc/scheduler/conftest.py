@@ -29,6 +29,7 @@ class Peers:
     """The other services, together behind one address; binds like a service of its own."""
 
     names: Sequence[str] = ()
+    tracing = None
     errors = ErrorTable()
 
     def __init__(self) -> None:

@@ -63,6 +63,7 @@ class Scripted(pb2_grpc.NodeTaskManagerServiceServicer):
     """Does the next thing of its script with each request, and answers it when there is none."""
 
     names = ()
+    tracing = None
     errors = ErrorTable()
 
     def __init__(self) -> None:

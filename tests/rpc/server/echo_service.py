@@ -9,6 +9,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.interception import Context
+from tradewind.server.telemetry import Tracing
 
 NAME = "tradewind.test.Echo"
 
@@ -23,6 +24,7 @@ class EchoService:
     """Answers with what `act` makes of each text. Its open streams end when it is drained, unless `stubborn`."""
 
     names = (NAME,)
+    tracing: Tracing | None = None
     errors = ErrorTable({OnPurpose: ErrorRule(grpc.StatusCode.ABORTED, "VERSION_CONFLICT")})
 
     def __init__(self, act: Act | None = None, stubborn: bool = False) -> None:

@@ -79,7 +79,6 @@ async def test_with_an_exporter_each_call_is_a_span_under_the_callers() -> None:
         with pytest.raises(Exception, match="no flow"):
             await client.call("StreamStream", "x")
     await server.stop()
-    tracing.shutdown()
     good, failed = exporter.get_finished_spans()
     assert good.name == f"{NAME}/UnaryUnary"
     assert good.parent is not None
@@ -87,6 +86,27 @@ async def test_with_an_exporter_each_call_is_a_span_under_the_callers() -> None:
     assert good.status.is_ok
     assert good.resource.attributes["service.name"] == "echo"
     assert (failed.name, failed.status.description, failed.parent) == (f"{NAME}/StreamStream", "NOT_FOUND", None)
+
+
+async def test_the_services_of_a_server_send_their_last_spans_at_the_same_time() -> None:
+    meeting, met = threading.Barrier(3), list[str]()
+
+    class Last(Tracing):
+        def shutdown(self, timeout_s: float = 0.0) -> None:
+            meeting.wait(60)
+            met.append(self.name)
+
+        def __init__(self, name: str) -> None:
+            super().__init__(name, None)
+            self.name = name
+
+    services = EchoService(), EchoService()
+    for service, name in zip(services, "ab", strict=True):
+        service.tracing = Last(name)
+    server = Server(services, tracing=Last("calls"))
+    await server.start()
+    await server.stop()
+    assert sorted(met) == ["a", "b", "calls"]
 
 
 class Stuck(SpanExporter):
