@@ -67,9 +67,11 @@ class FlowHandle:
         """Take up what an older revision says, as Client.roll_back_flow. Raises NotFound, InvalidInput, Aborted."""
         return await self._client.roll_back_flow(self.flow_id, revision, note=note, etag=etag)
 
-    async def run(self, inputs: Inputs | None = None, *, wait: Seconds = 0.0) -> "CycleHandle":
+    async def run(
+        self, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None
+    ) -> "CycleHandle":
         """Run one cycle now, as Client.run_flow."""
-        return await self._client.run_flow(self.flow_id, inputs, wait=wait)
+        return await self._client.run_flow(self.flow_id, inputs, wait=wait, request_id=request_id)
 
     def cycle(self, cycle: int, run: int | None = None) -> "CycleHandle":
         """Return the handle of one of its cycles."""

@@ -63,9 +63,11 @@ class SyncFlowHandle(SyncFace[FlowHandle]):
     watch = iterates(FlowHandle.watch)
     logs = iterates(FlowHandle.logs)
 
-    def run(self, inputs: Inputs | None = None, *, wait: Seconds = 0.0) -> SyncCycleHandle:
+    def run(
+        self, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None
+    ) -> SyncCycleHandle:
         """Run one cycle now, as Client.run_flow."""
-        return SyncCycleHandle(self._loop.wait(self._inner.run(inputs, wait=wait)), self._loop)
+        return SyncCycleHandle(self._loop.wait(self._inner.run(inputs, wait=wait, request_id=request_id)), self._loop)
 
     def cycle(self, cycle: int, run: int | None = None) -> SyncCycleHandle:
         """Return the handle of one of its cycles."""

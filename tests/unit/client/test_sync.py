@@ -38,11 +38,11 @@ def test_runs_a_flow_in_one_line(sync_client: SyncClient) -> None:
     assert sync_client.run_flow("momentum", {"n": 1}).result() == {"model": {"forecast": 7}}
 
 
-def test_registers_lists_and_describes(sync_client: SyncClient) -> None:
+def test_registers_lists_and_describes(sync_client: SyncClient, stack_elsewhere: FakeStack) -> None:
     sync_client.wait_ready()
     sync_client.register_flow("prices", FLOW, labels={"team": "a"})
     flow = sync_client.flow("prices")
-    run = flow.run(wait=5)
+    run = flow.run(wait=5, request_id="order-17")
 
     assert [each.flow_id for each in sync_client.list_flows()] == ["momentum", "prices"]
     assert flow.flow_id == "prices"
@@ -50,6 +50,7 @@ def test_registers_lists_and_describes(sync_client: SyncClient) -> None:
     assert run.describe().statistics.total_nodes == 2
     assert flow.cycle(0).get().succeeded
     assert (run.flow_id, run.cycle, run.run) == ("prices", 0, 0)
+    assert stack_elsewhere.scheduler.last(pb.RunFlowRequest).request_id == "order-17"
     assert [each.worker_id for each in sync_client.list_workers()] == ["w1"]
 
 
