@@ -35,6 +35,9 @@ BINARIES = [None, *([SYSTEM_REDIS or "redis-server"] if SYSTEM_REDIS or REDIS_RE
 _SLOTS = 16384
 _MASTERS = 3
 
+_connect = partial(connect, connect_timeout_s=30.0)
+"""Waits for a store for as long as a machine may be busy with other things: tests do this thousands of times."""
+
 
 class RedisServer:
     """A running store of one kind, to log in to as any service's ACL user or as admin (user None)."""
@@ -57,7 +60,7 @@ class RedisServer:
 
     def connect(self, user: str | None = None, **options: Any) -> Client:
         """Return a client that the fixture closes at the end of the test; `options` are those of `connect`."""
-        client = connect(self.url(user), **options)
+        client = _connect(self.url(user), **options)
         self._clients.append(client)
         return client
 
@@ -83,7 +86,7 @@ class RedisServer:
         """Return the keys that have no TTL, in order."""
         lasting = []
         for node in self.nodes:
-            client = connect(node.url_for(ADMIN), max_connections=1)
+            client = _connect(node.url_for(ADMIN), max_connections=1)
             try:
                 for key in await client.execute_command("KEYS", "*"):
                     if await client.pttl(key) == -1:
@@ -94,7 +97,7 @@ class RedisServer:
 
     async def on_node(self, node: EmbeddedStore, *command: str) -> Any:
         """Run a command on one node as admin."""
-        client = connect(node.url_for(ADMIN), max_connections=1)
+        client = _connect(node.url_for(ADMIN), max_connections=1)
         try:
             return await client.execute_command(*command)
         finally:
@@ -188,7 +191,7 @@ async def _start_cluster(
         await node.start()
         nodes.append(node)
         buses.append(bus)
-    admins = [connect(node.url_for(ADMIN), max_connections=1) for node in nodes]
+    admins = [_connect(node.url_for(ADMIN), max_connections=1) for node in nodes]
     try:
         share = -(-_SLOTS // _MASTERS)
         for index, admin in enumerate(admins):
