@@ -17,7 +17,7 @@ import pytest
 
 from tests.house.project import ROOT
 from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, model, order
-from tradewind.client import CycleStatus, NotFound
+from tradewind.client import CycleStatus, InvalidInput, NotFound
 from tradewind.flow import Flow, Retry
 from tradewind.testing import VirtualStack, simulate
 from tradewind.worker import Context, node
@@ -259,6 +259,16 @@ def test_a_trigger_that_repeats_begins_by_the_clock_of_the_simulation() -> None:
             due = await anext(aiter(due_triggers))
             await due.ack()
         assert due.planned_time == begun + timedelta(seconds=60)
+
+    simulate(main, [feed])
+
+
+def test_a_flow_is_checked_against_what_workers_offer_from_the_first_moment() -> None:
+    async def main(stack: VirtualStack) -> None:
+        flow = Flow("wrong", 0)
+        flow.node("only", feed, {"nothing": 1})
+        with pytest.raises(InvalidInput, match=r"nodes\[0\]\.config: .*'nothing'"):
+            await stack.client.register_flow("wrong", flow)
 
     simulate(main, [feed])
 

@@ -64,7 +64,7 @@ class RegistryPeer:
 
     async def catalogue(self, node_types: Collection[str]) -> Catalogue | None:
         now = time.monotonic()
-        wanted = [name for name in node_types if self._known.get(name, (0.0, None))[0] < now]
+        wanted = [name for name in node_types if self._known.get(name, (now, None))[0] <= now]
         if wanted:
             try:
                 declared = await self._declared(wanted)
