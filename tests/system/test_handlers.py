@@ -46,6 +46,16 @@ async def test_they_run_after_all_others_and_are_told_the_outcome(client: Client
     assert nodes["b"].ended_at <= nodes["c"].started_at <= nodes["c"].ended_at <= nodes["d"].started_at
 
 
+async def test_many_run_last_whatever_they_are_told_takes(client: Client, tmp_path: Path) -> None:
+    flow = Flow("cleaned", "1h")
+    flow.node("main", "counted", {"ledger": str(tmp_path / "ledger")})
+    flow.finally_(*(flow.node(f"last-{place}", "told") for place in range(10)))
+    await client.register_flow("cleaned", flow)
+    handle = await client.run_flow("cleaned", {"filler": "x" * 600_000})
+    ended = await handle.wait(60)
+    assert (ended.status, ended.counts.completed) == (CycleStatus.COMPLETED, 11)
+
+
 async def test_a_good_end_skips_what_runs_on_failure_and_a_rerun_has_its_own(client: Client, tmp_path: Path) -> None:
     await client.register_flow("guarded", guarded(tmp_path))
     assert (await (await client.run_flow("guarded")).wait(30)).status is CycleStatus.FAILED

@@ -201,6 +201,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         for component_id, component in run.components.items():
             if component.status != component_pb2.COMPONENT_STATUS_FINISHED:
                 nodes = component.node_count
+                component.stop.by, component.stop.reason = request.by, request.reason
                 self._end(run, component_id, counts_of(terminated=1, skipped=nodes - 1), 0)
         await self._tell()
         return ntm_pb2.StopComponentResponse()
@@ -216,10 +217,12 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self, request: ntm_pb2.GetComponentsRequest, context: Context
     ) -> ntm_pb2.GetComponentsResponse:
         await self._check(context)
-        found = [self.runs.get((run.flow_id, run.cycle, run.run)) for run in request.runs]
-        return ntm_pb2.GetComponentsResponse(
-            components=[component for run in found if run is not None for component in run.components.values()]
-        )
+        response = ntm_pb2.GetComponentsResponse()
+        for run in request.runs:
+            known = self.runs.get((run.flow_id, run.cycle, run.run))
+            components = known.components if known is not None else {}
+            response.components.extend(components[each] for each in run.component_ids if each in components)
+        return response
 
     async def PurgeFlow(self, request: ntm_pb2.PurgeFlowRequest, context: Context) -> ntm_pb2.PurgeFlowResponse:
         await self._check(context)

@@ -57,6 +57,18 @@ async def test_an_end_whose_event_was_lost_is_noticed(watchful: Client, peers: P
     assert len(peers.node_tasks.unacknowledged) == 1
 
 
+async def test_ends_of_many_components_that_were_stopped_for_a_long_reason_are_noticed(
+    watchful: Client, peers: Peers
+) -> None:
+    peers.node_tasks.by_itself, peers.node_tasks.deaf = False, True
+    await watchful.register("f", *(f"n{place}" for place in range(1000)))
+    for _ in range(2):
+        await watchful.run(wait=0)
+    await watchful.stop(reason="€" * 1000)
+    for cycle in range(2):
+        assert (await watchful.ended(cycle=cycle)).status == cycle_pb2.CYCLE_STATUS_CANCELLED
+
+
 async def test_a_run_that_the_node_task_manager_has_lost_is_submitted_again(watchful: Client, peers: Peers) -> None:
     peers.node_tasks.by_itself = False
     await watchful.register()

@@ -1,6 +1,6 @@
 """The node task manager, over gRPC."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import grpc
 import structlog
@@ -37,6 +37,10 @@ from tradewind.server.reasons import Reason
 _log = structlog.get_logger(__name__)
 NAME = "node task manager"
 _READ_S = 10.0
+_COMPONENTS_AT_ONCE = 500
+"""What is told of so many goes into one message, also when each was stopped for a long reason."""
+_RELEASE_BYTES, _RELEASE = 512 * 1024, 1024
+"""So many characters of inputs go with one call; what a release takes besides them."""
 
 
 class NodeTaskManagerPeer:
@@ -102,19 +106,22 @@ class NodeTaskManagerPeer:
             await self._stub.StopComponent(request, timeout=_READ_S)
 
     async def release(self, state: ChainState, skips: Mapping[str, str], inputs_json: str) -> None:
-        request = pb2.ReleaseComponentsRequest(
-            flow_id=state.name.flow_id,
-            cycle=state.name.cycle,
-            run=state.name.run,
-            run_id=state.facts.run_id,
-            user_id=state.facts.user_id,
-            releases=[
-                pb2.ComponentRelease(component_id=each, inputs_json="" if skip else inputs_json, skip_reason=skip)
-                for each, skip in skips.items()
-            ],
-        )
-        async with calling(NAME):
-            await self._stub.ReleaseComponents(request, timeout=_READ_S)
+        releases = [
+            pb2.ComponentRelease(component_id=each, inputs_json="" if skip else inputs_json, skip_reason=skip)
+            for each, skip in skips.items()
+        ]
+        at_once = max(1, _RELEASE_BYTES // (_RELEASE + len(inputs_json)))
+        for first in range(0, len(releases), at_once):
+            request = pb2.ReleaseComponentsRequest(
+                flow_id=state.name.flow_id,
+                cycle=state.name.cycle,
+                run=state.name.run,
+                run_id=state.facts.run_id,
+                user_id=state.facts.user_id,
+                releases=releases[first : first + at_once],
+            )
+            async with calling(NAME):
+                await self._stub.ReleaseComponents(request, timeout=_READ_S)
 
     async def stop_node(self, state: ChainState, node_id: str, by: str, reason: str) -> node_task_pb2.NodeTask:
         request = pb2.TerminateNodeTaskRequest(
@@ -139,21 +146,12 @@ class NodeTaskManagerPeer:
             )
 
     async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
-        request = pb2.GetComponentsRequest(
-            runs=[
-                pb2.RunReference(
-                    flow_id=state.name.flow_id,
-                    cycle=state.name.cycle,
-                    run=state.name.run,
-                    user_id=state.facts.user_id,
-                    component_ids=[str(place) for place in range(state.facts.component_count)],
-                )
-                for state in runs
-            ]
-        )
-        async with calling(NAME):
-            response = await self._stub.GetComponents(request, timeout=_READ_S)
-        return [_sight(component) for component in response.components]
+        found: list[ComponentSight] = []
+        for some in _references(runs):
+            async with calling(NAME):
+                response = await self._stub.GetComponents(pb2.GetComponentsRequest(runs=some), timeout=_READ_S)
+            found += map(_sight, response.components)
+        return found
 
     async def purge(self, flow_id: str, user_id: str) -> bool:
         request = pb2.PurgeFlowRequest(flow_id=flow_id, user_id=user_id)
@@ -216,6 +214,31 @@ class NodeTaskManagerPeer:
         async with calling(NAME):
             response = await self._stub.ListNodeLogs(request, timeout=_READ_S)
         return [_line(state.name.flow_id, log) for log in response.logs], response.more
+
+
+def _references(runs: Sequence[ChainState]) -> Iterator[list[pb2.RunReference]]:
+    """Yield names of all components of runs, as many at a time as can be told of at once."""
+    named: list[pb2.RunReference] = []
+    room = _COMPONENTS_AT_ONCE
+    for state in runs:
+        left = [str(place) for place in range(state.facts.component_count)]
+        while left:
+            some, left = left[:room], left[room:]
+            named.append(
+                pb2.RunReference(
+                    flow_id=state.name.flow_id,
+                    cycle=state.name.cycle,
+                    run=state.name.run,
+                    user_id=state.facts.user_id,
+                    component_ids=some,
+                )
+            )
+            room -= len(some)
+            if not room:
+                yield named
+                named, room = [], _COMPONENTS_AT_ONCE
+    if named:
+        yield named
 
 
 def _component_end(component: component_pb2.Component) -> ComponentEnd:
