@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import grpc
+import pytest
 
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
@@ -79,6 +80,17 @@ async def test_many_writers_of_one_cycle_lose_nothing_and_the_cycle_ends(schedul
     assert await variables(scheduler, scope) == ({f"v{at}": at for at in range(20)}, 20)
     await peers.node_tasks.finish(("f", 0, 0))
     assert (await scheduler.ended()).error_code == ""
+
+
+@pytest.mark.parametrize("scope", [FLOW, pb2.MemoryScope(flow_id="f", cycle=0)], ids=["flow", "cycle"])
+async def test_hundreds_who_set_a_variable_at_once_all_do(
+    scheduler: Client, peers: Peers, scope: pb2.MemoryScope
+) -> None:
+    await scheduler.register()
+    peers.node_tasks.by_itself = False
+    await scheduler.run(wait=0)
+    versions = await asyncio.gather(*(change(scheduler, {"n": at}, scope) for at in range(500)))
+    assert sorted(versions) == list(range(1, 501))
 
 
 async def test_more_than_64_kib_are_refused_and_nothing_is_changed(scheduler: Client) -> None:

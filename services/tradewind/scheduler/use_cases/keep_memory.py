@@ -1,6 +1,8 @@
 """Reading and changing the variables that nodes keep, of a cycle or of a flow."""
 
+import asyncio
 from dataclasses import dataclass, replace
+from weakref import WeakValueDictionary
 
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_random_exponential
 
@@ -37,7 +39,10 @@ class Scope:
 
 
 class KeepMemory:
-    """A cycle's variables are part of its chain state; a flow's stand for themselves."""
+    """A cycle's variables are part of its chain state; a flow's stand for themselves.
+
+    Those who change the same ones take turns here: only writers of other replicas make one begin again.
+    """
 
     def __init__(
         self, read: ReadFlows, states: ChainStateRepository, memories: FlowMemories, open_states: OpenStates
@@ -46,6 +51,7 @@ class KeepMemory:
         self._states = states
         self._memories = memories
         self._open_states = open_states
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, scope: Scope) -> Memory:
         """Return the variables. Raises NotFound."""
@@ -62,9 +68,15 @@ class KeepMemory:
         Raises NotFound, FailedPrecondition for a cycle that has ended, Aborted when another version is on record than
         the one expected, Exhausted when they would be larger than 64 KiB. A change known by its id is not made again.
         """
-        if scope.cycle is not None:
-            return await self._change_cycle(await self._state(scope), change, result_json)
-        return await self._change_flow(scope.flow_id, change)
+        if scope.cycle is None:
+            async with self._turn(scope.flow_id):
+                return await self._change_flow(scope.flow_id, change)
+        found = await self._state(scope)
+        async with self._turn(str(found.name)):
+            return await self._change_cycle(found, change, result_json)
+
+    def _turn(self, whose: str) -> asyncio.Lock:
+        return self._turns.setdefault(whose, asyncio.Lock())
 
     async def _state(self, scope: Scope) -> ChainState:
         state = await self._read.cycle(scope.flow_id, scope.cycle, scope.run)
