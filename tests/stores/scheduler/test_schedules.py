@@ -241,6 +241,41 @@ async def test_of_three_cycles_the_third_is_planned_after_others_gave_way(bench:
     assert (await bench.flow()).next_execution_ms == 0
 
 
+async def test_what_a_pause_drops_is_none_of_so_many_cycles(bench: Bench) -> None:
+    schedule = ScheduleDefinition(MINUTE, max_cycles=3)
+    first = await tick(bench, await running(bench, overlap=OverlapPolicy.QUEUE_ONE, schedule=schedule))
+    assert first is not None
+    bench.clock.advance(MINUTE)
+    assert await tick(bench, bench.now) is None
+    await bench.move(FlowStatus.PAUSED)
+    await bench.end(first)
+    bench.clock.advance(MINUTE)
+    await bench.move(FlowStatus.RUNNING)
+    for _ in range(2):
+        state = await tick(bench, bench.now)
+        assert state is not None
+        await bench.end(state)
+        bench.clock.advance(MINUTE)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
+async def test_fewer_cycles_than_have_begun_let_no_other_one_begin(bench: Bench) -> None:
+    first = await tick(bench, await running(bench, schedule=ScheduleDefinition(MINUTE, max_cycles=3)))
+    assert first is not None
+    bench.clock.advance(MINUTE)
+    second = await tick(bench, bench.now)
+    assert second is not None
+    await bench.register(digest="d2", schedule=ScheduleDefinition(MINUTE, max_cycles=2))
+    await bench.end(first)
+    bench.clock.advance(MINUTE)
+    assert await tick(bench, bench.now) is None
+    assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "max_cycles had begun")
+    flow = await bench.flow()
+    assert (flow.status, flow.next_execution_ms) == (FlowStatus.RUNNING, 0)
+    await bench.end(second)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
 async def test_a_schedule_whose_last_time_was_missed_is_over(bench: Bench) -> None:
     late = ScheduleDefinition(times_ms=(bench.now,), catch_up=CatchUp.NONE)
     due = await running(bench, schedule=late)
@@ -291,6 +326,22 @@ async def test_what_waits_is_dropped_with_a_stop(bench: Bench) -> None:
     await tick(bench, bench.now)
     await bench.move(FlowStatus.STOPPED)
     assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "the flow was stopped")
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
+
+
+@pytest.mark.parametrize("status", [FlowStatus.STOPPED, FlowStatus.PAUSED])
+async def test_all_that_waits_is_dropped_also_what_came_before_the_first_of_a_hundred_began(
+    bench: Bench, status: FlowStatus
+) -> None:
+    state = await tick(bench, await running(bench, overlap=OverlapPolicy.QUEUE_ALL))
+    assert state is not None
+    for minute in range(101):
+        if minute == 100:
+            await bench.end(state)
+        bench.clock.advance(MINUTE)
+        assert await tick(bench, bench.now) is None
+    await bench.move(status)
+    assert [line[1] for line in await bench.firings()] == ["fired", *["dropped"] * 101]
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
 
 

@@ -52,7 +52,7 @@ elseif outcome == 'changed' then
     redis.call('HDEL', flow, 'stopped_by', 'stop_reason', 'stopped_at')
   end
   redis.call('ZADD', base .. 'outbox', time, args.flow_id)
-  if args.status ~= 'running' then firings.drop_queued(flow, args.flow_id, QUEUE, 'the flow was stopped') end
+  if args.status ~= 'running' then firings.drop_queued(flow, args.flow_id, 'the flow was stopped') end
 end
 local marked, more = {}, false
 if args.status ~= 'running' and args.status ~= 'paused' and outcome ~= 'refused' then

@@ -49,7 +49,7 @@ local function give_way(flow, plan, planned, open, inputs)
   if flow.overlap == 'skip' then
     firings.note(key, planned, 'skipped', running, nil, nil, nil, label)
   elseif flow.overlap == 'cancel_running' then
-    firings.drop_queued(key, flow_id, waiting, 'a later planned time took its place')
+    firings.drop_queued(key, flow_id, 'a later planned time took its place')
     firings.queue(key, flow_id, planned, open and running .. ' and was asked to stop' or running, label, inputs)
     return #mark_stopping(flow_id, 'scheduler', 'the next cycle is due and overlap is cancel_running', 'scheduler',
       true) > 0, 1 - waiting
@@ -72,6 +72,11 @@ function due.settle(flow, plan, planned, held_up, open, inputs)
   end
   local missed = plan.missed
   if missed then firings.note(flow.key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2]) end
+  -- A revision may allow fewer than had begun.
+  if planned > 0 and plan.most > 0 and tonumber(call('HGET', flow.key, 'fired') or 0) >= plan.most then
+    firings.note(flow.key, planned, 'dropped', 'max_cycles had begun', nil, nil, nil, plan.label)
+    planned, plan.next_at = 0, 0
+  end
   local stopping, cycles = false, 1
   if planned > 0 and held_up then stopping, cycles = give_way(flow, plan, planned, open, inputs) end
   if planned > 0 and plan.most > 0 and call('HINCRBY', flow.key, 'fired', cycles) >= plan.most then plan.next_at = 0 end

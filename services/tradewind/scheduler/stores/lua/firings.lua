@@ -28,13 +28,15 @@ function firings.of(key, planned)
   return outcome, tonumber(cycle), tonumber(run), run_id
 end
 
--- Lets planned times that wait give way, all or the oldest so many.
-function firings.drop_queued(key, flow_id, most, reason)
-  for _, waiting in ipairs(call('ZRANGE', key .. ':queued', 0, most - 1)) do
-    call('ZREM', key .. ':queued', waiting)
+-- Lets all planned times that wait give way; returns how many did.
+function firings.drop_queued(key, flow_id, reason)
+  local dropped = call('ZRANGE', key .. ':queued', 0, -1)
+  for _, waiting in ipairs(dropped) do
     firings.note(key, string.match(waiting, '^%d+'), 'dropped', reason, nil, nil, nil, string.match(waiting, '^%S+'))
   end
-  if call('EXISTS', key .. ':queued') == 0 then call('ZREM', base .. 'queued', flow_id) end
+  call('DEL', key .. ':queued')
+  call('ZREM', base .. 'queued', flow_id)
+  return #dropped
 end
 
 function firings.queue(key, flow_id, planned, reason, label, inputs)

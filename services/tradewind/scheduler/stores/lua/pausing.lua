@@ -5,7 +5,9 @@ local function pause(key, flow_id, by, note)
   call('HSET', key, 'status', 'paused', 'paused_by', by, 'paused_at', time, 'note', note, 'paused_next', known[1],
     'next_execution', 0, 'updated_at', time, 'schedule_epoch', math.max(tonumber(known[2]) + 1, time))
   call('ZADD', base .. 'outbox', time, flow_id)
-  firings.drop_queued(key, flow_id, QUEUE, 'the flow was paused')
+  -- What waited has not begun, and counts no more towards the cycles that may.
+  local dropped, fired = firings.drop_queued(key, flow_id, 'the flow was paused'), call('HGET', key, 'fired')
+  if fired then call('HSET', key, 'fired', math.max(0, fired - dropped)) end
 end
 
 -- Counts cycles that failed one after the other, of a flow that is to be paused after so many; returns whether it was.

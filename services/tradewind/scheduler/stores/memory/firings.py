@@ -58,11 +58,12 @@ def note_firing(
         del flow.firings[min(flow.firings)]
 
 
-def drop_queued(flow: Flow, now: int, reason: str) -> None:
-    """Let all planned times that wait give way."""
+def drop_queued(flow: Flow, now: int, reason: str) -> int:
+    """Let all planned times that wait give way; return how many did."""
     for waiting in flow.queued:
         note_firing(flow, now, waiting.planned_ms, FiringOutcome.DROPPED, reason, event_id=waiting.event_id)
-    flow.queued = []
+    dropped, flow.queued = len(flow.queued), []
+    return dropped
 
 
 def meet_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int, same_revision: bool) -> bool:
@@ -130,7 +131,8 @@ def pause(data: Data, flow: Flow, now: int, by: str, note: str) -> None:
     flow.status, flow.next_execution_ms, flow.updated_ms = FlowStatus.PAUSED, 0, now
     flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
     data.outbox[flow.flow_id] = now
-    drop_queued(flow, now, "the flow was paused")
+    # What waited has not begun, and counts no more towards the cycles that may.
+    flow.fired = max(0, flow.fired - drop_queued(flow, now, "the flow was paused"))
 
 
 def count_failures(data: Data, flow: Flow, now: int, cycle: int, ending: CycleStatus) -> bool:
