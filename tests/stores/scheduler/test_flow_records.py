@@ -6,7 +6,9 @@ import pytest
 
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, request_of, shape
+from tests.stores.scheduler.ticks import running, tick
 from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import STOP, StopRequest
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import FlowStop, RegisterOutcome, StatusOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
@@ -181,6 +183,19 @@ async def test_stopping_again_marks_only_what_began_since(bench: Bench) -> None:
     assert (await bench.flow()).schedule_epoch == epoch
     marked = [(await bench.state(state.name)).stop for state in (first, second)]
     assert [stop and stop.reason for stop in marked] == ["one", "two"]
+
+
+async def test_a_cycle_that_was_asked_to_stop_stays_whose_stop_it_was(bench: Bench) -> None:
+    due = await running(bench, overlap=OverlapPolicy.CANCEL_RUNNING)
+    state = await tick(bench, due)
+    assert state is not None
+    stop = StopRequest("ann", "wrong prices", bench.now, timeout=True)
+    await bench.stores.states.try_update(state._replace(stop=stop), {STOP})
+    bench.clock.advance(MINUTE)
+    assert await tick(bench, bench.now) is None
+    answer = await bench.move(FlowStatus.STOPPED, by="bob", reason="enough")
+    assert answer.stopping == ()
+    assert (await bench.state(state.name)).stop == stop
 
 
 async def test_whose_stop_it_was_stays_until_the_flow_is_started(bench: Bench) -> None:

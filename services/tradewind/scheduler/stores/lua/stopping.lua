@@ -2,7 +2,7 @@
 --!include partition
 local STOPS = 500
 
--- Marks up to 500 runs that are not stopping yet, with `sparing` neither reruns nor those of backfills; returns
+-- Marks up to 500 runs that nobody has asked to stop yet, with `sparing` neither reruns nor those of backfills; returns
 -- their names and whether there are more.
 local function mark_stopping(flow_id, by, reason, source, sparing)
   local cycles = flow_key(flow_id) .. ':cycles'
@@ -12,8 +12,8 @@ local function mark_stopping(flow_id, by, reason, source, sparing)
     local cycle, run = string.match(name, '^(%d+):(%d+)$')
     local spared = sparing and (run ~= '0' or call('ZSCORE', flow_key(flow_id) .. ':filling', name))
     local key = run_key(flow_id, cycle, run)
-    local known = not spared and call('HMGET', key, 'run_id', 'version')
-    if known and known[1] then
+    local known = not spared and call('HMGET', key, 'run_id', 'version', 'stop_at')
+    if known and known[1] and not known[3] then
       local version = tonumber(known[2] or 1) + 1
       local fields = {'stop_by', by, 'stop_reason', reason, 'stop_at', time}
       call('HSET', key, 'version', version, unpack(fields))
