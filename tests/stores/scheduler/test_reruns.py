@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.servers import RedisServer
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, RerunRequest
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -10,6 +11,8 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.stores.keys import Keys
+from tradewind.server.partitions import partition_of
 
 KEPT = (("0", (0, 1, 2, 7)), ("1", (4,)))
 
@@ -105,5 +108,41 @@ async def test_the_log_of_a_cycle_stays_with_its_last_run(bench: Bench) -> None:
     answer = await rerun(bench, first)
     assert answer.state is not None
     await bench.end(answer.state)
-    assert await bench.stores.states.load(first.name) is None
-    assert await bench.lines(0) == ["written", "Starting run 1 of cycle 0, by ada", "Cycle 0 completed"]
+    assert (await bench.lines(0))[-3:] == ["Cycle 0 failed", "Starting run 1 of cycle 0, by ada", "Cycle 0 completed"]
+    assert "written" in await bench.lines(0)
+
+
+async def test_reruns_cost_no_other_cycle_its_record_and_go_with_their_own(bench: Bench) -> None:
+    await bench.register(keep_cycles=2)
+    states = [await ended(bench, keep_cycles=2) for _ in range(2)]
+    for again in range(3):
+        for place, state in enumerate(states):
+            answer = await rerun(bench, state, f"again{again}")
+            assert answer.state is not None
+            bench.clock.advance(MINUTE)
+            await bench.end(answer.state, CycleStatus.FAILED)
+            states[place] = await bench.state(answer.state.name)
+    partition = partition_of("f")
+    await bench.stores.cycles.tidy(partition, "", 0)
+    kept = [state.name[1:] for state in await bench.stores.cycles.newest("f", None, 99)]
+    assert kept == [(cycle, run) for cycle in (1, 0) for run in (3, 2, 1, 0)]
+    await ended(bench, keep_cycles=2)
+    await bench.stores.cycles.tidy(partition, "", 0)
+    kept = [state.name[1:] for state in await bench.stores.cycles.newest("f", None, 99)]
+    assert kept == [(2, 0), *((1, run) for run in (3, 2, 1, 0))]
+
+
+async def test_a_run_stays_as_long_as_the_latest_of_its_cycle(bench: Bench, server: RedisServer | None) -> None:
+    await bench.register()
+    first = await bench.begun(bench.request(shape=shape(keep_for_ms=MINUTE)))
+    await bench.end(first, CycleStatus.FAILED)
+    answer = await rerun(bench, await bench.state(first.name))
+    assert answer.state is not None
+    later = answer.state._replace(facts=answer.state.facts._replace(keep_for_ms=1000 * MINUTE))
+    bench.clock.advance(MINUTE - 1)
+    await bench.end(later)
+    if server is not None:
+        for key in (Keys().run(*first.name), Keys().nodes(*first.name)):
+            assert await server.connect().pttl(key) > MINUTE
+    bench.clock.advance(MINUTE - 1)
+    assert (await bench.state(first.name)).facts.run_id == first.facts.run_id

@@ -3,9 +3,9 @@
 All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
 
     flow:<id>                           hash      a flow; until DeleteFlow
-    flow:<id>:cycle:<n>:<run>           hash      chain state of a run; 7 d from its end, or fewer by `keep_cycles`
+    flow:<id>:cycle:<n>:<run>           hash      chain state of a run; 7 d from the end of its cycle's last, or fewer
     flow:<id>:cycle:<n>:<run>:nodes     set       node ids of a run; as the run
-    flow:<id>:cycles                    zset      runs `<n>:<run>` by number, open ones on top; `keep_cycles` that ended
+    flow:<id>:cycles                    zset      runs `<n>:<run>` by number, open ones on top; of `keep_cycles` cycles
     flow:<id>:firings                   zset      what became of the newest 1000 planned times; as the flow
     flow:<id>:queued                    zset      at most 100 planned times that wait for a running cycle; as the flow
     flow:<id>:backfills                 zset      ids of the newest 100 backfills; as the flow

@@ -6,18 +6,20 @@ local function is_to_be_returned(key, flow_id, name)
   return known[1] and call('ZSCORE', base .. 'returns', flow_id .. ':' .. name .. ' ' .. known[2] .. ' ' .. known[3])
 end
 
--- How many of these runs, from the first on, ended at least `args.settle` ms ago.
-local function count_settled(flow_id, names, most)
+-- How many of these runs, from the first on, are of cycles up to `last` and ended at least `args.settle` ms ago.
+local function count_settled(flow_id, names, most, last)
   for i = 1, most do
-    local ended_at = call('HGET', run_key(flow_id, string.match(names[i], '^(%d+):(%d+)$')), 'end_time')
-    if ended_at and tonumber(ended_at) > time - args.settle then return i - 1 end
+    local cycle, run = string.match(names[i], '^(%d+):(%d+)$')
+    local ended_at = call('HGET', run_key(flow_id, cycle, run), 'end_time')
+    if tonumber(cycle) > last or ended_at and tonumber(ended_at) > time - args.settle then return i - 1 end
   end
   return most
 end
 
--- Removes the oldest ended cycles of a flow beyond `keep` once there are `least` of them, at most so many, up to the first that
--- ended just now, but for those whose end is still to be returned; returns how many went.
-local function trim(flow_id, keep, least, most)
+-- Removes the oldest ended cycles of a flow beyond the newest `keep`, `newest` being the last that began, once there are `least`
+-- more runs than that, at most so many, up to the first that ended just now, but for those whose end is still to be returned;
+-- returns how many went.
+local function trim(flow_id, keep, newest, least, most)
   local cycles = flow_key(flow_id) .. ':cycles'
   local excess = call('ZCARD', cycles) - keep
   if excess < least then return 0 end
@@ -25,7 +27,7 @@ local function trim(flow_id, keep, least, most)
   excess = excess - running
   if excess < least then return 0 end
   local oldest, names, gone = call('ZRANGE', cycles, 0, math.min(excess, most)), {}, {}
-  excess = count_settled(flow_id, oldest, math.min(excess, most))
+  excess = count_settled(flow_id, oldest, math.min(excess, most), newest - keep)
   if excess == 0 then return 0 end
   local returning = call('EXISTS', base .. 'returns') == 1
   -- The cycle that the next of them is a run of: runs of a cycle share its log.

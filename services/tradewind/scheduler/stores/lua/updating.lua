@@ -3,7 +3,7 @@
 --!include pausing
 --!include backfilling
 -- How chain states are written, and runs end.
-local TRIMMED, NOTHING = 20, {}
+local TRIMMED, EARLIER, NOTHING = 20, 200, {}
 local MANY, TOGETHER = 100, 10
 -- What follows a write, as domain/chain_state.py adds it up.
 local QUEUE_MOVES, OUTBOX_FILLS, END_TOLD, END_RETURNED = 1, 2, 4, 8
@@ -21,9 +21,15 @@ end
 -- Returns what is to be done about it.
 local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)
   local subject, follow_up = flow_id .. ':' .. name, 0
-  local known = call('HMGET', flow, 'status', 'next_execution', 'pause_after', 'logged')
+  local known = call('HMGET', flow, 'status', 'next_execution', 'pause_after', 'logged', 'last_cycle')
   call('PEXPIRE', key, keep_for)
   call('PEXPIRE', key .. ':nodes', keep_for)
+  -- The runs of a cycle stay as long as the latest of them.
+  for before = run - 1, math.max(0, run - EARLIER), -1 do
+    local earlier = flow .. ':cycle:' .. digits('%d:%d', cycle, before)
+    call('PEXPIRE', earlier, keep_for)
+    call('PEXPIRE', earlier .. ':nodes', keep_for)
+  end
   if known[4] and tonumber(known[4]) >= cycle then call('PEXPIRE', logs_key(flow_id, digits('%d', cycle)), keep_for) end
   call('ZADD', flow .. ':cycles', cycle * RUNS + run, name)
   close(subject)
@@ -39,7 +45,7 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
     call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
   end
   -- Where many are kept, some more stay until they can go together.
-  trim(flow_id, keep, keep < MANY and 1 or TOGETHER, TRIMMED)
+  trim(flow_id, keep, tonumber(known[5]), keep < MANY and 1 or TOGETHER, TRIMMED)
   local status, most = known[1], tonumber(known[3] or 0)
   local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
   local filled = backfill > 0

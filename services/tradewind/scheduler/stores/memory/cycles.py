@@ -254,7 +254,7 @@ class MemoryCycles:
             (flow, old)
             for flow in flows
             if flow.flow_id > after
-            for old in self._settled(flow, _excess(flow, flow.keep_cycles), now)
+            for old in self._settled(flow, _excess(flow, flow.keep_cycles), flow.keep_cycles, now)
             if not self._to_be_returned(old)
         ]
         for flow, old in excess:
@@ -350,19 +350,23 @@ class MemoryCycles:
         name = run.state.name
         # What was done ahead of the planned time has not ended before it.
         run.state = run.state._replace(status=status, end_ms=max(now, run.state.facts.start_ms))
-        run.expires_ms = now + (run.state.facts.keep_for_ms or RETENTION_MS)
+        # The runs of a cycle stay as long as the latest of them.
+        for other in flow.runs:
+            if other.cycle == name.cycle and other <= name:
+                flow.runs[other].expires_ms = now + (run.state.facts.keep_for_ms or RETENTION_MS)
         flow.open.pop(name, None)
         self._data.open.pop(name, None)
         keep = run.state.facts.keep_cycles
         excess = _excess(flow, keep)
         if keep < _MANY or len(excess) >= _TOGETHER:
-            for old in self._settled(flow, excess[:_TRIMMED], now):
+            for old in self._settled(flow, excess[:_TRIMMED], keep, now):
                 if not self._to_be_returned(old):
                     self._data.drop_run(flow, old)
 
-    def _settled(self, flow: Flow, oldest: Sequence[RunName], now: int) -> Iterator[RunName]:
-        """Yield runs up to the first that ended just now."""
-        return takewhile(lambda old: flow.runs[old].state.end_ms <= now - self._settle_ms, oldest)
+    def _settled(self, flow: Flow, oldest: Sequence[RunName], keep: int, now: int) -> Iterator[RunName]:
+        """Yield runs up to the first of the newest cycles, or that ended just now."""
+        last, until = flow.last_cycle - keep, now - self._settle_ms
+        return takewhile(lambda old: old.cycle <= last and flow.runs[old].state.end_ms <= until, oldest)
 
     def _to_be_returned(self, name: RunName) -> bool:
         """Say whether a node of another flow has still to hear how a run ended."""
