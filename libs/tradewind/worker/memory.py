@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 _PATIENCE = 30.0
 """Seconds for which an update is tried against others."""
-_PAUSES = (0.002, 0.1)
+_PAUSES = (0.002, 2.0)
 
 _decode = msgspec.json.Decoder().decode
 

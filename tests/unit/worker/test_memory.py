@@ -85,6 +85,21 @@ async def test_an_update_starts_again_from_what_others_wrote() -> None:
     assert others.flow == {"count": 31}
 
 
+async def test_the_longer_others_are_first_the_less_often_an_update_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        others.times = int(sum(pauses) < 20)
+
+    others = Others(1)
+    memory, _ = memory_over(others)
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    await memory.update("count", lambda count: count + 1)
+    # Hundreds who ask ten times a second each leave nobody the time between a read and a write.
+    assert len(pauses) < 40
+
+
 async def test_an_update_made_once_is_not_made_again_by_a_further_attempt() -> None:
     kept = MemoryInTest({}, {"position": 100})
     for _ in range(2):
