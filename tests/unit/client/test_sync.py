@@ -170,6 +170,35 @@ def test_a_forked_process_is_told_why_it_cannot_call_and_does_no_harm(stack_else
     assert others == ["before: momentum"]
 
 
+OUTLIVED = """
+import os, sys, time
+from tradewind.client import SyncClient
+
+client = SyncClient(sys.argv[1])
+client.get_flow("momentum")
+reading, writing = os.pipe()
+if not os.fork():
+    os.close(writing)
+    os.read(reading, 1)
+    os._exit(0)
+begun = time.monotonic()
+while time.monotonic() - begun < 4:
+    client.get_flow("momentum")
+    time.sleep(0.1)
+client.close()
+print("closed")
+"""
+
+
+def test_a_forked_process_that_lives_on_does_its_parent_no_harm(stack_elsewhere: FakeStack) -> None:
+    port = stack_elsewhere.address.rpartition(":")[2]
+    ended = subprocess.run(
+        [sys.executable, "-c", OUTLIVED, f"localhost:{port}"], stdout=subprocess.PIPE, text=True, timeout=60
+    )
+
+    assert (ended.returncode, ended.stdout) == (0, "closed\n")
+
+
 def test_closing_it_ends_what_other_threads_wait_for(stack_elsewhere: FakeStack) -> None:
     stack_elsewhere.scheduler.ending = None
     client = SyncClient(stack_elsewhere.address)
