@@ -53,13 +53,15 @@ async def serving_address(process: Process) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_drains_open_streams_and_exits_with_0(spawn: Spawn, number: signal.Signals) -> None:
-    process = await spawn(drain_seconds="300")
+    process = await spawn()
     async with open_channel(await serving_address(process)) as channel:
         stream = EchoClient(channel).method("unary_stream", "Wait")(StringValue(value="open"))
         await stream.read()
+        begun = time.monotonic()
         process.send_signal(number)
-        output, log = await asyncio.wait_for(process.communicate(), timeout=30)
+        output, log = await process.communicate()
     assert process.returncode == 0, log
+    assert time.monotonic() - begun < 5
     assert output == b""
     assert [json.loads(line)["event"] for line in log.splitlines()] == ["stopped"]
 
@@ -71,8 +73,8 @@ async def test_a_stream_that_will_not_end_delays_the_exit_by_the_drain_at_most(s
         await stream.read()
         begun = time.monotonic()
         process.terminate()
-        await asyncio.wait_for(process.communicate(), timeout=30)
-        assert time.monotonic() - begun > 0.4
+        await process.communicate()
+        assert 0.4 < time.monotonic() - begun < 4
     assert process.returncode == 0
 
 

@@ -1,6 +1,7 @@
 """A server's start and end: health, reflection, readiness, drain in bounded time, errors at start."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -171,7 +172,7 @@ async def test_a_drain_ends_open_streams_and_lets_calls_in_flight_finish() -> No
         return text
 
     service.act = slow
-    server = Server([service], drain_s=300)
+    server = Server([service], drain_s=20)
     await server.start()
     async with open_channel(server.address) as channel:
         client = EchoClient(channel)
@@ -181,13 +182,15 @@ async def test_a_drain_ends_open_streams_and_lets_calls_in_flight_finish() -> No
         health_stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = health_stub.Watch(health_pb2.HealthCheckRequest(service="readiness"))
         assert (await watch.read()).status == SERVING
+        begun = time.monotonic()
         stopping = asyncio.ensure_future(server.stop())
         assert (await watch.read()).status == NOT_SERVING
         assert await stream.read() is grpc.aio.EOF
         released.set()
         assert await in_flight == ["finished"]
         assert await watch.code() is grpc.StatusCode.UNAVAILABLE
-        await asyncio.wait_for(stopping, timeout=30)
+        await stopping
+        assert time.monotonic() - begun < 5
     assert service.calls == ["start", "drain", "stop"]
 
 
@@ -198,7 +201,9 @@ async def test_a_stream_that_will_not_end_is_cut_off_when_the_drain_is_over() ->
     async with open_channel(server.address) as channel:
         stream = EchoClient(channel).method("unary_stream", "Wait")(StringValue(value="open"))
         assert (await stream.read()).value == "open"
-        await asyncio.wait_for(server.stop(), timeout=30)
+        begun = time.monotonic()
+        await server.stop()
+        assert time.monotonic() - begun < 3
         with pytest.raises((grpc.aio.AioRpcError, asyncio.CancelledError)):
             await stream.read()
     assert service.calls[-1] == "stop"
