@@ -179,7 +179,7 @@ def test_a_service_agrees_with_its_settings(folder: str, name: str, monkeypatch:
     assert only["readinessProbe"]["grpc"] == {"port": health, "service": "readiness"}
     pause = only["lifecycle"]["preStop"]["sleep"]["seconds"]
     grace = template["spec"]["terminationGracePeriodSeconds"]
-    assert pause + values.drain_seconds + 2 * bootstrap._STOP_S < grace
+    assert pause + values.drain_seconds + 2 * bootstrap.STOP_S < grace
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)

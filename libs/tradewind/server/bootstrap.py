@@ -1,47 +1,31 @@
-"""One gRPC server over one or many services: its start, its orderly end, and the process around it."""
+"""One gRPC server over one or many services: its start and its orderly end."""
 
 import asyncio
-import faulthandler
-import gc
-import os
-import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import grpc
 import structlog
-import uvloop
 from grpc_channelz.v1.channelz import add_channelz_servicer
 from grpc_reflection.v1alpha import reflection
 
 from tradewind.server.access.gate import Gate
-from tradewind.server.access.opening import gate_of
 from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK
-from tradewind.server.connection_limits import MAX_IDLE_S, connection_options, raise_open_files
-from tradewind.server.ending import end_tasks
+from tradewind.server.connection_limits import MAX_IDLE_S, connection_options
 from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
 from tradewind.server.health import Check, Health, StockStreams
 from tradewind.server.interception import CallInterceptor, Surrounding
-from tradewind.server.logs import RequestLog, configure_logging
-from tradewind.server.metrics import SWITCH, CallMetrics, MetricsEndpoint
+from tradewind.server.logs import RequestLog
+from tradewind.server.metrics import SWITCH, CallMetrics
 from tradewind.server.peer_identity import AllowedCallers, CallerNotAllowed
 from tradewind.server.redis.client import UnsafeStore
-from tradewind.server.redis.watch import StoreWatch
-from tradewind.server.settings import CommonSettings, SettingsError, TlsSettings, load_settings, print_settings
+from tradewind.server.settings import TlsSettings
 from tradewind.server.telemetry import CallTraces, Tracing, open_tracing
 from tradewind.tls import TlsError, TlsFiles, server_credentials
 
-_STOP_S = 5.0
+STOP_S = 5.0
 """How long one service may take to start its way out (`stop`), after the calls have ended."""
-
-_END_S = 15.0
-"""How long a process may take beyond its drain: the gate, its service, the last spans."""
-
-_GARBAGE = 7_000
-"""How many more objects than before make the collector look; Python's own number is 700."""
 
 _STOCK_NAMES = ("grpc.channelz.v1.Channelz", "grpc.health.v1.Health", reflection.SERVICE_NAME)
 
@@ -212,133 +196,16 @@ class Server:
             self._stock_streams.drain()
         await server.stop(max(0.0, deadline - time.monotonic()))
         if self._gate is not None:
-            await _bounded(self._gate.stop(), _STOP_S, "stop of the gate")
+            await _bounded(self._gate.stop(), STOP_S, "stop of the gate")
         health_server, self._health_server = self._health_server, None
         if health_server is not None:
             await health_server.stop(0)
         for service in reversed(self._services):
-            await _bounded(service.stop(), _STOP_S, f"stop of {_title(service)}")
+            await _bounded(service.stop(), STOP_S, f"stop of {_title(service)}")
         # At the same time: each takes seconds where the endpoint is away.
         tracings = [self._tracing, *(each.tracing for each in self._services if each.tracing is not None)]
         await asyncio.gather(*(asyncio.to_thread(each.shutdown) for each in tracings))
         _log.info("stopped", address=self.address)
-
-
-ServerSettings = TypeVar("ServerSettings", bound=CommonSettings)
-
-
-def run(
-    build: Callable[[ServerSettings], Service | Sequence[Service]],
-    settings: type[ServerSettings],
-    name: str = "tradewind",
-    argv: Sequence[str] | None = None,
-) -> NoReturn:
-    """Be the process of a server: read `settings`, build, serve until SIGTERM or SIGINT, drain, and exit.
-
-    Exits 0 after a signal, in bounded time (a second signal ends it at once), 1 when it cannot start, 2 when the
-    settings or arguments are wrong. `build` runs inside the event loop. `--help-settings` prints the settings.
-    """
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments == ["--help-settings"]:
-        print_settings(settings)
-        sys.exit(0)
-    if arguments:
-        _fail(f"unknown argument {arguments[0]}: settings come from the environment, see --help-settings", 2)
-    try:
-        values = load_settings(settings)
-    except SettingsError as error:
-        _fail(f"wrong settings:\n{error}", 2)
-    configure_logging(values.log_level, values.log_format)
-    raise_open_files()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        try:
-            runner.run(_serve(build, values, name))
-        except (StartError, ConnectionError) as error:
-            _fail(f"{name} cannot start: {error}", 1)
-    # Nothing is left to do, and threads of gRPC may wait for the interpreter while it takes itself down, for ever.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
-
-
-async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: CommonSettings, name: str) -> None:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _on_signal, ended, values.drain_seconds)
-    try:
-        built = build(values)
-        services = built if isinstance(built, Sequence) else [built]
-        gate = gate_of(values, services)
-    except ValueError as error:
-        raise StartError(str(error)) from error
-    server = Server(
-        services,
-        host=values.host,
-        port=values.port,
-        drain_s=values.drain_seconds,
-        max_message_bytes=values.max_message_bytes,
-        max_connection_age_s=values.max_connection_age_seconds,
-        max_connection_idle_s=values.max_connection_idle_seconds,
-        max_connections=values.max_connections,
-        tracing=open_tracing(name, values.otlp_endpoint, values.trace_sampling),
-        gate=gate,
-        tls=values,
-    )
-    metrics = MetricsEndpoint(values.metrics_host or values.host, values.metrics_port)
-    await metrics.open()
-    watching = _watch_store(values)
-    starting = asyncio.ensure_future(server.start())
-    ending = asyncio.ensure_future(ended.wait())
-    await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        starting.cancel()
-    try:
-        await starting
-        # What is here now stays for good: the collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
-        # Nearly all that calls leave behind goes by its reference count: look for cycles a tenth as often.
-        gc.set_threshold(_GARBAGE, 10, 10)
-        await ending
-    except asyncio.CancelledError:
-        if not ended.is_set():
-            raise
-    finally:
-        ending.cancel()
-        await server.stop()
-        await end_tasks(watching)
-        await metrics.close()
-
-
-def _watch_store(values: CommonSettings) -> list[asyncio.Task[None]]:
-    if not values.metrics_port:
-        return []
-    user, password = values.metrics_store_user, values.metrics_store_password
-    if user is None:
-        user, password = values.store_user, values.store_password
-    secret = password.get_secret_value() if password else None
-    watch = StoreWatch(values.store_url, user, secret, values.metrics_seconds, values.store_tls_files())
-    return [asyncio.get_running_loop().create_task(watch.run())]
-
-
-def _on_signal(ended: asyncio.Event, drain_s: float) -> None:
-    if ended.is_set():
-        # Asked twice: whoever asks does not want to wait for calls in flight.
-        os._exit(130)
-    ended.set()
-    last = threading.Timer(drain_s + _END_S, _give_up, [asyncio.get_running_loop(), drain_s + _END_S])
-    last.daemon = True
-    last.start()
-    # An interpreter that hangs on its way out runs no thread of Python's any more.
-    faulthandler.dump_traceback_later(drain_s + _END_S + _STOP_S, exit=True)
-
-
-def _give_up(loop: asyncio.AbstractEventLoop, after_s: float) -> None:
-    """End the process though something in it goes on, a call that heeds no cancellation or a thread; say what."""
-    _log.error("did_not_end", after_s=after_s, left=[repr(task) for task in asyncio.all_tasks(loop)])
-    faulthandler.dump_traceback()
-    os._exit(0)
 
 
 async def _bounded(ending: Any, timeout_s: float, what: str) -> None:
@@ -399,8 +266,3 @@ def _address(host: str, port: int) -> str:
 
 def _title(service: Service) -> str:
     return ", ".join(service.names)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    print(message, file=sys.stderr)
-    sys.exit(code)

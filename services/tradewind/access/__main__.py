@@ -3,7 +3,7 @@
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.access.app import Access
 from tradewind.access.settings import AccessSettings
-from tradewind.server.bootstrap import run
+from tradewind.server.process import run
 
 if __name__ == "__main__":
     run(Access, AccessSettings, "tradewind-access")

@@ -3,7 +3,7 @@
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
-from tradewind.server.bootstrap import run
+from tradewind.server.process import run
 
 if __name__ == "__main__":
     run(NodeTaskManager, NodeTaskManagerSettings, "tradewind-node-task-manager")

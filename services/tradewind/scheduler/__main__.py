@@ -3,7 +3,7 @@
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.scheduler.app import NAME, Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
-from tradewind.server.bootstrap import run
+from tradewind.server.process import run
 
 if __name__ == "__main__":
     run(Scheduler, SchedulerSettings, NAME)

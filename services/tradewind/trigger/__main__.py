@@ -1,7 +1,7 @@
 """Run the trigger service: `python -m tradewind.trigger`."""
 
 import tradewind.grpc_engine  # noqa: F401 - before grpc
-from tradewind.server.bootstrap import run
+from tradewind.server.process import run
 from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
 

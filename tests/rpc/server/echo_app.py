@@ -6,8 +6,8 @@ import sys
 from pydantic import Field
 
 from tests.rpc.server.echo_service import EchoService
-from tradewind.server import bootstrap
-from tradewind.server.bootstrap import run
+from tradewind.server import process
+from tradewind.server.process import run
 from tradewind.server.settings import CommonSettings
 
 
@@ -37,7 +37,7 @@ class DeafService(EchoService):
     """Leaves something behind that heeds no cancellation."""
 
     async def start(self) -> None:
-        bootstrap._END_S = 0.5
+        process._END_S = 0.5
         self._deaf = asyncio.get_running_loop().create_task(self._go_on())
 
     async def _go_on(self) -> None:

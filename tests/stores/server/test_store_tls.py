@@ -26,7 +26,7 @@ from tests.system.replicas.failover import FailoverStore
 from tests.tls_proxy import TlsProxy
 from tests.unit.cli.shell import Ran, Shell
 from tests.waiting import until
-from tradewind.server import bootstrap
+from tradewind.server import process
 from tradewind.server.ending import end_tasks
 from tradewind.server.metrics import REGISTRY
 from tradewind.server.redis.client import Client, connect, connect_single, require_reachable
@@ -271,7 +271,7 @@ async def test_a_service_looks_at_its_store_with_its_certificates(
     async with TlsProxy(authority.issue("store"), node.port, require_client_cert=True) as proxy:
         url = over_tls(node, proxy.port, METRICS.name)
         UP.set(-1)
-        watching = bootstrap._watch_store(load_settings(CommonSettings, store_url=url, metrics_port=1))
+        watching = process._watch_store(load_settings(CommonSettings, store_url=url, metrics_port=1))
         try:
             await until(lambda: REGISTRY.get_sample_value("tradewind_store_up") == 1, "the store was asked")
         finally:
