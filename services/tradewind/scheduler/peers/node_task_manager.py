@@ -218,27 +218,14 @@ class NodeTaskManagerPeer:
 
 def _references(runs: Sequence[ChainState]) -> Iterator[list[pb2.RunReference]]:
     """Yield names of all components of runs, as many at a time as can be told of at once."""
-    named: list[pb2.RunReference] = []
-    room = _COMPONENTS_AT_ONCE
-    for state in runs:
-        left = [str(place) for place in range(state.facts.component_count)]
-        while left:
-            some, left = left[:room], left[room:]
-            named.append(
-                pb2.RunReference(
-                    flow_id=state.name.flow_id,
-                    cycle=state.name.cycle,
-                    run=state.name.run,
-                    user_id=state.facts.user_id,
-                    component_ids=some,
-                )
-            )
-            room -= len(some)
-            if not room:
-                yield named
-                named, room = [], _COMPONENTS_AT_ONCE
-    if named:
-        yield named
+    named = [(state, str(place)) for state in runs for place in range(state.facts.component_count)]
+    for first in range(0, len(named), _COMPONENTS_AT_ONCE):
+        by_run: dict[RunName, pb2.RunReference] = {}
+        for state, component_id in named[first : first + _COMPONENTS_AT_ONCE]:
+            if state.name not in by_run:
+                by_run[state.name] = pb2.RunReference(**state.name._asdict(), user_id=state.facts.user_id)
+            by_run[state.name].component_ids.append(component_id)
+        yield list(by_run.values())
 
 
 def _component_end(component: component_pb2.Component) -> ComponentEnd:

@@ -1,8 +1,7 @@
 """Cycles and their chain states in memory."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from types import MappingProxyType
 
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, RerunRequest, begun_state
@@ -48,6 +47,7 @@ from tradewind.scheduler.stores.memory.firings import (
     meet_event,
     note_firing,
 )
+from tradewind.scheduler.stores.memory.trimming import trim
 from tradewind.server.partitions import partition_of
 
 _TRIMMED = 20
@@ -250,22 +250,15 @@ class MemoryCycles:
         if epoch and self._data.epochs.get(partition, 0) > epoch:
             return Tidied("", True)
         flows = [flow for flow in self._data.flows.values() if partition_of(flow.flow_id) == partition]
-        excess = [
-            (flow, old)
-            for flow in flows
-            if flow.flow_id > after
-            for old in self._settled(flow, _excess(flow, flow.keep_cycles), flow.keep_cycles, now)
-            if not self._to_be_returned(old)
-        ]
-        for flow, old in excess:
-            self._data.drop_run(flow, old)
+        ended_until = now - self._settle_ms
+        trimmed = sum(trim(self._data, flow, flow.keep_cycles, ended_until) for flow in flows if flow.flow_id > after)
         for flow in flows:
             ends_ms = -flow.next_execution_ms
             if flow.flow_id > after and flow.status is FlowStatus.RUNNING and 1 < ends_ms <= now:
                 flow.next_execution_ms = 0
                 self._data.outbox[flow.flow_id] = now
                 end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
-        return Tidied("", True, len(excess))
+        return Tidied("", True, trimmed)
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
         self._data.now()
@@ -357,26 +350,8 @@ class MemoryCycles:
         flow.open.pop(name, None)
         self._data.open.pop(name, None)
         keep = run.state.facts.keep_cycles
-        excess = _excess(flow, keep)
-        if keep < _MANY or len(excess) >= _TOGETHER:
-            for old in self._settled(flow, excess[:_TRIMMED], keep, now):
-                if not self._to_be_returned(old):
-                    self._data.drop_run(flow, old)
-
-    def _settled(self, flow: Flow, oldest: Sequence[RunName], keep: int, now: int) -> Iterator[RunName]:
-        """Yield runs up to the first of the newest cycles, or that ended just now."""
-        last, until = flow.last_cycle - keep, now - self._settle_ms
-        return takewhile(lambda old: old.cycle <= last and flow.runs[old].state.end_ms <= until, oldest)
-
-    def _to_be_returned(self, name: RunName) -> bool:
-        """Say whether a node of another flow has still to hear how a run ended."""
-        return any(end.run == name for end in self._data.returns.get(partition_of(name.flow_id), ()))
-
-
-def _excess(flow: Flow, keep: int) -> list[RunName]:
-    """Ended runs of a flow beyond the newest."""
-    ended = [old for old in sorted(flow.runs) if old not in flow.open]
-    return ended[: max(0, len(ended) - keep)]
+        least = 1 if keep < _MANY else _TOGETHER
+        trim(self._data, flow, keep, now - self._settle_ms, least, _TRIMMED)
 
 
 def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> ChainState:

@@ -1,0 +1,28 @@
+"""Letting the oldest cycles of a flow go, in memory."""
+
+import sys
+from itertools import takewhile
+
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.stores.memory.data import Data, Flow
+from tradewind.server.partitions import partition_of
+
+
+def trim(data: Data, flow: Flow, keep: int, ended_until: int, least: int = 1, most: int = sys.maxsize) -> int:
+    """Remove the oldest ended runs beyond the newest `keep` cycles, once there are `least` of them; return how many.
+
+    At most so many go, up to the first that ended after `ended_until`, but for those whose end is still to be returned.
+    """
+    ended = [name for name in sorted(flow.runs) if name not in flow.open]
+    excess = ended[: max(0, len(ended) - keep)]
+    if len(excess) < least:
+        return 0
+
+    def old(name: RunName) -> bool:
+        return name.cycle <= flow.last_cycle - keep and flow.runs[name].state.end_ms <= ended_until
+
+    returning = {end.run for end in data.returns.get(partition_of(flow.flow_id), ())}
+    gone = [name for name in takewhile(old, excess[:most]) if name not in returning]
+    for name in gone:
+        data.drop_run(flow, name)
+    return len(gone)
