@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf import any_pb2
@@ -22,7 +22,7 @@ class Refusal:
     details: Sequence[Message] = ()
     metadata: dict[str, str] = field(default_factory=dict)
 
-    async def tell(self, context: Context) -> None:
+    async def tell(self, context: Context) -> NoReturn:
         """End the call with it."""
         messages = list(self.details)
         if self.reason:
@@ -34,6 +34,7 @@ class Refusal:
             packed.Pack(message)
             status.details.append(packed)
         await context.abort(self.code, self.message, (("grpc-status-details-bin", status.SerializeToString()),))
+        raise AssertionError("aborted")
 
 
 AWAY = Refusal(grpc.StatusCode.UNAVAILABLE, message="the connection broke")
