@@ -16,6 +16,11 @@ from tradewind.flow.values import Duration, duration, json_copy, kind_of
 RunIf = Literal["all_succeeded", "any_succeeded", "all_done"]
 Overlap = Literal["skip", "queue_one", "queue_all", "cancel_running", "allow"]
 FailurePolicy = Literal["skip_downstream", "fail_fast", "continue"]
+_RULES = {
+    "timeouts": (Timeouts, 'Timeouts(total="5m")'),
+    "retry": (Retry, "Retry(3)"),
+    "cache": (Cache, 'Cache("prices")'),
+}
 
 
 class NodeType(Protocol):
@@ -137,34 +142,20 @@ class Flow:
         if not isinstance(name, str):
             raise FlowError(f"{type!r} names no node type: give its name, or the function under @node", f"{path}.type")
         weather: dict[str, Any] = {"id": node_id, "type": name}
-        if config is not None:
-            weather["config"] = json_copy(config, f"{path}.config")
-        if run_if is not None:
-            weather["run_if"] = run_if
-        for name, value in (("schedule_to_start", schedule_to_start), ("timeout", timeout)):
-            if value is not None:
-                weather[name] = duration(value, f"{path}.{name}")
-        if timeouts is not None:
-            if not isinstance(timeouts, Timeouts):
-                message = f'give Timeouts, such as Timeouts(total="5m"), not {kind_of(timeouts)}'
-                raise FlowError(message, f"{path}.timeouts")
-            weather["timeouts"] = timeouts.to_weather(f"{path}.timeouts")
-        if retry is not None:
-            if not isinstance(retry, Retry):
-                raise FlowError(f"give a Retry, such as Retry(3), not {kind_of(retry)}", f"{path}.retry")
-            weather["retry"] = retry.to_weather(f"{path}.retry")
-        if priority is not None:
-            weather["priority"] = priority
-        if concurrency is not None:
-            weather["concurrency"] = json_copy(concurrency, f"{path}.concurrency")
-        if rate is not None:
-            weather["rate"] = json_copy(rate, f"{path}.rate")
-        if cache is not None:
-            weather["cache"] = Cache.of(cache).to_weather(f"{path}.cache")
-        if map is not None:
-            weather["map"] = map
-        if max_parallel is not None:
-            weather["max_parallel"] = json_copy(max_parallel, f"{path}.max_parallel")
+        plain = {
+            "config": config,
+            "run_if": run_if,
+            "priority": priority,
+            "concurrency": concurrency,
+            "rate": rate,
+            "map": map,
+            "max_parallel": max_parallel,
+        }
+        times = {"schedule_to_start": schedule_to_start, "timeout": timeout}
+        rules = {"timeouts": timeouts, "retry": retry, "cache": Cache(cache) if isinstance(cache, str) else cache}
+        weather |= {name: json_copy(value, f"{path}.{name}") for name, value in plain.items() if value is not None}
+        weather |= {name: duration(value, f"{path}.{name}") for name, value in times.items() if value is not None}
+        weather |= {name: _rule(name, rule, f"{path}.{name}") for name, rule in rules.items() if rule is not None}
         if isinstance(min_success, float) and not 0 < min_success <= 1:
             raise FlowError(f"a share is over 0 and at most 1.0, is {min_success}", f"{path}.min_success")
         # In JSON 1.0 is 1, which is one item; without the field it is all of them.
@@ -325,3 +316,10 @@ def _objects(weather: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
         if not isinstance(item, dict):
             raise FlowError(f"must be an object, is {kind_of(item)}", f"{name}[{place}]")
     return items
+
+
+def _rule(name: str, rule: Timeouts | Retry | Cache, path: str) -> dict[str, Any]:
+    kind, example = _RULES[name]
+    if not isinstance(rule, kind):
+        raise FlowError(f"must be a {kind.__name__}, such as {example}, is {kind_of(rule)}", path)
+    return rule.to_weather(path)

@@ -292,12 +292,14 @@ def test_a_node_may_run_once_for_each_item_of_a_list() -> None:
         flow.node("d", "t", map="in", min_success=2.0)
 
 
-def test_what_is_no_retry_no_time_limits_and_no_node_is_told() -> None:
+def test_what_is_no_retry_no_time_limits_no_cache_and_no_node_is_told() -> None:
     flow, other = Flow("f"), Flow("other")
-    with pytest.raises(FlowError, match=r"^nodes\[0\]\.retry: give a Retry, such as Retry\(3\), not a number$"):
+    with pytest.raises(FlowError, match=r"^nodes\[0\]\.retry: must be a Retry, such as Retry\(3\), is a number$"):
         flow.node("a", "t", retry=3)  # type: ignore[arg-type]
-    with pytest.raises(FlowError, match=r"^nodes\[0\]\.timeouts: give Timeouts, such as .*, not text$"):
+    with pytest.raises(FlowError, match=r"^nodes\[0\]\.timeouts: must be a Timeouts, such as .*, is text$"):
         flow.node("a", "t", timeouts="5m")  # type: ignore[arg-type]
+    with pytest.raises(FlowError, match=r"^nodes\[0\]\.cache: must be a Cache, such as .*, is an object$"):
+        flow.node("a", "t", cache={"name": "prices"})  # type: ignore[arg-type]
     with pytest.raises(FlowError, match=r'^on_failure: "a" is text: write flow\["a"\]$'):
         flow.on_failure("a")  # type: ignore[arg-type]
     with pytest.raises(FlowError, match=r'^finally: node "b" belongs to another flow than "f"$'):
