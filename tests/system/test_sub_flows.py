@@ -128,9 +128,34 @@ def test_a_cycle_that_fails_fails_the_node() -> None:
         described = await (await stack.client.run_flow("above")).wait(60)
         assert described.status is CycleStatus.FAILED
         (failure,) = (await stack.client.describe_cycle("above")).failures
-        assert str(failure).startswith('sub (flow) failed: SUB_FLOW_FAILED: cycle 0 of flow "below" ended as failed')
+        told = 'cycle 0 of flow "below" ended as failed: 1 failed of 1 nodes; node "only": NODE_ERROR: Fatal: no luck'
+        assert str(failure) == f"sub (flow) failed: SUB_FLOW_FAILED: {told}"
 
     played(main, one("below", unlucky), over("below"))
+
+
+def test_the_failure_of_a_flow_far_below_is_told_at_the_top() -> None:
+    async def main(stack: VirtualStack) -> None:
+        await (await stack.client.run_flow("top")).wait(60)
+        (failure,) = (await stack.client.describe_cycle("top")).failures
+        assert 'node "sub": SUB_FLOW_FAILED: cycle 0 of flow "below"' in str(failure)
+        assert str(failure).endswith('node "only": NODE_ERROR: Fatal: no luck')
+
+    played(main, one("below", unlucky), over("below"), over("above", "top"))
+
+
+def test_of_many_failures_the_first_are_told() -> None:
+    below = Flow("below", "1h")
+    for number in range(5):
+        below.node(f"n{number}", unlucky)
+
+    async def main(stack: VirtualStack) -> None:
+        await (await stack.client.run_flow("above")).wait(60)
+        (failure,) = (await stack.client.describe_cycle("above")).failures
+        assert "5 failed of 5 nodes" in str(failure)
+        assert str(failure).count("Fatal: no luck") == 3
+
+    played(main, below, over("below"))
 
 
 def test_a_stop_above_stops_the_cycle_below_and_a_stop_below_fails_the_node() -> None:

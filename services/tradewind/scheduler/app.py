@@ -214,7 +214,7 @@ class Scheduler:
             int(settings.scheduler_check_in_seconds * 1000),
         )
         stop_cycle = StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, wake, clock)
-        return_ends = ReturnEnds(stores.returns, stores.states, definitions, outputs, sub_flow_nodes)
+        return_ends = ReturnEnds(stores.returns, stores.states, definitions, outputs, sub_flow_nodes, node_tasks)
         sub_flows = SubFlows(sub_flow_nodes, stores.flows, stores.states, self._run, stop_cycle, return_ends)
         look_after = LookAfterRuns(
             stores.open_runs,

@@ -137,7 +137,7 @@ class World:
         ends: Any = SimpleNamespace(abandon=list)
         run = RunCycles(begin, hand_over, ends, stores.states, of.definitions)  # type: ignore[arg-type]
         states: Any = Mortal(stores.states, dies)
-        returned = ReturnEnds(Mortal(stores.returns, dies), states, of.definitions, self._outputs, nodes)  # type: ignore[arg-type]
+        returned = ReturnEnds(Mortal(stores.returns, dies), states, of.definitions, self._outputs, nodes, nodes)  # type: ignore[arg-type]
         flows: Any = Mortal(stores.flows, dies)
         return SubFlows(nodes, flows, states, run, self._stop, returned), returned  # type: ignore[arg-type]
 

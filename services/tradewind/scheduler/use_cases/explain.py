@@ -16,6 +16,7 @@ from tradewind.scheduler.ports.cycles import CycleRecords, OpenRuns
 from tradewind.scheduler.ports.explaining import NodeTaskReasons, WorkerRecords
 from tradewind.scheduler.ports.flows import Backfills, Firings
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable
+from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_words
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
@@ -24,7 +25,6 @@ from tradewind.server.reasons import Fact, Reason, iso, no_live_worker, ordered,
 _OPEN = 3
 _FAILED = 20
 _FIRINGS = 5
-_PAGE = 1000
 _ENDED = (
     NodeTaskStatus.NODE_TASK_STATUS_COMPLETED,
     NodeTaskStatus.NODE_TASK_STATUS_FAILED,
@@ -271,21 +271,18 @@ class ExplainNode:
         return NodeExplanation(state, node_task, [*told, *reasons] if ended else ordered([*reasons, *told]))
 
     async def _run_ended(self, state: ChainState) -> Reason:
-        page = await self._node_tasks.node_tasks(state, page_size=_PAGE)
-        failed = [
-            {"node_id": task.node_id, "error_code": task.error.code, "error_message": task.error.message}
-            for task in page.node_tasks
-            if task.status == NodeTaskStatus.NODE_TASK_STATUS_FAILED
-        ][:_FAILED]
+        failed = await failed_nodes(self._node_tasks, state, min(state.counts().failed, _FAILED))
         words = f"cycle {state.name.cycle} {state.status.value} at {iso(state.end_ms)}"
         words += f": {state.reason}" if state.reason else ""
-        for each in failed:
-            words += f'; node "{each["node_id"]}": {each["error_code"]}: {each["error_message"]}'
+        words += "".join(f"; {each}" for each in map(failure_words, failed))
         facts: dict[str, Fact] = {
             "status": state.status.value,
             "at": iso(state.end_ms),
             "why": state.reason,
-            "failed_nodes": failed,
+            "failed_nodes": [
+                {"node_id": task.node_id, "error_code": task.error.code, "error_message": task.error.message}
+                for task in failed
+            ],
         }
         return Reason("run_ended", words, facts)
 

@@ -9,8 +9,8 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.ending import outcome_so_far
 from tradewind.scheduler.domain.handlers import MOST_FAILED, Phase, outcome_value
 from tradewind.scheduler.ports.peers import NodeTasks
+from tradewind.scheduler.use_cases.failed_nodes import failed_nodes
 
-_PAGE = 1000
 _WORDS = {
     NodeTaskStatus.NODE_TASK_STATUS_FAILED: "failed",
     NodeTaskStatus.NODE_TASK_STATUS_TERMINATED: "terminated",
@@ -39,21 +39,11 @@ class ReleaseHandlers:
         if not due:
             return
         ill = sum(end.failed + end.terminated for end in state.components.values())
-        failed = await self._failed(state) if ill and not all(due.values()) else []
+        wanted = min(ill, MOST_FAILED) if not all(due.values()) else 0
+        failed = [_told(task) for task in await failed_nodes(self._node_tasks, state, wanted, _WORDS)]
         inputs = json.loads(state.facts.inputs_json or "{}")
         inputs["outcome"] = outcome_value(status, reason, failed, ill)
         await self._node_tasks.release(state, due, json.dumps(inputs, ensure_ascii=False))
-
-    async def _failed(self, state: ChainState) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        token = ""
-        while len(found) < MOST_FAILED:
-            page = await self._node_tasks.node_tasks(state, page_size=_PAGE, page_token=token)
-            found += [_told(task) for task in page.node_tasks if task.status in _WORDS]
-            token = page.next_page_token
-            if not token:
-                break
-        return found[:MOST_FAILED]
 
 
 def _told(task: NodeTask) -> dict[str, Any]:

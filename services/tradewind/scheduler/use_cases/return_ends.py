@@ -11,14 +11,17 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.sub_flow import FAILED, MOST_OUTPUT_BYTES, TOO_LARGE, SubFlowReport, failed
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.ends import Ends
-from tradewind.scheduler.ports.peers import PeerRefused
+from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.use_cases.definitions import Definitions
+from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_words
 from tradewind.scheduler.use_cases.sink_outputs import Outputs, SinkOutputs
 
 _AT_ONCE = 100
 _READ_AT_ONCE = 20
 _BYTES_AT_ONCE = 2 * 1024 * 1024
+_FAILED = 3
+"""So many nodes that failed are named."""
 
 _log = structlog.get_logger(__name__)
 
@@ -33,12 +36,14 @@ class ReturnEnds:
         definitions: Definitions,
         outputs: SinkOutputs,
         nodes: SubFlowNodes,
+        node_tasks: NodeTasks,
     ) -> None:
         self._returns = returns
         self._states = states
         self._definitions = definitions
         self._outputs = outputs
         self._nodes = nodes
+        self._node_tasks = node_tasks
 
     async def __call__(self, partitions: Collection[int]) -> None:
         """Tell what waits in partitions that the caller owns. Raises PeerUnavailable."""
@@ -75,7 +80,9 @@ class ReturnEnds:
         if parent is None:
             return None
         if state.status is not CycleStatus.COMPLETED:
-            return SubFlowReport(parent, facts.user_id, state.name, error_code=FAILED, error=failed(state))
+            nodes = await failed_nodes(self._node_tasks, state, min(state.counts().failed, _FAILED))
+            why = "; ".join([failed(state), *map(failure_words, nodes)])
+            return SubFlowReport(parent, facts.user_id, state.name, error_code=FAILED, error=why)
         output = state.notes.result_json
         if not output:
             planned = await self._definitions.of_run(state)

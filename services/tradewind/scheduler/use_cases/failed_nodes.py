@@ -1,0 +1,34 @@
+"""The nodes of a run that did not succeed, and what is told of them."""
+
+from collections.abc import Collection
+
+from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskStatus
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.paths import quoted
+from tradewind.scheduler.ports.peers import NodeTasks
+
+FAILED = (NodeTaskStatus.NODE_TASK_STATUS_FAILED,)
+_PAGE = 1000
+_LONGEST = 1000
+
+
+async def failed_nodes(
+    node_tasks: NodeTasks, state: ChainState, most: int, statuses: Collection[NodeTaskStatus.ValueType] = FAILED
+) -> list[NodeTask]:
+    """Return the first nodes of a run that are in one of these statuses. Raises PeerUnavailable."""
+    found: list[NodeTask] = []
+    token = ""
+    while len(found) < most:
+        page = await node_tasks.node_tasks(state, page_size=_PAGE, page_token=token)
+        found += [task for task in page.node_tasks if task.status in statuses]
+        token = page.next_page_token
+        if not token:
+            break
+    return found[:most]
+
+
+def failure_words(task: NodeTask) -> str:
+    """Return which node failed, and with what error, of which at most 1000 characters are told."""
+    error = task.error
+    parts = (error.code, error.type, error.message[:_LONGEST])
+    return f"node {quoted(task.node_id)}: {': '.join(filter(None, parts))}"
