@@ -329,3 +329,22 @@ def _single(node_type: str, retry: Retry | None = None) -> Flow:
     flow = Flow("one", "1h")
     flow.node("only", node_type, retry=retry)
     return flow
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [{"interval": "1h"}, {"cron": "0 * * * *"}, {"interval": "1h", "start": "2000-01-01T00:00:00Z"}],
+    ids=["interval", "cron", "anchored"],
+)
+def test_a_flow_that_is_started_in_the_past_catches_up(schedule: dict[str, str]) -> None:
+    async def main(stack: VirtualStack) -> list[timedelta]:
+        full_hour = stack.now.replace(minute=0, second=0, microsecond=0)
+        flow = Flow("f", schedule={**schedule, "catch_up": "all", "catch_up_window": "1d"}, overlap="queue_all")
+        flow.node("only", "delay", {"seconds": 1})
+        await stack.client.register_flow("f", flow)
+        await stack.client.start_flow("f", at=full_hour - timedelta(hours=3))
+        await stack.run_for(minutes=5)
+        cycles = [cycle async for cycle in stack.client.list_cycles("f")]
+        return [full_hour - (cycle.planned_time or stack.now) for cycle in cycles]
+
+    assert simulate(main, [], workers=0)[-3:] == [timedelta(hours=1), timedelta(hours=2), timedelta(hours=3)]

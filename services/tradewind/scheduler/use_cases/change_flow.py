@@ -183,11 +183,11 @@ def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int,
         if first_ms is None:
             raise schedule_over(flow)
         return first_ms, planned.span(pause.next_ms - 1, first_ms)
+    if schedule.is_over(max(start_at_ms, now_ms)):
+        raise schedule_over(flow)
     if schedule.begins_with_the_flow:
-        if schedule.is_over(max(start_at_ms, now_ms)):
-            raise schedule_over(flow)
         return start_at_ms, None
-    first_ms = schedule.planned(start_at_ms).after(max(start_at_ms, now_ms) - 1)
+    first_ms = schedule.planned(start_at_ms).after((start_at_ms or now_ms) - 1)
     if first_ms is None:
         raise schedule_over(flow)
     return first_ms, None
