@@ -100,12 +100,7 @@ class AccessCalls:
 
     async def list_users(self) -> AsyncIterator[UserRecord]:
         """Yield all users, in an order of the service's own."""
-        token = ""
-        while True:
-            request = pb.ListUsersRequest(page_size=PAGE, page_token=token)
-            page = await self._connection.to_access.call(self._connection.access.ListUsers, request)
+        request = pb.ListUsersRequest(page_size=PAGE)
+        async for page in self._connection.to_access.pages(self._connection.access.ListUsers, request):
             for user in page.users:
                 yield user_from(user)
-            token = page.next_page_token
-            if not token:
-                return

@@ -38,17 +38,12 @@ class AdHocCalls:
         wanted = [
             node_task_pb2.NodeTaskStatus.Value(f"NODE_TASK_STATUS_{NodeTaskStatus(each).upper()}") for each in statuses
         ]
-        token = ""
-        while True:
-            request = pb.ListTasksRequest(user_id=self._user_id, statuses=wanted, page_size=PAGE, page_token=token)
-            page = await self._connection.to_node_task_manager.call(
-                self._connection.node_task_manager.ListTasks, request
-            )
+        request = pb.ListTasksRequest(user_id=self._user_id, statuses=wanted, page_size=PAGE)
+        async for page in self._connection.to_node_task_manager.pages(
+            self._connection.node_task_manager.ListTasks, request
+        ):
             for task in page.tasks:
                 yield node_task_from(task)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def cancel_task(self, task_id: str, *, reason: str = "") -> NodeTaskRecord:
         """Cancel an ad-hoc task and return it as it is now: skipped, or asked to stop, or ended as it was.
@@ -92,17 +87,12 @@ class AdHocCalls:
     async def list_batches(self, *, statuses: Iterable[BatchStatus | str] = ()) -> AsyncIterator[BatchRecord]:
         """Yield the user's batches, the newest first: those in one of `statuses` where given."""
         wanted = [pb.BatchStatus.Value(f"BATCH_STATUS_{BatchStatus(each).upper()}") for each in statuses]
-        token = ""
-        while True:
-            request = pb.ListBatchesRequest(user_id=self._user_id, statuses=wanted, page_size=PAGE, page_token=token)
-            page = await self._connection.to_node_task_manager.call(
-                self._connection.node_task_manager.ListBatches, request
-            )
+        request = pb.ListBatchesRequest(user_id=self._user_id, statuses=wanted, page_size=PAGE)
+        async for page in self._connection.to_node_task_manager.pages(
+            self._connection.node_task_manager.ListBatches, request
+        ):
             for batch in page.batches:
                 yield batch_from(batch)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def cancel_batch(self, batch_id: str, *, reason: str = "") -> BatchRecord:
         """Cancel a batch: what waits is skipped, what runs is asked to stop. Raises NotFound."""
@@ -127,23 +117,17 @@ class AdHocCalls:
         self, batch_id: str, *, include_parameters: bool = False
     ) -> AsyncIterator[NodeTaskRecord]:
         """Yield the items of a batch in its order, with their outputs where they have ended. Raises NotFound."""
-        token = ""
-        while True:
-            request = pb.ListBatchResultsRequest(
-                batch_id=batch_id,
-                user_id=self._user_id,
-                page_size=PAGE,
-                page_token=token,
-                include_parameters=include_parameters,
-            )
-            page = await self._connection.to_node_task_manager.call(
-                self._connection.node_task_manager.ListBatchResults, request
-            )
+        request = pb.ListBatchResultsRequest(
+            batch_id=batch_id,
+            user_id=self._user_id,
+            page_size=PAGE,
+            include_parameters=include_parameters,
+        )
+        async for page in self._connection.to_node_task_manager.pages(
+            self._connection.node_task_manager.ListBatchResults, request
+        ):
             for item in page.items:
                 yield node_task_from(item)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def list_task_logs(self, id: str) -> AsyncIterator[LogLine]:
         """Yield what an ad-hoc task (`task:<id>`), or the items of a batch, logged, oldest first. Raises NotFound."""

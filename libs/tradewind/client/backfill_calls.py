@@ -40,15 +40,10 @@ class BackfillCalls:
 
     async def list_backfills(self, flow_id: str) -> AsyncIterator[BackfillRecord]:
         """Yield the backfills of a flow, the newest first; they are kept for 7 days from their end. Raises NotFound."""
-        token = ""
-        while True:
-            request = pb.ListBackfillsRequest(flow_id=flow_id, page_size=_PAGE, page_token=token)
-            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListBackfills, request)
+        request = pb.ListBackfillsRequest(flow_id=flow_id, page_size=_PAGE)
+        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListBackfills, request):
             for backfill in page.backfills:
                 yield backfill_from(backfill)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def get_backfill(self, flow_id: str, backfill_id: int) -> BackfillRecord:
         """Return a backfill of a flow as it is now. Raises NotFound."""

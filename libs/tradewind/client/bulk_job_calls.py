@@ -77,15 +77,10 @@ class BulkJobCalls:
 
     async def list_bulk_jobs(self) -> AsyncIterator[BulkJob]:
         """Yield the jobs on record, the newest first."""
-        token = ""
-        while True:
-            request = job_pb2.ListBulkJobsRequest(page_size=_PAGE, page_token=token)
-            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListBulkJobs, request)
+        request = job_pb2.ListBulkJobsRequest(page_size=_PAGE)
+        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListBulkJobs, request):
             for job in page.jobs:
                 yield job_from(job)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def cancel_bulk_job(self, job_id: str) -> BulkJob:
         """End a job; what it did stays done. Raises NotFound."""

@@ -5,7 +5,7 @@ import os
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -20,6 +20,15 @@ from tradewind.tls.channels import open_channel as open_secured
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
+
+
+class _Page(Protocol):
+    """A part of a list."""
+
+    next_page_token: str
+
+
+Page = TypeVar("Page", bound=_Page)
 
 _OPTIONS: list[tuple[str, int | str]] = [
     # Servers cut their messages at 4 MiB; this leaves room for one that does not.
@@ -89,6 +98,17 @@ class Calls:
                 return await method(request, timeout=self.timeout + extra, metadata=_trace())
 
         return await self.repeated(once, on_repeat, patience)
+
+    async def pages(
+        self, method: grpc.aio.UnaryUnaryMultiCallable[Request, Page], request: Request
+    ) -> AsyncGenerator[Page, None]:
+        """Yield the answers to `request`, page after page. Raises TradewindError."""
+        while True:
+            page = await self.call(method, request)
+            yield page
+            if not page.next_page_token:
+                return
+            request.MergeFrom(type(request)(page_token=page.next_page_token))
 
     async def once(self, method: grpc.aio.UnaryUnaryMultiCallable[Request, Response], request: Request) -> Response:
         """Return the answer to `request`, which is sent once only: it does not bear repetition.

@@ -68,22 +68,16 @@ class CycleCalls:
     ) -> AsyncIterator[CycleRecord]:
         """Yield the cycles of a flow that are on record, the newest first. Raises NotFound."""
         wanted = [cycle_pb2.CycleStatus.Value(f"CYCLE_STATUS_{CycleStatus(each).upper()}") for each in statuses]
-        token = ""
-        while True:
-            request = pb.ListCyclesRequest(
-                flow_id=flow_id,
-                page_size=PAGE,
-                page_token=token,
-                statuses=wanted,
-                started_after=timestamp(started_after),
-                started_before=timestamp(started_before),
-            )
-            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListCycles, request)
+        request = pb.ListCyclesRequest(
+            flow_id=flow_id,
+            page_size=PAGE,
+            statuses=wanted,
+            started_after=timestamp(started_after),
+            started_before=timestamp(started_before),
+        )
+        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListCycles, request):
             for cycle in page.cycles:
                 yield cycle_from(cycle)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def describe_cycle(
         self,
@@ -156,14 +150,10 @@ class CycleCalls:
         min_level: LogLevel | str = LogLevel.DEBUG,
     ) -> AsyncIterator[LogLine]:
         """Yield the log of a cycle, or of all cycles that still have one, oldest first. Raises NotFound."""
-        token = ""
-        while True:
-            page = await self._log_page(flow_id, cycle, node_id, LogLevel(min_level), token)
+        request = _logs_request(flow_id, cycle, node_id, LogLevel(min_level))
+        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListLogs, request):
             for line in page.lines:
                 yield log_line_from(line)
-            token = page.next_page_token
-            if not token:
-                return
 
     def watch_logs(
         self,
@@ -178,10 +168,11 @@ class CycleCalls:
 
         Ends with `cycle` where one is named, otherwise never. Raises NotFound.
         """
-        level = LogLevel(min_level)
+        request = _logs_request(flow_id, cycle, node_id, LogLevel(min_level))
 
         async def page(token: str) -> tuple[list[LogLine], str]:
-            answer = await self._log_page(flow_id, cycle, node_id, level, token)
+            request.page_token = token
+            answer = await self._connection.to_scheduler.call(self._connection.scheduler.ListLogs, request)
             return [log_line_from(line) for line in answer.lines], answer.next_page_token
 
         async def ended() -> bool:
@@ -189,15 +180,12 @@ class CycleCalls:
 
         return follow_logs(page, ended, interval)
 
-    async def _log_page(
-        self, flow_id: str, cycle: int | None, node_id: str, min_level: LogLevel, token: str
-    ) -> pb.ListLogsResponse:
-        request = pb.ListLogsRequest(
-            flow_id=flow_id,
-            cycle=cycle,
-            node_id=node_id,
-            min_level=cycle_pb2.LogLevel.Value(f"LOG_LEVEL_{min_level.upper()}"),
-            page_size=1000,
-            page_token=token,
-        )
-        return await self._connection.to_scheduler.call(self._connection.scheduler.ListLogs, request)
+
+def _logs_request(flow_id: str, cycle: int | None, node_id: str, min_level: LogLevel) -> pb.ListLogsRequest:
+    return pb.ListLogsRequest(
+        flow_id=flow_id,
+        cycle=cycle,
+        node_id=node_id,
+        min_level=cycle_pb2.LogLevel.Value(f"LOG_LEVEL_{min_level.upper()}"),
+        page_size=1000,
+    )

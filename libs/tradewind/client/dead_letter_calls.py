@@ -17,17 +17,12 @@ class DeadLetterCalls:
 
     async def list_dead_letters(self) -> AsyncIterator[NodeTaskRecord]:
         """Yield the node tasks that were given up, the newest first, with their history."""
-        token = ""
-        while True:
-            request = pb.ListDeadLettersRequest(user_id=self._user_id, page_size=PAGE, page_token=token)
-            page = await self._connection.to_node_task_manager.call(
-                self._connection.node_task_manager.ListDeadLetters, request
-            )
+        request = pb.ListDeadLettersRequest(user_id=self._user_id, page_size=PAGE)
+        async for page in self._connection.to_node_task_manager.pages(
+            self._connection.node_task_manager.ListDeadLetters, request
+        ):
             for node_task in page.node_tasks:
                 yield node_task_from(node_task)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def redrive_dead_letters(self, node_task_ids: Sequence[str]) -> dict[str, str]:
         """Submit the work of dead letters anew; return the id of the new ad-hoc task for each.

@@ -155,22 +155,16 @@ class FlowCalls:
     ) -> AsyncIterator[FlowRecord]:
         """Yield flows by id: those in one of `statuses` and with all of `labels`, where given."""
         wanted = [flow_pb2.FlowStatus.Value(f"FLOW_STATUS_{FlowStatus(each).upper()}") for each in statuses]
-        token = ""
-        while True:
-            request = pb.ListFlowsRequest(
-                page_size=PAGE,
-                page_token=token,
-                statuses=wanted,
-                labels=labels,
-                created_after=timestamp(created_after),
-                created_before=timestamp(created_before),
-            )
-            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListFlows, request)
+        request = pb.ListFlowsRequest(
+            page_size=PAGE,
+            statuses=wanted,
+            labels=labels,
+            created_after=timestamp(created_after),
+            created_before=timestamp(created_before),
+        )
+        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListFlows, request):
             for flow in page.flows:
                 yield flow_from(flow)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def start_flow(self, flow_id: str, *, at: datetime | None = None) -> FlowRecord:
         """Let cycles begin on time, the first now or `at` a time, or when the schedule plans one after that.

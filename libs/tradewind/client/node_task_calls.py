@@ -53,27 +53,21 @@ class NodeTaskCalls:
         With `items_of`, which names a node that runs once for each item of a list, yield its items instead, in order;
         raises NotFound when there is no such node.
         """
-        token = ""
-        while True:
-            request = pb.ListNodeTasksRequest(
-                flow_id=flow_id,
-                cycle=cycle,
-                run=run,
-                user_id=self._user_id,
-                include_outputs=include_outputs,
-                page_size=PAGE,
-                page_token=token,
-                node_ids=node_ids,
-                items_of=items_of,
-            )
-            page = await self._connection.to_node_task_manager.call(
-                self._connection.node_task_manager.ListNodeTasks, request
-            )
+        request = pb.ListNodeTasksRequest(
+            flow_id=flow_id,
+            cycle=cycle,
+            run=run,
+            user_id=self._user_id,
+            include_outputs=include_outputs,
+            page_size=PAGE,
+            node_ids=node_ids,
+            items_of=items_of,
+        )
+        async for page in self._connection.to_node_task_manager.pages(
+            self._connection.node_task_manager.ListNodeTasks, request
+        ):
             for node_task in page.node_tasks:
                 yield node_task_from(node_task)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def list_worker_tasks(self, worker_id: str) -> list[NodeTaskRecord]:
         """Return the node tasks that are leased to a worker."""

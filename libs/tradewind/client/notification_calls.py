@@ -20,18 +20,20 @@ class NotificationCalls:
 
     async def list_notifications(self) -> AsyncIterator[Notification]:
         """Yield the notifications that are kept, the newest first."""
-        token = ""
-        while True:
-            page = await self._notifications(PAGE, token)
+        request = pb.ListNotificationsRequest(user_id=self._user_id, page_size=PAGE)
+        async for page in self._connection.to_node_task_manager.pages(
+            self._connection.node_task_manager.ListNotifications, request
+        ):
             for message in page.notifications:
                 yield notification_from(message)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def count_unread_notifications(self) -> int:
         """Return how many notifications are not read."""
-        return (await self._notifications(1, "")).unread
+        request = pb.ListNotificationsRequest(user_id=self._user_id, page_size=1)
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.ListNotifications, request
+        )
+        return answer.unread
 
     async def mark_notifications_read(self, through: str = "") -> int:
         """Mark a notification (by its id) and all before it as read, all without one; return how many are not."""
@@ -94,9 +96,3 @@ class NotificationCalls:
             pb.PublishNotificationsRequest(notifications=[draft]),
         )
         return answer.kept[0] or not key
-
-    async def _notifications(self, size: int, token: str) -> pb.ListNotificationsResponse:
-        request = pb.ListNotificationsRequest(user_id=self._user_id, page_size=size, page_token=token)
-        return await self._connection.to_node_task_manager.call(
-            self._connection.node_task_manager.ListNotifications, request
-        )

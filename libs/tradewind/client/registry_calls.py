@@ -16,15 +16,10 @@ class RegistryCalls:
 
     async def list_workers(self, *, include_offline: bool = False) -> AsyncIterator[WorkerRecord]:
         """Yield workers by id: those alive, with `include_offline` also those that are out but on record."""
-        token = ""
-        while True:
-            request = pb.ListWorkersRequest(page_size=PAGE, page_token=token, include_offline=include_offline)
-            page = await self._connection.to_registry.call(self._connection.registry.ListWorkers, request)
+        request = pb.ListWorkersRequest(page_size=PAGE, include_offline=include_offline)
+        async for page in self._connection.to_registry.pages(self._connection.registry.ListWorkers, request):
             for worker in page.workers:
                 yield worker_from(worker)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def get_worker(self, worker_id: str) -> WorkerRecord:
         """Return one worker. Raises NotFound."""
@@ -46,15 +41,10 @@ class RegistryCalls:
 
     async def list_node_types(self) -> AsyncIterator[NodeType]:
         """Yield the catalogue of node types, by name."""
-        token = ""
-        while True:
-            request = pb.ListNodeTypesRequest(page_size=PAGE, page_token=token)
-            page = await self._connection.to_registry.call(self._connection.registry.ListNodeTypes, request)
+        request = pb.ListNodeTypesRequest(page_size=PAGE)
+        async for page in self._connection.to_registry.pages(self._connection.registry.ListNodeTypes, request):
             for node_type in page.node_types:
                 yield node_type_from(node_type)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def get_node_type(self, type: str) -> NodeType:
         """Return one node type. Raises NotFound."""

@@ -81,15 +81,10 @@ class RevisionCalls:
 
     async def list_revisions(self, flow_id: str) -> AsyncIterator[RevisionRecord]:
         """Yield the revisions of a flow that are on record, the newest first. Raises NotFound."""
-        token = ""
-        while True:
-            request = revision_pb.ListRevisionsRequest(flow_id=flow_id, page_size=_PAGE, page_token=token)
-            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListRevisions, request)
+        request = revision_pb.ListRevisionsRequest(flow_id=flow_id, page_size=_PAGE)
+        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListRevisions, request):
             for revision in page.revisions:
                 yield revision_from(revision)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def get_revision(self, flow_id: str, revision: int | None = None) -> RevisionDefinition:
         """Return a revision of a flow with its definition, the current one unless it is named. Raises NotFound."""

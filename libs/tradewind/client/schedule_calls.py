@@ -40,15 +40,10 @@ class ScheduleCalls:
 
         With `backfill_id` those of that backfill, all of which are kept as long as it is. Raises NotFound.
         """
-        token = ""
-        while True:
-            request = pb.ListFiringsRequest(flow_id=flow_id, page_size=_PAGE, page_token=token, backfill_id=backfill_id)
-            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListFirings, request)
+        request = pb.ListFiringsRequest(flow_id=flow_id, page_size=_PAGE, backfill_id=backfill_id)
+        async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListFirings, request):
             for firing in page.firings:
                 yield firing_from(firing)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def next_executions(self, flow_id: str, count: int = 10) -> list[datetime]:
         """Return the next planned times of a flow, at most `count`; fewer when its schedule ends.

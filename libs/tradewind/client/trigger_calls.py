@@ -104,15 +104,10 @@ class TriggerCalls:
 
     async def list_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
         """Yield the triggers of a queue, by creation."""
-        token = ""
-        while True:
-            request = pb.ListTriggersRequest(queue=queue, page_size=PAGE, page_token=token)
-            page = await self._connection.to_trigger.call(self._connection.trigger.ListTriggers, request)
+        request = pb.ListTriggersRequest(queue=queue, page_size=PAGE)
+        async for page in self._connection.to_trigger.pages(self._connection.trigger.ListTriggers, request):
             for trigger in page.triggers:
                 yield trigger_from(trigger)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def fire_trigger(
         self, queue: str, trigger_id: str, payload: Mapping[str, Any] | None = None, *, request_id: str = ""
@@ -144,27 +139,17 @@ class TriggerCalls:
 
     async def list_trigger_firings(self, queue: str, trigger_id: str = "") -> AsyncIterator[TriggerFiring]:
         """Yield how firings of a queue, or of one trigger, ended, newest first; the newest 1000 are kept."""
-        token = ""
-        while True:
-            request = pb.ListFiringsRequest(queue=queue, trigger_id=trigger_id, page_size=PAGE, page_token=token)
-            page = await self._connection.to_trigger.call(self._connection.trigger.ListFirings, request)
+        request = pb.ListFiringsRequest(queue=queue, trigger_id=trigger_id, page_size=PAGE)
+        async for page in self._connection.to_trigger.pages(self._connection.trigger.ListFirings, request):
             for firing in page.firings:
                 yield trigger_firing_from(firing)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def list_dead_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
         """Yield what was refused too often, what died first before the others."""
-        token = ""
-        while True:
-            request = pb.ListDeadTriggersRequest(queue=queue, page_size=PAGE, page_token=token)
-            page = await self._connection.to_trigger.call(self._connection.trigger.ListDeadTriggers, request)
+        request = pb.ListDeadTriggersRequest(queue=queue, page_size=PAGE)
+        async for page in self._connection.to_trigger.pages(self._connection.trigger.ListDeadTriggers, request):
             for trigger in page.triggers:
                 yield trigger_from(trigger)
-            token = page.next_page_token
-            if not token:
-                return
 
     async def redrive_trigger(self, queue: str, trigger_id: str, firing_id: str = "") -> None:
         """Make a dead trigger, or one dead firing of it, due again. Raises NotFound, and WrongStatus if not dead."""
