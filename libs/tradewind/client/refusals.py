@@ -114,32 +114,24 @@ def _cause(message: str) -> str:
     return cause.rpartition(": ")[2].partition(" (")[0] if "onnection refused" in cause else cause
 
 
+_Make = Callable[[str, _Details], TradewindError]
+
+
+def _plain(kind: type[TradewindError]) -> _Make:
+    return lambda message, details: kind(message, reason=details.reason, metadata=details.metadata)
+
+
+_not_found, _conflict, _aborted = _plain(NotFound), _plain(Conflict), _plain(Aborted)
+_unauthenticated, _permission_denied = _plain(Unauthenticated), _plain(PermissionDenied)
+_timed_out, _server_fault = _plain(TimedOut), _plain(ServerFault)
+
+
 def _invalid_input(message: str, details: _Details) -> TradewindError:
     return InvalidInput(message, details.violations, reason=details.reason, metadata=details.metadata)
 
 
-def _not_found(message: str, details: _Details) -> TradewindError:
-    return NotFound(message, reason=details.reason, metadata=details.metadata)
-
-
-def _conflict(message: str, details: _Details) -> TradewindError:
-    return Conflict(message, reason=details.reason, metadata=details.metadata)
-
-
-def _aborted(message: str, details: _Details) -> TradewindError:
-    return Aborted(message, reason=details.reason, metadata=details.metadata)
-
-
 def _wrong_status(message: str, details: _Details) -> TradewindError:
     return WrongStatus(message, subject=details.subject, reason=details.reason, metadata=details.metadata)
-
-
-def _unauthenticated(message: str, details: _Details) -> TradewindError:
-    return Unauthenticated(message, reason=details.reason, metadata=details.metadata)
-
-
-def _permission_denied(message: str, details: _Details) -> TradewindError:
-    return PermissionDenied(message, reason=details.reason, metadata=details.metadata)
 
 
 def _exhausted(message: str, details: _Details) -> TradewindError:
@@ -151,16 +143,6 @@ def _exhausted(message: str, details: _Details) -> TradewindError:
 def _unavailable(message: str, details: _Details) -> TradewindError:
     return Unavailable(message, retry_after=details.retry_after, reason=details.reason, metadata=details.metadata)
 
-
-def _timed_out(message: str, details: _Details) -> TradewindError:
-    return TimedOut(message, reason=details.reason, metadata=details.metadata)
-
-
-def _server_fault(message: str, details: _Details) -> TradewindError:
-    return ServerFault(message, reason=details.reason, metadata=details.metadata)
-
-
-_Make = Callable[[str, _Details], TradewindError]
 
 _ERRORS: dict[grpc.StatusCode, _Make] = {
     grpc.StatusCode.INVALID_ARGUMENT: _invalid_input,
