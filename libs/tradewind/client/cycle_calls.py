@@ -18,10 +18,11 @@ from tradewind.client.cycles import (
 )
 from tradewind.client.flow_calls import Started
 from tradewind.client.flows import flow_status_from
+from tradewind.client.following import PATIENCE
 from tradewind.client.log_following import follow_logs
 from tradewind.client.logs import LogLevel, LogLine, log_line_from
 from tradewind.client.node_tasks import node_task_from
-from tradewind.client.watching import PATIENCE, watch
+from tradewind.client.watching import watch
 from tradewind.client.wire import Seconds, duration, seconds_of, timestamp
 
 PAGE = 500

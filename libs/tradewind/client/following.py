@@ -1,4 +1,4 @@
-"""Following one thing to its end across lost connections."""
+"""Following what a server streams across lost connections."""
 
 import asyncio
 import random
@@ -12,11 +12,37 @@ from google.protobuf.message import Message
 from tradewind.client.absence import Absence
 from tradewind.client.calls import Calls
 from tradewind.client.errors import Unavailable
-from tradewind.client.watching import PATIENCE
+
+PATIENCE = 60.0
+"""Seconds for which a stream that was connected once tries to get its connection back, at least."""
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
 State = TypeVar("State")
+
+
+async def reopened(
+    calls: Calls, open_stream: Callable[[], AsyncGenerator[Response, None]]
+) -> AsyncGenerator[Response, None]:
+    """Yield what comes over a stream, and over another one whenever it has ended.
+
+    Raises Unavailable when the server stays away, and whatever else it answers.
+    """
+    patience, absence, pause = calls.patience, Absence(), 0.05
+    while True:
+        absence.opening()
+        try:
+            async with aclosing(open_stream()) as responses:
+                async for response in responses:
+                    absence.heard()
+                    patience, pause = max(PATIENCE, calls.patience), 0.05
+                    yield response
+        except Unavailable as error:
+            if absence.lasts(patience):
+                raise
+            pause = max(pause, error.retry_after)
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(2.0, pause * 2)
 
 
 async def follow(
@@ -30,28 +56,16 @@ async def follow(
     """Yield each state once, until one that has ended.
 
     The server tells the state as it is whenever the stream is opened, so nothing is missed by a lost connection but
-    states in between; and not even those where `resume` changes the request to go on after a response. Raises
-    Unavailable when the server stays away, and whatever else it answers.
+    states in between; and not even those where `resume` changes the request to go on after a response. Raises as
+    `reopened`.
     """
     last: State | None = None
-    patience, absence, pause = calls.patience, Absence(), 0.05
-    while True:
-        absence.opening()
-        try:
-            async with aclosing(calls.stream(method(), request)) as responses:
-                async for response in responses:
-                    absence.heard()
-                    patience, pause = max(PATIENCE, calls.patience), 0.05
-                    resume(request, response)
-                    state = read(response)
-                    if state != last:
-                        last = state
-                        yield state
-                    if ended(state):
-                        return
-        except Unavailable as error:
-            if absence.lasts(patience):
-                raise
-            pause = max(pause, error.retry_after)
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(2.0, pause * 2)
+    async with aclosing(reopened(calls, lambda: calls.stream(method(), request))) as responses:
+        async for response in responses:
+            resume(request, response)
+            state = read(response)
+            if state != last:
+                last = state
+                yield state
+            if ended(state):
+                return

@@ -11,10 +11,10 @@ from tradewind.client.definitions import Definition
 from tradewind.client.errors import CycleFailed, NotFound, TimedOut
 from tradewind.client.flow_calls import FlowDescription, Inputs, Started
 from tradewind.client.flows import FlowRecord, RegisteredFlow
+from tradewind.client.following import PATIENCE
 from tradewind.client.logs import LogLevel, LogLine
 from tradewind.client.revisions import RevisedFlow, RevisionRecord
 from tradewind.client.task_events import WatchedTask
-from tradewind.client.watching import PATIENCE
 from tradewind.client.wire import Seconds, seconds_of
 
 if TYPE_CHECKING:

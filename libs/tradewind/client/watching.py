@@ -1,18 +1,12 @@
 """Watching cycles across lost connections."""
 
-import asyncio
-import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
-from tradewind.client.absence import Absence
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
-from tradewind.client.errors import Unavailable
-
-PATIENCE = 60.0
-"""Seconds for which a watch that was connected once tries to get its connection back, at least."""
+from tradewind.client.following import reopened
 
 _KEPT_CYCLES = 100
 _Run = tuple[int, int]
@@ -61,31 +55,20 @@ async def watch(
 ) -> AsyncGenerator[CycleRecord, None]:
     """Yield each state of the cycles of flows once, or of one cycle until it has ended.
 
-    After a lost connection it goes on where it was. Raises Unavailable when the scheduler stays away, and whatever else
-    it answers.
+    After a lost connection it goes on where it was. Raises as `reopened`.
     """
     seen = {flow_id: _Seen() for flow_id in flow_ids}
-    patience = connection.to_scheduler.patience
-    absence, pause = Absence(), 0.05
-    while True:
-        absence.opening()
+
+    def open_stream() -> AsyncGenerator[pb.WatchFlowResponse, None]:
         after = [known.position for known in seen.values() if known.position] if cycle is None else ()
         request = pb.WatchFlowRequest(flow_ids=flow_ids, cycle=cycle, after_event_ids=after)
-        try:
-            stream = connection.to_scheduler.stream(connection.scheduler.WatchFlow, request)
-            async with aclosing(stream) as responses:
-                async for response in responses:
-                    absence.heard()
-                    patience, pause = max(PATIENCE, patience), 0.05
-                    for event in response.events:
-                        record = cycle_from(event.cycle)
-                        if seen[record.flow_id].is_news(record, event.event_id):
-                            yield record
-                        if cycle is not None and record.ended:
-                            return
-        except Unavailable as error:
-            if absence.lasts(patience):
-                raise
-            pause = max(pause, error.retry_after)
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(2.0, pause * 2)
+        return connection.to_scheduler.stream(connection.scheduler.WatchFlow, request)
+
+    async with aclosing(reopened(connection.to_scheduler, open_stream)) as responses:
+        async for response in responses:
+            for event in response.events:
+                record = cycle_from(event.cycle)
+                if seen[record.flow_id].is_news(record, event.event_id):
+                    yield record
+                if cycle is not None and record.ended:
+                    return

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.client.fake_stack import FakeStack
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import cycle_pb2
-from tradewind.client import Client, NotFound, Unreachable, watching
+from tradewind.client import Client, NotFound, Unreachable, following
 
 
 class Watch:
@@ -128,7 +128,7 @@ async def test_a_server_that_comes_back_is_found(client: Client, stack: FakeStac
 
 
 async def test_a_server_that_stays_away_ends_it(stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PATIENCE", 0.2)
+    monkeypatch.setattr(following, "PATIENCE", 0.2)
     await stack.scheduler.begin("momentum")
     async with Client(stack.address, patience=0) as client:
         watch = Watch(client, "momentum")
