@@ -6,10 +6,12 @@ import os
 import random
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+from google.protobuf.message import Message
 
 from tradewind.api.scheduler.v1 import memory_pb2 as pb
 from tradewind.flow.json_text import encode_json
@@ -38,8 +40,8 @@ class Memories(Protocol):
         ...
 
 
-Steps = Generator[tuple[str, bytes] | float, bytes, Result]
-"""What it takes, one after the other: questions, and pauses in seconds."""
+Steps = Generator[Future[bytes] | float, None, Result]
+"""What is waited for, one after the other: answers, and pauses in seconds."""
 
 
 class NodeMemory:
@@ -90,7 +92,7 @@ class NodeMemory:
 
     def _change(self, values: dict[str, Any], deleted: Sequence[str]) -> Steps[None]:
         request = pb.UpdateMemoryRequest(scope=self._scope(), set_json=_json(values), delete=deleted)
-        yield "UpdateMemory", request.SerializeToString()
+        yield from _asked(self._attempt, "UpdateMemory", request)
 
     def _update(self, name: str, change: Callable[[Any], Any], default: Any, once: bool) -> Steps[Any]:
         key = f"{self._attempt.assignment.node_task_id}\n{name}"
@@ -106,7 +108,7 @@ class NodeMemory:
                 request_id=request_id or os.urandom(16).hex(),
             )
             try:
-                yield "UpdateMemory", request.SerializeToString()
+                yield from _asked(self._attempt, "UpdateMemory", request)
             except MemoryFault as fault:
                 if fault.reason != "VERSION_CONFLICT" or time.monotonic() > deadline:
                     raise
@@ -118,7 +120,7 @@ class NodeMemory:
 
     def _read(self, names: Sequence[str]) -> Steps[tuple[dict[str, Any], int]]:
         request = pb.GetMemoryRequest(scope=self._scope(), names=names)
-        answer = yield "GetMemory", request.SerializeToString()
+        answer = yield from _asked(self._attempt, "GetMemory", request)
         memory = pb.GetMemoryResponse.FromString(answer).memory
         return _decode(memory.variables_json), memory.version
 
@@ -126,7 +128,7 @@ class NodeMemory:
         return scope_of(self._attempt, of_cycle=self._of_cycle)
 
     def _do(self, steps: Steps[Any]) -> Any:
-        return carry_out(self._attempt, steps)
+        return carry_out(steps)
 
 
 def set_result(attempt: Attempt, value: Any) -> Any:
@@ -134,12 +136,10 @@ def set_result(attempt: Attempt, value: Any) -> Any:
 
     def steps() -> Steps[None]:
         scope = scope_of(attempt, of_cycle=True)
-        yield (
-            "UpdateMemory",
-            pb.UpdateMemoryRequest(scope=scope, result_json=_json(value, "the result")).SerializeToString(),
-        )
+        request = pb.UpdateMemoryRequest(scope=scope, result_json=_json(value, "the result"))
+        yield from _asked(attempt, "UpdateMemory", request)
 
-    return carry_out(attempt, steps())
+    return carry_out(steps())
 
 
 def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
@@ -154,52 +154,41 @@ def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
     )
 
 
-def carry_out(attempt: Attempt, steps: Steps[Any]) -> Any:
+def carry_out(steps: Steps[Any]) -> Any:
     """Return what `steps` return: at once, or as a coroutine where an event loop runs."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _at_once(attempt, steps)
-    return _awaited(attempt, steps)
+        return _at_once(steps)
+    return _awaited(steps)
 
 
-async def _awaited(attempt: Attempt, steps: Steps[Any]) -> Any:
+async def _awaited(steps: Steps[Any]) -> Any:
     try:
-        step = next(steps)
         while True:
-            answer = b""
+            step = next(steps)
             if isinstance(step, float):
                 await asyncio.sleep(step)
             else:
-                try:
-                    answer = await asyncio.wrap_future(_asked(attempt, *step))
-                except MemoryFault as fault:
-                    step = steps.throw(fault)
-                    continue
-            step = steps.send(answer)
+                with suppress(MemoryFault):  # the step that asked raises it
+                    await asyncio.wrap_future(step)
     except StopIteration as done:
         return done.value
 
 
-def _at_once(attempt: Attempt, steps: Steps[Any]) -> Any:
+def _at_once(steps: Steps[Any]) -> Any:
     try:
-        step = next(steps)
         while True:
-            answer = b""
+            step = next(steps)
             if isinstance(step, float):
                 time.sleep(step)
             else:
-                try:
-                    answer = _asked(attempt, *step).result()
-                except MemoryFault as fault:
-                    step = steps.throw(fault)
-                    continue
-            step = steps.send(answer)
+                wait((step,))
     except StopIteration as done:
         return done.value
 
 
-def _asked(attempt: Attempt, method: str, request: bytes) -> "Future[bytes]":
+def _asked(attempt: Attempt, method: str, request: Message) -> Steps[bytes]:
     stop = attempt.stop
     if stop is not None and stop.kind is StopKind.LEASE_LOST:
         # Another attempt may run by now; what this one does must have no effect.
@@ -207,7 +196,9 @@ def _asked(attempt: Attempt, method: str, request: bytes) -> "Future[bytes]":
         raise stop.exception()
     if attempt.memories is None:
         raise MemoryFault("UNAVAILABLE", "this worker knows no scheduler that keeps variables")
-    return attempt.memories.ask(method, request)
+    answer = attempt.memories.ask(method, request.SerializeToString())
+    yield answer
+    return answer.result()
 
 
 def _json(value: Any, what: str = "variables") -> str:
