@@ -139,13 +139,13 @@ class Executor:
             attempt = attempt.following
             node = self._nodes[attempt.assignment.node_type]
             if time.perf_counter() - began > LONG_TURN:
-                await self._pause(attempt)
+                await self._pause(attempt, 0)
                 began = time.perf_counter()
 
-    async def _pause(self, attempt: Attempt) -> None:
-        """Let others have a turn before a node begins."""
+    async def _pause(self, attempt: Attempt, seconds: float) -> None:
+        """Let time pass, or others have a turn, before a node begins; one that is stopped meanwhile never does."""
         try:
-            await asyncio.sleep(0)
+            await asyncio.sleep(seconds)
         except asyncio.CancelledError:
             self._forget(attempt)
             raise
@@ -164,12 +164,7 @@ class Executor:
         return self._begin_in(seconds_of(assignment.start_in), attempt, run) if delayed else run()
 
     async def _begin_in(self, delay_s: float, attempt: Attempt, run: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run a node in its time; one that is stopped before that never begins."""
-        try:
-            await asyncio.sleep(delay_s)
-        except asyncio.CancelledError:
-            self._forget(attempt)
-            raise
+        await self._pause(attempt, delay_s)
         await run()
 
     def _end_earlier(self, assignment: work_pb2.NodeTaskAssignment) -> None:
