@@ -5,6 +5,8 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
+
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.eager import Begun
 
@@ -12,8 +14,14 @@ _AT_ONCE = 500
 _MOST_BYTES = 1024 * 1024
 MAX_LOG_LINES = 5000
 
-Line = tuple[str, str, str, int]
-"""Token, level, message and nanoseconds since the epoch."""
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of a node's log; `created_ns` since the epoch."""
+
+    token: str
+    level: str
+    message: str
+    created_ns: int
 
 
 class Notes:
@@ -45,7 +53,7 @@ class Notes:
     def speakers(self) -> set[str]:
         """Return the tokens of which lines wait, or are to be counted as dropped."""
         with self._lock:
-            return {line[0] for line in self._lines} | self._dropped.keys()
+            return {line.token for line in self._lines} | self._dropped.keys()
 
     def progress(self, token: str, percent: int, message: str, step: str) -> None:
         """Note how far a node is, in the place of what was not sent yet."""
@@ -58,7 +66,7 @@ class Notes:
             if len(self._lines) + len(self._early_lines) + self._unacknowledged < MAX_LOG_LINES:
                 self._lines.append(line)
             else:
-                self._dropped[line[0]] = self._dropped.get(line[0], 0) + 1
+                self._dropped[line.token] = self._dropped.get(line.token, 0) + 1
 
     def forget_progress(self, token: str) -> None:
         """A node has ended: nobody asks how far it was."""
@@ -83,21 +91,21 @@ class Notes:
                 size += len(message.encode()) + len(step.encode())
             while self._lines and len(lines) < _AT_ONCE and size < _MOST_BYTES:
                 line = self._lines.popleft()
-                if line[0] in self._begun:
+                if line.token in self._begun:
                     self._early_lines.append(line)
                     continue
                 lines.append(line)
-                size += len(line[2].encode())
+                size += len(line.message.encode())
             if not self._lines:
                 now_ns = time.time_ns()
                 for token, count in self._dropped.items():
                     said = f"{count} log lines were dropped here: this worker had too many to send"
-                    lines.append((token, "WARNING", said, now_ns))
+                    lines.append(Line(token, "WARNING", said, now_ns))
                 self._dropped = {}
             self._unacknowledged += len(lines)
-        for token, level, message, created_ns in lines:
-            added = request.logs.add(token=token, level=level, message=message)
-            added.created_at.seconds, added.created_at.nanos = divmod(created_ns, 1_000_000_000)
+        for line in lines:
+            added = request.logs.add(token=line.token, level=line.level, message=line.message)
+            added.created_at.seconds, added.created_at.nanos = divmod(line.created_ns, 1_000_000_000)
         return lines, size
 
     def acknowledge(self, count: int) -> bool:

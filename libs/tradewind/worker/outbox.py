@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.eager import Begun
 from tradewind.worker.notes import Line, Notes
@@ -20,7 +22,17 @@ RESYNC_S = 5.0
 RESYNC_MESSAGES = 2000
 RESYNC_BYTES = 64 * 1024 * 1024
 
-_Completion = tuple[str, Ending, int, str, str]
+
+class _Completion(msgspec.Struct, frozen=True):
+    """A node that ran; `eager_token` is that of the one that goes on with its outputs, "" for none."""
+
+    token: str
+    ending: Ending
+    duration_ns: int
+    traceparent: str
+    eager_token: str
+
+
 _Outcome = _Completion | work_pb2.NodeTaskFailure | str
 """A completion, a failure, or a token to be given back."""
 
@@ -37,7 +49,7 @@ class _Sent:
     size: int = 0
 
     def tokens(self) -> list[str]:
-        tokens = [completion[0] for completion in self.completions]
+        tokens = [completion.token for completion in self.completions]
         tokens += [failure.token for failure in self.failures]
         tokens += self.give_backs
         return tokens
@@ -84,7 +96,7 @@ class Outbox:
         self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
     ) -> None:
         """Report that a node ran, and that another one was begun with its outputs under `eager_token`."""
-        self._completions.append((token, outputs, duration_ns, traceparent, eager_token))
+        self._completions.append(_Completion(token, outputs, duration_ns, traceparent, eager_token))
         if eager_token:
             self._begun[eager_token] = 0
         self._end(token)
@@ -106,7 +118,7 @@ class Outbox:
 
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
         """Send a line, or count it as dropped when too many wait, or are not acknowledged."""
-        self._notes.log((token, level, message, created_ns))
+        self._notes.log(Line(token, level, message, created_ns))
         self.wake()
 
     def renew(self) -> None:
@@ -135,10 +147,10 @@ class Outbox:
     def outcome_tokens(self) -> list[str]:
         """Return the tokens of completions and failures that are not acknowledged."""
         tokens = [_token_of(outcome) for outcome in self._waiting if not isinstance(outcome, str)]
-        tokens += [completion[0] for completion in self._completions]
+        tokens += [completion.token for completion in self._completions]
         tokens += [failure.token for failure in self._failures]
         for sent in self._unacknowledged:
-            tokens += [completion[0] for completion in sent.completions]
+            tokens += [completion.token for completion in sent.completions]
             tokens += [failure.token for failure in sent.failures]
         return tokens
 
@@ -159,13 +171,17 @@ class Outbox:
             return []
         self._settle([token])
         outcomes = [*self._waiting, *self._completions, *(c for sent in self._unacknowledged for c in sent.completions)]
-        begun = [each[4] for each in outcomes if isinstance(each, tuple) and each[0] == token and each[4]]
+        begun = [
+            each.eager_token
+            for each in outcomes
+            if isinstance(each, _Completion) and each.token == token and each.eager_token
+        ]
         self._waiting = [each for each in self._waiting if _token_of(each) != token]
-        self._completions = deque(each for each in self._completions if each[0] != token)
+        self._completions = deque(each for each in self._completions if each.token != token)
         self._failures = deque(each for each in self._failures if each.token != token)
         self._give_backs = deque(each for each in self._give_backs if each != token)
         for sent in self._unacknowledged:
-            sent.completions = [each for each in sent.completions if each[0] != token]
+            sent.completions = [each for each in sent.completions if each.token != token]
             sent.failures = [each for each in sent.failures if each.token != token]
             sent.give_backs = [each for each in sent.give_backs if each != token]
         self._acknowledgement.set()
@@ -250,13 +266,16 @@ class Outbox:
             # First, for what came later may have been begun with it.
             self._completions.extendleft(reversed(sent.completions))
             self._failures.extendleft(reversed(sent.failures))
-            self._unsettled.update(completion[0] for completion in sent.completions)
+            self._unsettled.update(completion.token for completion in sent.completions)
             self._unsettled.update(failure.token for failure in sent.failures)
         self._recent.clear()
         self._recent_bytes = 0
         # What was lost or given back since is not begun again.
         here = self._unsettled.union(self._held_tokens())
-        self._completions = deque((*each[:4], each[4] if each[4] in here else "") for each in self._completions)
+        self._completions = deque(
+            each if each.eager_token in here else msgspec.structs.replace(each, eager_token="")
+            for each in self._completions
+        )
         self.renew()
 
     async def flushed(self) -> None:
@@ -277,8 +296,8 @@ class Outbox:
                 continue
             sent.completions.append(completion)
             _write(completion, completions.add())
-            if completion[4]:
-                begun[completion[4]] = sequence
+            if completion.eager_token:
+                begun[completion.eager_token] = sequence
             room -= size
             left -= 1
         while self._failures and left > 0 and room > 0:
@@ -316,7 +335,7 @@ class Outbox:
         for outcome in waiting:
             if isinstance(outcome, str):
                 self._give_backs.append(outcome)
-            elif isinstance(outcome, tuple):
+            elif isinstance(outcome, _Completion):
                 self._completions.append(outcome)
             else:
                 self._failures.append(outcome)
@@ -341,14 +360,12 @@ class Outbox:
 
 
 def _token_of(outcome: _Outcome) -> str:
-    if isinstance(outcome, str):
-        return outcome
-    return outcome[0] if isinstance(outcome, tuple) else outcome.token
+    return outcome if isinstance(outcome, str) else outcome.token
 
 
 def _size_of(completion: _Completion) -> int:
     """Return the bytes of the texts that a completion holds."""
-    ending = completion[1]
+    ending = completion.ending
     if not isinstance(ending, list):
         return len(ending.form_json.encode())
     size = 0
@@ -359,11 +376,12 @@ def _size_of(completion: _Completion) -> int:
 
 def _write(completion: _Completion, message: work_pb2.NodeTaskCompletion) -> None:
     # Fields that are set one by one cost half of what keyword arguments do.
-    message.token, ending, duration_ns, traceparent, eager_token = completion
-    if traceparent:
-        message.traceparent = traceparent
-    if eager_token:
-        message.eager_token = eager_token
+    message.token = completion.token
+    if completion.traceparent:
+        message.traceparent = completion.traceparent
+    if completion.eager_token:
+        message.eager_token = completion.eager_token
+    ending = completion.ending
     if isinstance(ending, list):
         for handle, text in ending:
             output = message.outputs.add()
@@ -372,4 +390,4 @@ def _write(completion: _Completion, message: work_pb2.NodeTaskCompletion) -> Non
     else:
         message.wait.CopyFrom(ending.to_message())
     duration = message.duration
-    duration.seconds, duration.nanos = divmod(duration_ns, 1_000_000_000)
+    duration.seconds, duration.nanos = divmod(completion.duration_ns, 1_000_000_000)
