@@ -11,11 +11,11 @@ from redis.exceptions import RedisError
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.scheduler.domain.chain_state import FollowUp
-from tradewind.scheduler.loops.bulk_jobs import BulkJobsLoop
-from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
+from tradewind.scheduler.loops.bulk_jobs import bulk_jobs_loop
+from tradewind.scheduler.loops.ends import event_loop, open_runs_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
-from tradewind.scheduler.loops.returning import ReturnEndsLoop
-from tradewind.scheduler.loops.schedule import OutboxLoop, QueuedLoop, due_loop
+from tradewind.scheduler.loops.returning import return_ends_loop
+from tradewind.scheduler.loops.schedule import due_loop, outbox_loop, queued_loop
 from tradewind.scheduler.loops.telling import TellEndsLoop
 from tradewind.scheduler.loops.tidying import TidyLoop
 from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
@@ -256,7 +256,7 @@ class Scheduler:
             jobs=KeepBulkJobs(stores.jobs, wake, clock),
         )
         self._loops = (
-            BulkJobsLoop(
+            bulk_jobs_loop(
                 stores.jobs,
                 CarryOutJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop_cycle, clock),
                 self._own,
@@ -265,7 +265,7 @@ class Scheduler:
             ),
             OwnershipLoop(self._own, wake.alarms[Work.SHARES], lease_s, sole=settings.scheduler_sole),
             event_loop(node_tasks, fold, outputs, self._own, self._background, sub_flows),
-            ReturnEndsLoop(return_ends, self._own, wake.alarms[Work.RETURNS], look_s),
+            return_ends_loop(return_ends, self._own, wake.alarms[Work.RETURNS], look_s),
             due_loop(
                 triggers,
                 BeginDue(begin),
@@ -274,11 +274,11 @@ class Scheduler:
                 self._background,
                 tell_ends.hear_of_listener,
             ),
-            OpenRunsLoop(stores.open_runs, look_after, self._own, runs_alarm, clock, look_s),
-            QueuedLoop(waiting, self._hand_over, self._own, self._background, wake.alarms[Work.WAITING], look_s),
+            open_runs_loop(stores.open_runs, look_after, self._own, runs_alarm, clock, look_s),
+            queued_loop(waiting, self._hand_over, self._own, self._background, wake.alarms[Work.WAITING], look_s),
             TellEndsLoop(tell_ends, self._own, wake.alarms[Work.ENDS], settings.scheduler_listeners_seconds),
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
-            OutboxLoop(stores.outbox, settle, self._own, wake.alarms[Work.OUTBOX], 3 * look_s),
+            outbox_loop(stores.outbox, settle, self._own, wake.alarms[Work.OUTBOX], 3 * look_s),
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._deaf: Callable[[], None] | None = None

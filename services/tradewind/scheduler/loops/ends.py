@@ -11,8 +11,10 @@ from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.loops.acknowledging import Acks, Batch
 from tradewind.scheduler.loops.owned_stream import OwnedStream
+from tradewind.scheduler.loops.owned_work import OwnedWork
 from tradewind.scheduler.ports.cycles import OpenRuns
-from tradewind.scheduler.ports.peers import EventStream, NodeTasks, PeerUnavailable
+from tradewind.scheduler.ports.owning import Epochs
+from tradewind.scheduler.ports.peers import EventStream, NodeTasks
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
@@ -121,47 +123,20 @@ async def heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
             delay_s = min(2 * delay_s, _FOLD_BACKOFF_S[1])
 
 
-class OpenRunsLoop:
-    """Sleeps until the earliest check of any open run; otherwise looks every `look_s` in case a wake-up was lost."""
+def open_runs_loop(
+    open_runs: OpenRuns, look_after: LookAfterRuns, own: OwnPartitions, alarm: Alarm, clock: Clock, look_s: float
+) -> OwnedWork:
+    """Return the loop that looks after open runs, and sleeps until the earliest check of any."""
 
-    def __init__(
-        self,
-        open_runs: OpenRuns,
-        look_after: LookAfterRuns,
-        own: OwnPartitions,
-        alarm: Alarm,
-        clock: Clock,
-        look_s: float,
-    ) -> None:
-        self._open_runs = open_runs
-        self._look_after = look_after
-        self._own = own
-        self._alarm = alarm
-        self._clock = clock
-        self._look_s = look_s
-        own.on_change(lambda: alarm.ring_in(0))
-
-    async def run(self) -> None:
-        """Go on for ever."""
-        while True:
-            try:
-                wait_s = await self._work()
-            except PeerUnavailable as error:
-                _log.warning("open_runs_wait", error=error.detail)
-                wait_s = _RETRY_S
-            except Exception as error:
-                _log.warning("open_runs_not_looked_after", error=error)
-                wait_s = _RETRY_S
-            await self._alarm.rest(self._look_s, wait_s)
-
-    async def _work(self) -> float:
-        """Look after the runs that are due for it; return in how many seconds the next one is."""
-        checks = await self._open_runs.check(list(self._own.epochs), _RUNS_AT_ONCE)
+    async def work(epochs: Epochs) -> float:
+        checks = await open_runs.check(list(epochs), _RUNS_AT_ONCE)
         due: list[RunName] = [run for check in checks.values() for run in check.due]
         for first in range(0, len(due), _RUNS_AT_ONCE):
-            await self._look_after(due[first : first + _RUNS_AT_ONCE], self._own.epochs)
+            await look_after(due[first : first + _RUNS_AT_ONCE], epochs)
         upcoming = [check.next_ms for check in checks.values() if check.next_ms is not None]
         if not upcoming:
             return _RETRY_S if due else math.inf
-        wait_s = max(0.0, (min(upcoming) - self._clock.now_ms()) / 1000)
+        wait_s = max(0.0, (min(upcoming) - clock.now_ms()) / 1000)
         return min(wait_s, _RETRY_S) if due else wait_s
+
+    return OwnedWork("open_runs_not_looked_after", work, own, alarm, look_s, _RETRY_S)

@@ -11,6 +11,7 @@ import structlog
 
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
 from tradewind.scheduler.loops.owned_stream import OwnedStream
+from tradewind.scheduler.loops.owned_work import OwnedWork
 from tradewind.scheduler.ports.flows import Outbox
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.peers import DueStream, Triggers
@@ -86,71 +87,38 @@ class BeginsWaiting(Protocol):
         ...
 
 
-class QueuedLoop:
-    """Begins what waited when an end rings the alarm, and looks every `look_s` in case nobody did."""
+def queued_loop(
+    begins: tuple[BeginsWaiting, ...],
+    hand_over: HandOver,
+    own: OwnPartitions,
+    background: Background,
+    alarm: Alarm,
+    look_s: float,
+) -> OwnedWork:
+    """Return the loop that begins what waited for an end."""
 
-    def __init__(
-        self,
-        begins: tuple[BeginsWaiting, ...],
-        hand_over: HandOver,
-        own: OwnPartitions,
-        background: Background,
-        alarm: Alarm,
-        look_s: float,
-    ) -> None:
-        self._begins = begins
-        self._hand_over = hand_over
-        self._own = own
-        self._background = background
-        self._alarm = alarm
-        self._look_s = look_s
-        own.on_change(lambda: alarm.ring_in(0))
+    async def work(epochs: Epochs) -> float:
+        for begin in begins:
+            runs = await begin(list(epochs), epochs)
+            if runs:
+                background.begin(hand_over(runs), "handing over of cycles that waited")
+        return math.inf
 
-    async def run(self) -> None:
-        """Go on for ever."""
-        while True:
-            wait_s = math.inf
-            try:
-                for begin in self._begins:
-                    runs = await begin(list(self._own.epochs), self._own.epochs)
-                    if runs:
-                        self._background.begin(self._hand_over(runs), "handing over of cycles that waited")
-            except Exception as error:
-                _log.warning("queued_cycles_not_begun", error=error)
-                wait_s = _STORE_RETRY_MS / 1000
-            await self._alarm.rest(self._look_s, wait_s)
+    return OwnedWork("queued_cycles_not_begun", work, own, alarm, look_s)
 
 
-class OutboxLoop:
-    """Repeats what was not confirmed. The call that changed a flow does it at once: here is the net below, which looks
-    every `look_s`."""
+def outbox_loop(outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm: Alarm, look_s: float) -> OwnedWork:
+    """Return the loop that repeats what was not confirmed: the net below the calls that change flows, which tell the
+    trigger service at once."""
 
-    def __init__(self, outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm: Alarm, look_s: float) -> None:
-        self._outbox = outbox
-        self._settle = settle
-        self._own = own
-        self._alarm = alarm
-        self._look_s = look_s
-        own.on_change(lambda: alarm.ring_in(0))
-
-    async def run(self) -> None:
-        """Go on for ever."""
-        while True:
-            wait_s = math.inf
-            try:
-                if await self._work():
-                    wait_s = RETRY_MS / 1000
-            except Exception as error:
-                _log.warning("outbox_not_settled", error=error)
-            await self._alarm.rest(self._look_s, wait_s)
-
-    async def _work(self) -> bool:
-        """Settle what is due; say whether there is anything left."""
-        checks = await self._outbox.check(list(self._own.epochs), _OUTBOX_AT_ONCE)
+    async def work(epochs: Epochs) -> float:
+        checks = await outbox.check(list(epochs), _OUTBOX_AT_ONCE)
         left = False
         for check in checks.values():
             left = left or check.next_ms is not None
             for flow_id in check.due:
-                await self._outbox.postpone(flow_id, RETRY_MS)
-                left = not await self._settle.attempt(flow_id) or left
-        return left
+                await outbox.postpone(flow_id, RETRY_MS)
+                left = not await settle.attempt(flow_id) or left
+        return RETRY_MS / 1000 if left else math.inf
+
+    return OwnedWork("outbox_not_settled", work, own, alarm, look_s)

@@ -1,0 +1,49 @@
+"""Does one kind of work in the partitions that this replica owns."""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from tradewind.scheduler.ports.owning import Epochs
+from tradewind.scheduler.ports.peers import PeerUnavailable
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+
+_log = structlog.get_logger(__name__)
+
+
+class OwnedWork:
+    """Works when the alarm rings or what is owned changes, and every `look_s` in case nobody rang.
+
+    `work` returns in how many seconds there is more to do, infinity when nothing is known of that. When it fails the
+    log says `failure`, and it is done again after `retry_s`.
+    """
+
+    def __init__(
+        self,
+        failure: str,
+        work: Callable[[Epochs], Awaitable[float]],
+        own: OwnPartitions,
+        alarm: Alarm,
+        look_s: float,
+        retry_s: float = 1.0,
+    ) -> None:
+        self._failure = failure
+        self._work = work
+        self._own = own
+        self._alarm = alarm
+        self._look_s = look_s
+        self._retry_s = retry_s
+        own.on_change(lambda: alarm.ring_in(0))
+
+    async def run(self) -> None:
+        """Go on for ever."""
+        while True:
+            wait_s = self._retry_s
+            try:
+                wait_s = await self._work(self._own.epochs)
+            except PeerUnavailable as error:
+                _log.warning(self._failure, error=error.detail)
+            except Exception as error:
+                _log.warning(self._failure, error=error)
+            await self._alarm.rest(self._look_s, wait_s)
