@@ -13,10 +13,10 @@ from tradewind.scheduler.domain.weather import read_weather
 from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.stores.memory import MemoryStores
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
-from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
-from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
+from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.clock import ManualClock
@@ -94,9 +94,8 @@ class MemoryScheduler:
     async def run(self, flow_id: str = "f", **changes: Any) -> PlannedRun:
         """Begin a cycle."""
         (begun,) = await self.begin([Wish(flow_id, **changes)])
-        assert begun.answer.state is not None, begun.answer
-        assert begun.planned is not None
-        return PlannedRun(begun.answer.state, begun.planned)
+        assert begun.run is not None, begun.answer
+        return begun.run
 
     async def state(self, run: RunName) -> ChainState:
         """Return what is on record."""

@@ -18,7 +18,8 @@ from tradewind.scheduler.ports.peers import DueStream, Triggers
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_due import BeginDue
-from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
+from tradewind.scheduler.use_cases.definitions import PlannedRun
+from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.scheduler.use_cases.settle_outbox import RETRY_MS, SettleOutbox
 

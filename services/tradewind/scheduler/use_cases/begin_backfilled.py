@@ -8,7 +8,7 @@ from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.ports.flows import Backfills
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
-from tradewind.scheduler.use_cases.hand_over import PlannedRun
+from tradewind.scheduler.use_cases.definitions import PlannedRun
 
 _MOST = 10_000
 """So many backfills of a partition are looked at: those that wait, as for a paused flow, keep no others waiting."""
@@ -37,11 +37,7 @@ class BeginBackfilled:
             (backfill,) = await self._backfills.find(flow_id, [backfill_id])
             wishes = _wishes(backfill)[:_AT_ONCE] if backfill else []
             begun = await self._begin(wishes, epochs) if wishes else []
-            runs += [
-                PlannedRun(each.answer.state, each.planned)
-                for each in begun
-                if each.answer.state is not None and each.planned is not None
-            ]
+            runs += filter(None, [each.run for each in begun])
             # Where it was not moved on, somebody else does that, the flow is paused, or there is no room.
             if not any(each.answer.outcome in (BeginOutcome.BEGUN, BeginOutcome.DUPLICATE) for each in begun):
                 return runs

@@ -15,7 +15,7 @@ from tradewind.scheduler.metrics import count_begun
 from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.ports.waking import WakeOwner, Work
-from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.identifiers import new_run_id, run_id_of
@@ -54,6 +54,12 @@ class Begun(NamedTuple):
 
     answer: BeginAnswer
     planned: PlannedFlow | None = None
+
+    @property
+    def run(self) -> PlannedRun | None:
+        """What is to be handed over; None when no cycle has begun."""
+        state = self.answer.state
+        return None if state is None or self.planned is None else PlannedRun(state, self.planned)
 
 
 _NOT_FOUND = Begun(BeginAnswer(BeginOutcome.NOT_FOUND))

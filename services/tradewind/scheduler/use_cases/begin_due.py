@@ -8,7 +8,7 @@ from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Begun, Wish
-from tradewind.scheduler.use_cases.hand_over import PlannedRun
+from tradewind.scheduler.use_cases.definitions import PlannedRun
 
 _ONCE_RETRY_MS = 1_000
 _CHANGED_RETRY_MS = 100
@@ -65,8 +65,8 @@ class BeginDue:
             answer = _answer(flow, begun)
             if answer is not None:
                 answers.append(answer)
-            if begun.answer.state is not None and begun.planned is not None:
-                runs.append(PlannedRun(begun.answer.state, begun.planned))
+            if (run := begun.run) is not None:
+                runs.append(run)
         return BegunDue(answers, runs, early)
 
 

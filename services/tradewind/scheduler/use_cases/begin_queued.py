@@ -7,7 +7,7 @@ from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.ports.flows import Firings
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
-from tradewind.scheduler.use_cases.hand_over import PlannedRun
+from tradewind.scheduler.use_cases.definitions import PlannedRun
 
 _FLOWS_AT_ONCE = 500
 
@@ -26,11 +26,7 @@ class BeginQueued:
         while flows:
             wishes = [Wish(flow_id, CycleOrigin.SCHEDULE, queued=True) for flow_id in flows]
             begun = await self._begin(wishes, epochs)
-            runs += [
-                PlannedRun(each.answer.state, each.planned)
-                for each in begun
-                if each.answer.state is not None and each.planned is not None
-            ]
+            runs += filter(None, [each.run for each in begun])
             # With overlap `allow`, which the flow may have by now, nothing keeps the next one waiting.
             flows = [
                 flow_id for flow_id, each in zip(flows, begun, strict=True) if each.answer.outcome is BeginOutcome.BEGUN

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tradewind.scheduler.domain.beginning import CycleShape
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -15,6 +16,8 @@ from tradewind.server.built_in import FLOW
 
 _NODE_BYTES = 200
 _EDGE_BYTES = 100
+_INPUT_BYTES = 2048
+"""So many bytes of inputs weigh as much as a node: 1 MiB of them as much as the 500 nodes of a batch."""
 
 MOST_NODES = 500_000
 """How many nodes' worth of definitions stay in memory."""
@@ -43,6 +46,18 @@ class PlannedFlow:
         """Return about how many bytes the body of a plan takes in a message."""
         plan = self.plans[digest]
         return sum(len(node.config_json) + _NODE_BYTES for node in plan.nodes) + len(plan.edges) * _EDGE_BYTES
+
+
+class PlannedRun(NamedTuple):
+    """A run and what it runs."""
+
+    state: ChainState
+    planned: PlannedFlow
+
+    @property
+    def weight(self) -> int:
+        """How much of a batch it takes."""
+        return self.planned.weight + len(self.state.facts.inputs_json) // _INPUT_BYTES
 
 
 def planned_flow(flow_id: str, user_id: str, revision: int, digest: str, definition: FlowDefinition) -> PlannedFlow:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import structlog
 
@@ -16,7 +15,7 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused, PeerUnavailable
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
-from tradewind.scheduler.use_cases.definitions import PlannedFlow
+from tradewind.scheduler.use_cases.definitions import PlannedRun
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.stop_orders import stop_orders
@@ -24,26 +23,12 @@ from tradewind.server.batching import Batcher
 from tradewind.server.clock import Clock
 
 NODES_AT_ONCE = 500
-_BYTES_A_NODE = 2048
-"""So that 500 nodes' worth of weight and 1 MiB of inputs are the same: whichever comes first ends a batch."""
 _PLAN_BYTES = 1024 * 1024
 _CONFLICTS = 24
 _RETRY_MS = (1_000, 30_000)
 _EXPIRED = "RESULTS_EXPIRED"
 
 _log = structlog.get_logger(__name__)
-
-
-class PlannedRun(NamedTuple):
-    """A run and what it runs."""
-
-    state: ChainState
-    planned: PlannedFlow
-
-    @property
-    def weight(self) -> int:
-        """How much of a batch it takes."""
-        return self.planned.weight + len(self.state.facts.inputs_json) // _BYTES_A_NODE
 
 
 @dataclass(slots=True)

@@ -16,9 +16,9 @@ from tradewind.scheduler.domain.submission import ComponentEvent, ComponentSight
 from tradewind.scheduler.ports.cycles import ChainStateRepository, OpenRuns
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
-from tradewind.scheduler.use_cases.definitions import Definitions
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedRun
 from tradewind.scheduler.use_cases.fold_events import FoldEvents, written
-from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun, retry_after
+from tradewind.scheduler.use_cases.hand_over import HandOver, retry_after
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.release_handlers import ReleaseHandlers
 from tradewind.scheduler.use_cases.stop_orders import STOPS_AT_ONCE, stop_orders

@@ -17,7 +17,7 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
-from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
     cycle_running,
@@ -30,7 +30,7 @@ from tradewind.scheduler.use_cases.faults import (
     revision_expired,
     too_many_runs,
 )
-from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
+from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns

@@ -11,9 +11,9 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Begun, Wish
-from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.end_waiters import EndWait
-from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
+from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.server.batching import Batcher
 
 MOST_AT_ONCE = 500
