@@ -8,7 +8,7 @@ from tests.rpc.node_task_manager.test_calls import claim
 from tradewind.api.node_task_manager.v1 import batch_pb2, node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 
-DEEP = "[" * 5000 + "]" * 5000
+DEEP = "[" * 501 + "]" * 501
 
 
 async def test_it_is_refused_where_it_stands(ntm: Ntm) -> None:

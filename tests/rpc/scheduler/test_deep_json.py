@@ -8,7 +8,7 @@ from tests.rpc.scheduler.errors import refused
 from tradewind.api.scheduler.v1 import memory_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 
-DEEP = '{"x":' + "[" * 5000 + "]" * 5000 + "}"
+DEEP = '{"x":' + "[" * 501 + "]" * 501 + "}"
 
 
 async def test_it_is_refused_where_it_stands(scheduler: Client) -> None:

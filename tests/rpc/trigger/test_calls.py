@@ -192,6 +192,7 @@ async def test_an_interval_finer_than_a_millisecond_is_refused(replica: Replica)
     [
         ('"' + "é" * 40_000 + '"', "must have at most 65536 bytes, has 80002"),
         ("[1,]", "is not JSON"),
+        ("[" * 501 + "]" * 501, "is nested too deeply"),
         ("[" * 20_000 + "]" * 20_000, "is nested too deeply"),
         ('{"price": 1e999}', "cannot be read: Number out of range"),
     ],

@@ -15,6 +15,7 @@ from tradewind.node_task_manager.rpc.times import is_duration, milliseconds
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.json_depth import check_depth
 
 MAX_PARAMETER_BYTES = 256 * 1024
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -66,6 +67,7 @@ def parameters_fault(path: str, text: str) -> Violation | None:
         return Violation(path, f"must have at most {MAX_PARAMETER_BYTES} bytes, has {size}")
     try:
         value = _raw.decode(text)
+        check_depth(text)
     except (msgspec.DecodeError, RecursionError) as error:
         return Violation(path, f"is not JSON: {error}")
     if not bytes(value).lstrip().startswith(b"{"):

@@ -19,6 +19,7 @@ from tradewind.node_task_manager.rpc.times import is_duration, is_instant, milli
 from tradewind.node_task_manager.rpc.waiting_mapping import built_in_faults
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.json_depth import check_depth
 from tradewind.server.rates import Rate, cost_fault
 
 _MAX_RUNS = 500
@@ -282,6 +283,7 @@ def json_fault(path: str, text: str, *, wants_object: bool = False) -> Violation
     """Return what is wrong with JSON text, whose numbers may be of any size; None for nothing."""
     try:
         value = _raw.decode(text)
+        check_depth(text)
     except (msgspec.DecodeError, RecursionError) as error:
         return Violation(path, f"is not JSON: {error}")
     if wants_object and not bytes(value).lstrip().startswith(b"{"):

@@ -13,6 +13,7 @@ from tradewind.node_task_manager.use_cases.signal_node import Asked
 from tradewind.server.built_in.forms import form_faults
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.json_depth import check_depth
 
 _MAX_BY = _MAX_REQUEST_ID = 128
 
@@ -24,6 +25,7 @@ def wait_order(order: work_pb2.WaitOrder) -> Wait | TaskError:
     if order.form_json and not faults:
         try:
             form = msgspec.json.decode(order.form_json)
+            check_depth(order.form_json)
             faults += [f"form{''.join(f'.{key}' for key in keys)}: {message}" for keys, message in form_faults(form)]
             title = "" if faults else form["title"]
         except (msgspec.DecodeError, RecursionError) as error:
@@ -100,6 +102,7 @@ def asked(request: waiting_pb2.SignalNodeRequest) -> Asked:
     else:
         try:
             msgspec.json.decode(payload)
+            check_depth(payload)
         except (msgspec.DecodeError, RecursionError) as error:
             faults.append(Violation("payload_json", f"is not JSON: {error}"))
     if len(request.request_id) > _MAX_REQUEST_ID:

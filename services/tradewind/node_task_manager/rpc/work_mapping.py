@@ -21,6 +21,7 @@ from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, set_
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait_order
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.json_depth import check_depth
 from tradewind.server.metrics import SWITCH
 
 _LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
@@ -75,6 +76,7 @@ def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
         size += len(value) if value.isascii() else len(value.encode())
         try:
             _json.decode(value)
+            check_depth(value)
         except (msgspec.DecodeError, RecursionError) as error:
             return TaskError("INVALID_OUTPUT", f'output "{handle}" is not JSON: {error}')
     if len(dict(outputs)) < len(outputs):

@@ -13,6 +13,7 @@ from tradewind.scheduler.rpc.checks import identifiers
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory, Scope
 from tradewind.scheduler.use_cases.put_on_record import request_faults
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.json_depth import check_depth
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -63,6 +64,7 @@ def _assigned(text: str, faults: list[Violation]) -> dict[str, str]:
     """Return JSON text by name; what is wrong is added to `faults`."""
     try:
         given = _json_object(text) if text else {}
+        check_depth(text)
     except msgspec.ValidationError:
         faults.append(Violation("set_json", "must be a JSON object: values by name"))
         return {}
@@ -85,6 +87,7 @@ def _result_faults(text: str, scope: Scope) -> list[Violation]:
         return [Violation("result_json", f"{size} bytes; at most {MOST_BYTES} (64 KiB)")]
     try:
         msgspec.json.decode(text)
+        check_depth(text)
     except (msgspec.DecodeError, RecursionError) as error:
         return [Violation("result_json", f"not JSON: {error}")]
     return []

@@ -25,6 +25,7 @@ from tradewind.scheduler.use_cases.run_cycles import RunResult
 from tradewind.scheduler.use_cases.sink_outputs import Outputs
 from tradewind.server.faults import Aborted, Fault, InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, is_identifier
+from tradewind.server.json_depth import check_depth
 
 MOST_ITEMS = 10_000
 LONGEST_WAIT_S = 3600.0
@@ -159,6 +160,7 @@ def _inputs_fault(path: str, inputs_json: str) -> Violation | None:
         return Violation(path, f"{size} bytes; at most {LARGEST_INPUTS} (1 MiB)")
     try:
         _json_object(inputs_json)
+        check_depth(inputs_json)
     except msgspec.ValidationError:
         return Violation(path, "must be a JSON object, by handle or parameter name")
     except (msgspec.DecodeError, RecursionError) as error:

@@ -6,6 +6,7 @@ import msgspec
 
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.json_depth import check_depth
 from tradewind.server.paging import page_position, page_token
 from tradewind.server.partitions import PARTITIONS
 from tradewind.trigger.domain.trigger import TriggerDraft
@@ -61,7 +62,9 @@ def payload(path: str, payload_json: str, max_bytes: int, faults: Faults) -> obj
         faults.say(path, f"must have at most {max_bytes} bytes, has {size}")
     elif payload_json:
         try:
-            return _decode(payload_json)
+            value = _decode(payload_json)
+            check_depth(payload_json)
+            return value
         except msgspec.ValidationError as error:
             faults.say(path, f"cannot be read: {error}")
         except msgspec.DecodeError as error:

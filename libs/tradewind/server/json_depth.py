@@ -1,0 +1,18 @@
+"""How deeply JSON may be nested: the same for every version of Python, whose decoders go as deep as its stack does."""
+
+from itertools import accumulate
+
+MOST_LEVELS = 500
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_OTHERS = bytes(set(range(256)) - set(_STEPS))
+
+
+def check_depth(text: str) -> None:
+    """Raise RecursionError, as decoders do, for what is nested more than 500 levels deep; `text` must be JSON."""
+    if text.count("[") + text.count("{") <= MOST_LEVELS:
+        return
+    unescaped = text.replace("\\\\", "").replace('\\"', "")
+    outside_strings = "".join(unescaped.split('"')[::2])
+    brackets = outside_strings.encode().translate(None, _OTHERS)
+    if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MOST_LEVELS:
+        raise RecursionError(f"it is nested more than {MOST_LEVELS} levels deep")
