@@ -50,6 +50,33 @@ def test_a_month_takes_seconds_and_is_as_it_must_be() -> None:
     assert took < 30
 
 
+def test_results_that_have_gone_are_not_taken_for_none() -> None:
+    @node("place")
+    async def place(ctx: Context) -> int:
+        return ctx.cycle
+
+    @node("nothing", outputs=[])
+    async def nothing() -> None:
+        pass
+
+    async def main(stack: VirtualStack) -> None:
+        for name in ("place", "nothing"):
+            flow = Flow(name, 0, overlap="allow")
+            flow.node("only", name)
+            await stack.client.register_flow(name, flow)
+        assert await (await stack.client.run_flow("nothing")).result() == {}
+        for cycle in range(105):
+            assert await (await stack.client.run_flow("place")).result() == {"only": {"output": cycle}}
+        # The scheduler lets the oldest cycles go ten at a time, the node task manager each as soon as it may.
+        await stack.run_for(minutes=20)
+        assert (await stack.client.get_cycle("place", 0)).status is CycleStatus.COMPLETED
+        with pytest.raises(NotFound, match="what the nodes of cycle 0 of place did is on record no more") as gone:
+            await stack.client.cycle("place", 0).result()
+        assert gone.value.reason == "RESULTS_EXPIRED"
+
+    simulate(main, [place, nothing])
+
+
 def test_a_month_in_which_a_cycle_waits_takes_no_longer() -> None:
     async def main(stack: VirtualStack) -> timedelta:
         begun = stack.now

@@ -52,6 +52,8 @@ async def show(
     if node is None:
         session.screen.json(described) if output is Format.JSON else show_cycle(session.screen, described)
         return
+    if described.gone:
+        raise fail(described.gone, FAILED)
     found = described.node(node)
     if found is None:
         raise fail(f"cycle {described.cycle.cycle} of {flow} {_no_node(node, described)}", WRONG_INPUT)

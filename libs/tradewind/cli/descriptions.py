@@ -101,6 +101,9 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
         screen.line(f"stopped {_stop(screen, cycle.stop)}", "yellow")
     if cycle.inputs_json:
         screen.line(f"inputs {cycle.inputs_json}")
+    if described.gone:
+        screen.line(described.gone, "yellow")
+        return
     screen.line()
     screen.table(
         ["NODE", "TYPE", "STATUS", "ATTEMPT", "WORKER", "TOOK", "NOTE"],

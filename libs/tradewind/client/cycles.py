@@ -170,6 +170,17 @@ class CycleDescription:
         return next((node for node in self.nodes if node.node_id == node_id), None)
 
     @property
+    def gone(self) -> str:
+        """That what its nodes did has passed its retention, in words; empty while it has not."""
+        counts = self.cycle.counts
+        if self.nodes or not counts.completed + counts.failed + counts.terminated:
+            return ""
+        return (
+            f"what the nodes of cycle {self.cycle.cycle} of {self.cycle.flow_id} did is on record no more; "
+            "keep_cycles and keep_for of the flow say how long it is"
+        )
+
+    @property
     def sinks(self) -> tuple[NodeTaskRecord, ...]:
         """The nodes that no edge leaves; what they emit is what the flow is for."""
         sources = {signal.source for signal in self.signals}

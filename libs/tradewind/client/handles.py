@@ -211,18 +211,21 @@ class CycleHandle:
         """Wait until it has completed and return what the flow's sink nodes emitted, by node and handle.
 
         Raises CycleFailed, with the nodes that failed and why, when it ended in any other way; TimedOut when it has
-        not ended after `timeout`.
+        not ended after `timeout`; NotFound when it has passed its retention, or only what its nodes emitted has.
         """
         if self._outputs is None:
             cycle = await self.wait(timeout)
             started = self._started
             outputs = started.outputs() if started is not None and started.message.run == cycle.run else None
-            if outputs is None:
+            # What emitted nothing looks like what is on record no more.
+            if not outputs:
                 description = await self._client.describe_cycle(
                     self.flow_id, self.cycle, cycle.run, include_outputs=True, include_logs=False
                 )
                 outputs = {node.node_id: node.outputs for node in description.sinks if node.outputs}
                 if not cycle.succeeded:
                     raise CycleFailed(cycle, description.failures, outputs)
+                if description.gone:
+                    raise NotFound(description.gone, reason="RESULTS_EXPIRED")
             self._outputs = outputs
         return self._outputs
