@@ -10,7 +10,7 @@ from tradewind.flow.json_text import encode_json
 def encode(value: object) -> str:
     """Return compact JSON text. Raises ValueError that names what JSON cannot say."""
     try:
-        return encode_json(value, _refuse).decode()
+        return encode_json(value).decode()
     except ValueError as error:
         raise ValueError(f"this is no JSON: {error}") from error
 
@@ -18,7 +18,3 @@ def encode(value: object) -> str:
 def decode(text: str) -> Any:
     """Return what JSON text says, None for empty text."""
     return msgspec.json.decode(text) if text else None
-
-
-def _refuse(value: object) -> object:
-    raise TypeError(f"a value of type {type(value).__name__}: {value!r:.80}")

@@ -1,31 +1,36 @@
 """Values as JSON text, the same for nodes and clients."""
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 
-def encode_json(value: Any, enc_hook: Callable[[Any], Any] | None = None, path: str = "the value") -> bytes:
-    """Return compact JSON text; `enc_hook` turns what msgspec does not know into what it does.
+def encode_json(value: Any, path: str = "the value") -> bytes:
+    """Return compact JSON text of what msgspec knows, and of what `to_builtin` turns into it.
 
     Raises ValueError for what JSON cannot say: NaN and infinities, which it does not have, by their place below `path`.
     """
     try:
-        text = _encoder(enc_hook)(value)
+        text = _encode(value)
         # msgspec writes NaN and infinities as null, so only a text with a null in it needs a look at the value.
         if value is not None and text.find(b"null") >= 0:
-            _refuse_non_finite(msgspec.to_builtins(value, enc_hook=enc_hook), path)
+            _refuse_non_finite(msgspec.to_builtins(value, enc_hook=to_builtin), path)
     except (TypeError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise ValueError(str(error)) from error
     return text
 
 
-@functools.cache
-def _encoder(enc_hook: Callable[[Any], Any] | None) -> Callable[[Any], bytes]:
-    return msgspec.json.Encoder(enc_hook=enc_hook).encode
+def to_builtin(value: Any) -> Any:
+    """Return a value that msgspec does not know as JSON's types: numpy's scalars and arrays, pydantic's models."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, tuple | frozenset):
+        # As values these are known; msgspec asks for them as keys only.
+        raise TypeError(f"the keys of an object are text or numbers, not a {type(value).__name__}")
+    raise TypeError(f"a value of type {type(value).__qualname__} cannot be written as JSON")
 
 
 def _refuse_non_finite(value: Any, path: str) -> None:
@@ -38,3 +43,6 @@ def _refuse_non_finite(value: Any, path: str) -> None:
             waiting.extend((f"{at}.{key}", inner) for key, inner in item.items())
         elif isinstance(item, list | tuple):
             waiting.extend((f"{at}[{index}]", inner) for index, inner in enumerate(item))
+
+
+_encode = msgspec.json.Encoder(enc_hook=to_builtin).encode

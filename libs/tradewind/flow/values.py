@@ -17,7 +17,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def json_copy(value: object, path: str, depth: int = 0) -> Any:
-    """Return a copy of `value` as JSON would give it back, tuples as lists.
+    """Return a copy of `value` as JSON would give it back, tuples and numpy's arrays as lists.
 
     Raises FlowError, with the path of what is at fault, for anything that JSON cannot say or that is nested more than
     100 levels deep.
@@ -34,6 +34,8 @@ def json_copy(value: object, path: str, depth: int = 0) -> Any:
         return {_key(key, path): json_copy(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [json_copy(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(value)]
+    if hasattr(value, "tolist"):
+        return json_copy(value.tolist(), path, depth)
     raise FlowError(f"a {type(value).__name__} is no JSON value", path)
 
 

@@ -9,7 +9,6 @@ import msgspec
 from tradewind.api.scheduler.v1 import memory_pb2 as pb
 from tradewind.flow.json_text import encode_json
 from tradewind.worker.errors import MemoryFault
-from tradewind.worker.outputs import to_builtin
 
 _MOST_BYTES = 64 * 1024
 _LONGEST_NAME = 128
@@ -74,5 +73,5 @@ class MemoryInTest:
 
 
 def _copied(variables: Mapping[str, Any], what: str) -> dict[str, Any]:
-    copied: dict[str, Any] = msgspec.json.decode(encode_json(dict(variables), to_builtin, what))
+    copied: dict[str, Any] = msgspec.json.decode(encode_json(dict(variables), what))
     return copied

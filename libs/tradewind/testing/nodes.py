@@ -14,7 +14,7 @@ from tradewind.flow.json_text import encode_json
 from tradewind.testing.memory import MemoryInTest
 from tradewind.worker import Node, Resumed
 from tradewind.worker.executor import Executor
-from tradewind.worker.outputs import Ending, to_builtin
+from tradewind.worker.outputs import Ending
 from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.threads import ThreadPool
 from tradewind.worker.waiting import Suspension
@@ -224,4 +224,4 @@ def _assignment(
 
 
 def _json(value: Any, what: str) -> str:
-    return encode_json(value, to_builtin, what).decode()
+    return encode_json(value, what).decode()

@@ -17,7 +17,6 @@ from tradewind.api.scheduler.v1 import memory_pb2 as pb
 from tradewind.flow.json_text import encode_json
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.errors import MemoryFault
-from tradewind.worker.outputs import to_builtin
 from tradewind.worker.stopping import StopKind
 
 Result = TypeVar("Result")
@@ -203,6 +202,6 @@ def _asked(attempt: Attempt, method: str, request: Message) -> Steps[bytes]:
 
 def _json(value: Any, what: str = "variables") -> str:
     try:
-        return encode_json(value, to_builtin, what).decode()
+        return encode_json(value, what).decode()
     except ValueError as error:
         raise MemoryFault("INVALID_INPUT", f"this is no JSON: {error}") from error

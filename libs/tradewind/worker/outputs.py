@@ -17,18 +17,6 @@ Ending = Outputs | Suspension
 """How a node that returned has ended: with outputs, or to wait."""
 
 
-def to_builtin(value: Any) -> Any:
-    """Return a value that msgspec does not know as JSON's types: numpy's scalars and arrays, pydantic's models."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if isinstance(value, tuple | frozenset):
-        # As values these are known; msgspec asks for them as keys only.
-        raise TypeError(f"the keys of an object are text or numbers, not a {type(value).__name__}")
-    raise TypeError(f"a value of type {type(value).__qualname__} cannot be written as JSON")
-
-
 class Emit:
     """What a node with several outputs returns: `Emit(buy=10)` emits on the handle `buy` and on no other.
 
@@ -86,7 +74,7 @@ def require_size(sizes: dict[str, int]) -> None:
 
 def _encode_value(handle: str, value: Any) -> bytes:
     try:
-        return encode_json(value, to_builtin, handle)
+        return encode_json(value, handle)
     except ValueError as error:
         raise NodeFault("INVALID_OUTPUT", f"output {handle} is not JSON: {_reason(value, error)}") from error
 

@@ -8,8 +8,9 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from tradewind.api.registry.v1 import node_type_pb2
+from tradewind.flow.json_text import to_builtin
 from tradewind.worker.errors import NodeDefinitionError
-from tradewind.worker.outputs import Emit, to_builtin
+from tradewind.worker.outputs import Emit
 from tradewind.worker.parameters import Parameter, Signature
 from tradewind.worker.waiting import Wait
 

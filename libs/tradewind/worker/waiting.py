@@ -88,7 +88,7 @@ class Wait:
         form_json = ""
         if self.form is not None:
             try:
-                form_json = encode_json(self.form, path="the form").decode()
+                form_json = encode_json(self.form, "the form").decode()
             except ValueError as error:
                 raise NodeFault("INVALID_OUTPUT", f"the form of the Wait is not JSON: {error}") from error
         until_ms, delay_ms = 0, -1

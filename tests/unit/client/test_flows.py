@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.arrays import Array
 from tests.unit.client.fake_scheduler import FLOW
 from tests.unit.client.fake_stack import FakeStack
 from tradewind.api.scheduler.v1 import flow_pb2
@@ -96,6 +97,11 @@ async def test_analyzing_returns_the_faults_as_data(client: Client, stack: FakeS
 async def test_what_json_cannot_say_is_refused_before_it_is_sent(client: Client) -> None:
     with pytest.raises(ValueError, match="a value of type object"):
         await client.register_flow("prices", {"nodes": [object()]})
+
+
+async def test_arrays_are_sent_as_nodes_emit_them(client: Client, stack: FakeStack) -> None:
+    await client.run_flow("momentum", {"prices": Array(1.0, 2.5)})
+    assert stack.scheduler.last(pb.RunFlowRequest).inputs_json == '{"prices":[1.0,2.5]}'
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])

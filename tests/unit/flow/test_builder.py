@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.arrays import Array
 from tradewind.flow import Cache, Flow, FlowError, Handle, Node, Retry, Timeouts
 from tradewind.worker import node
 
@@ -200,6 +201,11 @@ def test_what_names_no_node_type_is_refused(flow: Flow) -> None:
 def test_an_id_is_taken_once(flow: Flow) -> None:
     with pytest.raises(FlowError, match=r'nodes\[3\]\.id: there is a node "a" already'):
         flow.node("a", "other")
+
+
+def test_an_array_in_a_config_is_a_list(flow: Flow) -> None:
+    flow.node("d", "model", {"weights": Array(1.0, 2.5)})
+    assert flow.to_weather()["nodes"][3]["config"] == {"weights": [1.0, 2.5]}
 
 
 @pytest.mark.parametrize(

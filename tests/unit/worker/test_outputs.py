@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.arrays import Array
 from tradewind.worker import Emit
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.outputs import MAX_OUTPUT_BYTES, encode_outputs
@@ -16,16 +17,6 @@ from tradewind.worker.outputs import MAX_OUTPUT_BYTES, encode_outputs
 class Trade:
     symbol: str
     price: Decimal
-
-
-class Array:
-    """Gives plain numbers on request, as numpy's arrays and scalars do."""
-
-    def __init__(self, *values: float) -> None:
-        self.values = list(values)
-
-    def tolist(self) -> list[float]:
-        return self.values
 
 
 class Model:
