@@ -135,9 +135,10 @@ async def test_times_that_nothing_can_hold_are_refused_and_harm_no_log(ntm: Ntm,
     request = pb2.ListNodeLogsRequest(flow_id="flow", user_id="default")
 
     async def kept() -> bool:
-        return [line.message for line in (await ntm.stub.ListNodeLogs(request)).logs] == ["hm"]
+        lines = (await ntm.stub.ListNodeLogs(request)).logs
+        return [(line.message, line.HasField("created_at")) for line in lines] == [("hm", True)]
 
-    await until(kept, "the line is kept")
+    await until(kept, "the line is kept, with a time")
 
 
 async def test_calls_say_what_is_wrong_with_them(ntm: Ntm) -> None:

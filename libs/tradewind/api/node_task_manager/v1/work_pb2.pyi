@@ -428,7 +428,7 @@ class NodeTaskLog(_message.Message):
     """At most 8 KiB; longer ones are cut."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """When; when it is stored, if unset."""
 
     def __init__(
         self,
