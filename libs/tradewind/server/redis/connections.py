@@ -75,8 +75,9 @@ class StoreConnection(AbstractConnection):
     async def send_packed_command(self, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
         try:
             await super().send_packed_command(command, check_health)
-        except (RuntimeError, AttributeError) as error:
-            # What uvloop raises where asyncio raises an OSError; and redis-py, when another task has disconnected it.
+        except (RuntimeError, AttributeError, TypeError) as error:
+            # What uvloop raises where asyncio raises an OSError; redis-py, when another task has disconnected it; and
+            # the writer of Python 3.12 and 3.13, once closed.
             raise ConnectionError(f"the store has closed the connection: {error}") from error
 
     def parse_error(self, text: str) -> Exception:

@@ -119,15 +119,13 @@ class NodeServer:
             with self._traced(run.traceparent):
                 outputs = self._call(attempt, node, arguments)
         except BaseException as error:
-            attempt.settled = True
-            if isinstance(error, NodeStopExecution):
-                said = [clip(attempt.redacted(str(each)), MESSAGE_BYTES) for each in (error.reason, error.source)]
-                return frames.Stopped(*said)
-            if attempt.stop is not None and isinstance(error, asyncio.CancelledError):
-                return frames.Stopped(attempt.stop.reason, attempt.stop.source)
-            return frames.Failed(failures.faulted(attempt, error).SerializeToString(), attempt.stop_seen)
+            reply = _failed(attempt, error)
+            # It holds the frames of the node, and one of them may hold it: all that the node has would stay.
+            error.__traceback__ = None
+        else:
+            reply = frames.Completed(outputs, attempt.stop_seen)
         attempt.settled = True
-        return frames.Completed(outputs, attempt.stop_seen)
+        return reply
 
     def _traced(self, traceparent: str) -> contextlib.AbstractContextManager[None]:
         if traceparent and self._tracer is None:
@@ -142,11 +140,7 @@ class NodeServer:
                 self._runner.get_loop(), self._call_async(attempt, node, arguments), contextvars.copy_context()
             )
             if error is not None:
-                try:
-                    raise error
-                finally:
-                    # Its traceback holds this frame; through that it would hold itself, and all that the node has.
-                    del error
+                raise error
             return outputs
         self._interruptible = True
         try:
@@ -174,10 +168,7 @@ class NodeServer:
         if left:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(left, timeout=TIDYING)
-        try:
-            return outputs, raised
-        finally:
-            del raised
+        return outputs, raised
 
     def _send(self, frame: frames.FromChild) -> None:
         connection = self._connection
@@ -256,6 +247,15 @@ class NodeServer:
         """A process that a node forks is none that the worker talks to, and ends by SIGTERM from its first moment."""
         self._connection = None
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _failed(attempt: Attempt, error: BaseException) -> frames.Reply:
+    if isinstance(error, NodeStopExecution):
+        said = [clip(attempt.redacted(str(each)), MESSAGE_BYTES) for each in (error.reason, error.source)]
+        return frames.Stopped(*said)
+    if attempt.stop is not None and isinstance(error, asyncio.CancelledError):
+        return frames.Stopped(attempt.stop.reason, attempt.stop.source)
+    return frames.Failed(failures.faulted(attempt, error).SerializeToString(), attempt.stop_seen)
 
 
 def _arguments(attempt: Attempt, node: AnyNode, config_json: str) -> Arguments:
