@@ -150,7 +150,7 @@ class Client(
         wait: Seconds = 0.0,
         request_id: str | None = None,
     ) -> CycleHandle:
-        """Run one cycle now, whatever the flow's schedule and status; `await handle.result()` waits for its outputs.
+        """Run one cycle now, whatever the flow's schedule and status; `handle.result()` waits for its outputs.
 
         `inputs` is merged into the inputs of entry nodes. With `wait` the scheduler answers when the cycle has ended or
         that time is over, so that the result of a short cycle needs one call only. Raises NotFound, InvalidInput,
@@ -213,7 +213,7 @@ class Client(
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> TaskHandle:
-        """Run one node by itself; `await handle.result()` waits for what it emits.
+        """Run one node by itself; `handle.result()` waits for what it emits.
 
         `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority`, `concurrency`,
         `rate` and `cache` are those of such a node, but that it waits for a worker as long as it takes unless they say
@@ -249,7 +249,7 @@ class Client(
     ) -> BatchHandle:
         """Run one node type once with each of `parameters`, 1 to 10 000 of them, 8 MiB in all; all or nothing.
 
-        `await handle.result()` waits for what they emit, in order. Options and errors are those of submit_task, for
+        `handle.result()` waits for what they emit, in order. Options and errors are those of submit_task, for
         each item.
         """
         options = options_of(

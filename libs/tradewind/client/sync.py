@@ -1,20 +1,18 @@
 """The client for code without an event loop: the asynchronous one, with waiting."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from tradewind.client.ad_hoc_calls import Parameters
 from tradewind.client.addresses import Addresses
 from tradewind.client.background_loop import BackgroundLoop
 from tradewind.client.client import Client
 from tradewind.client.errors import TradewindError
-from tradewind.client.flow_calls import Inputs, RunRequest
-from tradewind.client.sync_face import SyncFace, iterates, waits
+from tradewind.client.flow_calls import RunRequest
+from tradewind.client.sync_face import SyncFace, faces, iterates, waits, waits_for
 from tradewind.client.sync_handles import SyncBatchHandle, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
 from tradewind.client.wire import Seconds
 from tradewind.codec import Codec
-from tradewind.flow import Cache, Retry, Timeouts
 from tradewind.tls import Security
 
 
@@ -173,103 +171,14 @@ class SyncClient(SyncFace[Client]):
     set_user = waits(Client.set_user)
     list_users = iterates(Client.list_users)
 
-    def flow(self, flow_id: str) -> SyncFlowHandle:
-        """Return the handle of a flow, without asking whether there is one."""
-        return SyncFlowHandle(self._inner.flow(flow_id), self._loop)
-
-    def cycle(self, flow_id: str, cycle: int, run: int | None = None) -> SyncCycleHandle:
-        """Return the handle of a cycle, without asking whether there is one."""
-        return SyncCycleHandle(self._inner.cycle(flow_id, cycle, run), self._loop)
-
-    def task(self, task_id: str) -> SyncTaskHandle:
-        """Return the handle of an ad-hoc task, without asking whether there is one."""
-        return SyncTaskHandle(self._inner.task(task_id), self._loop)
-
-    def batch(self, batch_id: str) -> SyncBatchHandle:
-        """Return the handle of a batch, without asking whether there is one."""
-        return SyncBatchHandle(self._inner.batch(batch_id), self._loop)
-
-    def submit_task(
-        self,
-        node_type: str,
-        parameters: Parameters | None = None,
-        *,
-        require_worker: bool = False,
-        timeouts: Timeouts | None = None,
-        retry: Retry | None = None,
-        priority: int = 0,
-        concurrency: Mapping[str, Any] | None = None,
-        rate: Mapping[str, Any] | None = None,
-        cache: Cache | str | None = None,
-        request_id: str | None = None,
-    ) -> SyncTaskHandle:
-        """Run one node by itself, as Client.submit_task; `.result()` waits for what it emits."""
-        submitted = self._inner.submit_task(
-            node_type,
-            parameters,
-            require_worker=require_worker,
-            timeouts=timeouts,
-            retry=retry,
-            priority=priority,
-            concurrency=concurrency,
-            rate=rate,
-            cache=cache,
-            request_id=request_id,
-        )
-        return SyncTaskHandle(self._loop.wait(submitted), self._loop)
-
-    def submit_batch(
-        self,
-        node_type: str,
-        parameters: Iterable[Parameters | None],
-        *,
-        require_worker: bool = False,
-        timeouts: Timeouts | None = None,
-        retry: Retry | None = None,
-        priority: int = 0,
-        concurrency: Mapping[str, Any] | None = None,
-        rate: Mapping[str, Any] | None = None,
-        cache: Cache | str | None = None,
-        request_id: str | None = None,
-    ) -> SyncBatchHandle:
-        """Run one node type with each of `parameters`, as Client.submit_batch; `.result()` waits for what they emit."""
-        submitted = self._inner.submit_batch(
-            node_type,
-            parameters,
-            require_worker=require_worker,
-            timeouts=timeouts,
-            retry=retry,
-            priority=priority,
-            concurrency=concurrency,
-            rate=rate,
-            cache=cache,
-            request_id=request_id,
-        )
-        return SyncBatchHandle(self._loop.wait(submitted), self._loop)
-
-    def run_flow(
-        self, flow_id: str, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None
-    ) -> SyncCycleHandle:
-        """Run one cycle now, as Client.run_flow; `.result()` waits for its outputs."""
-        handle = self._loop.wait(self._inner.run_flow(flow_id, inputs, wait=wait, request_id=request_id))
-        return SyncCycleHandle(handle, self._loop)
-
-    def rerun_cycle(
-        self,
-        flow_id: str,
-        cycle: int | None = None,
-        *,
-        from_nodes: Iterable[str] = (),
-        inputs: Inputs | None = None,
-        reason: str = "",
-        wait: Seconds = 0.0,
-        request_id: str | None = None,
-    ) -> SyncCycleHandle:
-        """Run a cycle again, keeping good results, as Client.rerun_cycle."""
-        begun = self._inner.rerun_cycle(
-            flow_id, cycle, from_nodes=from_nodes, inputs=inputs, reason=reason, wait=wait, request_id=request_id
-        )
-        return SyncCycleHandle(self._loop.wait(begun), self._loop)
+    flow = faces(Client.flow, SyncFlowHandle)
+    cycle = faces(Client.cycle, SyncCycleHandle)
+    task = faces(Client.task, SyncTaskHandle)
+    batch = faces(Client.batch, SyncBatchHandle)
+    run_flow = waits_for(Client.run_flow, SyncCycleHandle)
+    rerun_cycle = waits_for(Client.rerun_cycle, SyncCycleHandle)
+    submit_task = waits_for(Client.submit_task, SyncTaskHandle)
+    submit_batch = waits_for(Client.submit_batch, SyncBatchHandle)
 
     def run_flows(
         self, requests: Iterable[RunRequest | str], *, wait: Seconds = 0.0

@@ -9,6 +9,7 @@ from tradewind.client.background_loop import BackgroundLoop
 Inner = TypeVar("Inner", covariant=True)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Face = TypeVar("Face")
 
 
 class SyncFace(Generic[Inner]):
@@ -32,6 +33,31 @@ def waits(
         return self._loop.wait(method(self._inner, *args, **kwargs))
 
     return waiting
+
+
+def waits_for(
+    method: Callable[Concatenate[Inner, Arguments], Coroutine[Any, Any, Result]],
+    face: Callable[[Result, BackgroundLoop], Face],
+) -> Callable[Concatenate[SyncFace[Inner], Arguments], Face]:
+    """Return the method that waits for the handle that `method` returns, and returns its synchronous face."""
+
+    @wraps(method)
+    def waiting(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Face:
+        return face(self._loop.wait(method(self._inner, *args, **kwargs)), self._loop)
+
+    return waiting
+
+
+def faces(
+    method: Callable[Concatenate[Inner, Arguments], Result], face: Callable[[Result, BackgroundLoop], Face]
+) -> Callable[Concatenate[SyncFace[Inner], Arguments], Face]:
+    """Return the method that returns the synchronous face of the handle that `method` returns at once."""
+
+    @wraps(method)
+    def facing(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Face:
+        return face(method(self._inner, *args, **kwargs), self._loop)
+
+    return facing
 
 
 def iterates(

@@ -3,11 +3,9 @@
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.batches import BatchRecord
 from tradewind.client.cycles import CycleRecord
-from tradewind.client.flow_calls import Inputs
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.node_tasks import NodeTaskRecord
-from tradewind.client.sync_face import SyncFace, iterates, waits
-from tradewind.client.wire import Seconds
+from tradewind.client.sync_face import SyncFace, faces, iterates, waits, waits_for
 
 
 class SyncCycleHandle(SyncFace[CycleHandle]):
@@ -63,15 +61,8 @@ class SyncFlowHandle(SyncFace[FlowHandle]):
     watch = iterates(FlowHandle.watch)
     logs = iterates(FlowHandle.logs)
 
-    def run(
-        self, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None
-    ) -> SyncCycleHandle:
-        """Run one cycle now, as Client.run_flow."""
-        return SyncCycleHandle(self._loop.wait(self._inner.run(inputs, wait=wait, request_id=request_id)), self._loop)
-
-    def cycle(self, cycle: int, run: int | None = None) -> SyncCycleHandle:
-        """Return the handle of one of its cycles."""
-        return SyncCycleHandle(self._inner.cycle(cycle, run), self._loop)
+    run = waits_for(FlowHandle.run, SyncCycleHandle)
+    cycle = faces(FlowHandle.cycle, SyncCycleHandle)
 
 
 class SyncTaskHandle(SyncFace[TaskHandle]):
