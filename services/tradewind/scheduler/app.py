@@ -201,17 +201,7 @@ class Scheduler:
             examiners = ExaminePartitions(doctor, ask_peers, self._own)
         self._doctor = doctor_of(examiners, settings)
         rerun = RerunCycle(
-            read,
-            stores.cycles,
-            stores.states,
-            node_tasks,
-            definitions,
-            self._hand_over,
-            self._await_ends,
-            open_states,
-            wake,
-            traces,
-            int(settings.scheduler_check_in_seconds * 1000),
+            read, stores.cycles, stores.states, node_tasks, definitions, begin, self._hand_over, self._await_ends
         )
         stop_cycle = StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, wake, clock)
         return_ends = ReturnEnds(stores.returns, stores.states, definitions, outputs, sub_flow_nodes, node_tasks)

@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tradewind.scheduler.domain.backfill import BackfillStep
-from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, CycleShape, EventFiring
+from tradewind.scheduler.domain.beginning import (
+    BeginAnswer,
+    BeginOutcome,
+    BeginRequest,
+    CycleShape,
+    EventFiring,
+    RerunRequest,
+)
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
 from tradewind.scheduler.domain.due import DueEvent
 from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.parent import Parent
+from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
-from tradewind.scheduler.metrics import count_begun
+from tradewind.scheduler.metrics import RERUN, count_begun, count_rerun
 from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.ports.waking import WakeOwner, Work
@@ -139,8 +147,44 @@ class BeginCycles:
             self._open_states.keep(begun)
         return again
 
+    async def rerun(
+        self,
+        before: ChainState,
+        shape: CycleShape,
+        rerun: Rerun,
+        inputs_json: str,
+        request: RememberedRequest | None,
+        traceparent: str,
+    ) -> BeginAnswer:
+        """Begin a further run of the cycle of a run that has ended, with what it ran."""
+        flow_id = before.name.flow_id
+        wanted = RerunRequest(
+            before,
+            new_run_id(),
+            rerun,
+            self._look_after_ms(shape),
+            shape.timeout_ms,
+            inputs_json,
+            self._traces.beginning(flow_id, RERUN, traceparent, before.facts.traceparent),
+            request,
+        )
+        answers: list[BeginAnswer] = []
+        try:
+            answers.append(await self._cycles.begin_rerun(wanted))
+        finally:
+            self._traces.begun([wanted.traceparent], answers)
+        (answer,) = answers
+        if answer.state is not None:
+            self._open_states.keep([answer.state])
+            count_rerun()
+            self._wake(Work.RUNS, flow_id, wanted.check_in_ms)
+        return answer
+
+    def _look_after_ms(self, shape: CycleShape) -> int:
+        return min(self._check_in_ms, shape.timeout_ms) if shape.timeout_ms else self._check_in_ms
+
     def _request(self, wish: Wish, planned: PlannedFlow) -> BeginRequest:
-        timeout_ms, schedule = planned.shape.timeout_ms, planned.shape.schedule
+        schedule = planned.shape.schedule
         event, inputs_json = None, wish.inputs_json
         if wish.event is not None:
             verdict = Verdict(wish.due_ms, schedule.stands_by_ms)
@@ -153,7 +197,7 @@ class BeginCycles:
             shape=planned.shape,
             run_id=wish.run_id or _run_id(wish, planned.shape, verdict.fire_ms),
             origin=wish.origin,
-            check_in_ms=min(self._check_in_ms, timeout_ms) if timeout_ms else self._check_in_ms,
+            check_in_ms=self._look_after_ms(planned.shape),
             planned_ms=verdict.fire_ms or 0,
             due_ms=wish.due_ms,
             ahead=wish.ahead,

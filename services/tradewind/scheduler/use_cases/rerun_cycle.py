@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTaskStatus
-from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, RerunRequest
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.flow_record import RememberedRequest
@@ -12,11 +12,10 @@ from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.domain.node_status import NodeStatus
 from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.rerun import NodeResult, Rerun, divide
-from tradewind.scheduler.metrics import RERUN, count_rerun
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.peers import NodeTasks
-from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
@@ -31,11 +30,8 @@ from tradewind.scheduler.use_cases.faults import (
     too_many_runs,
 )
 from tradewind.scheduler.use_cases.hand_over import HandOver
-from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
-from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import new_run_id
 
 MOST_RUNS = 1000
 _PAGE = 1000
@@ -75,7 +71,7 @@ class Reran:
 
 
 class RerunCycle:
-    """`check_in_ms` is when to look after a run of which nothing was heard; `wake` wakes who looks."""
+    """Works out what to keep of the run before, then begins another one and hands it over."""
 
     def __init__(
         self,
@@ -84,24 +80,18 @@ class RerunCycle:
         states: ChainStateRepository,
         node_tasks: NodeTasks,
         definitions: Definitions,
+        begin: BeginCycles,
         hand_over: HandOver,
         await_ends: AwaitEnds,
-        open_states: OpenStates,
-        wake: WakeOwner,
-        traces: TraceRuns,
-        check_in_ms: int,
     ) -> None:
         self._read = read
-        self._traces = traces
         self._cycles = cycles
         self._states = states
         self._node_tasks = node_tasks
         self._definitions = definitions
+        self._begin = begin
         self._hand_over = hand_over
         self._await_ends = await_ends
-        self._open_states = open_states
-        self._wake = wake
-        self._check_in_ms = check_in_ms
 
     async def __call__(self, wish: RerunWish, wait_s: float = 0.0) -> Reran:
         """Begin the run and hand it over; with `wait_s` answer when it has ended or the time is up.
@@ -115,34 +105,15 @@ class RerunCycle:
                 return await self._again(wish, answered, wait_s)
         before = await self._read.cycle(wish.flow_id, wish.cycle, wish.run)
         await self._check(before)
-        facts = before.facts
         planned = await self._definitions.of_run(before)
         if planned is None:
             raise revision_expired(before)
         rerun, again = await self._divide(before, planned, wish)
-        timeout_ms = planned.shape.timeout_ms
-        request = RerunRequest(
-            before,
-            new_run_id(),
-            rerun,
-            min(self._check_in_ms, timeout_ms) if timeout_ms else self._check_in_ms,
-            timeout_ms,
-            _merged(facts.inputs_json, wish.inputs_json, planned, again),
-            self._traces.beginning(wish.flow_id, RERUN, wish.traceparent, facts.traceparent),
-            wish.request,
-        )
-        answers: list[BeginAnswer] = []
-        try:
-            answers.append(await self._cycles.begin_rerun(request))
-        finally:
-            self._traces.begun([request.traceparent], answers)
-        (answer,) = answers
+        inputs_json = _merged(before.facts.inputs_json, wish.inputs_json, planned, again)
+        answer = await self._begin.rerun(before, planned.shape, rerun, inputs_json, wish.request, wish.traceparent)
         if answer.state is None:
             return await self._again(wish, answer, wait_s)
         state = answer.state
-        self._open_states.keep([state])
-        count_rerun()
-        self._wake(Work.RUNS, wish.flow_id, request.check_in_ms)
         waits = [self._await_ends.begin([state])] if wait_s > 0 else []
         try:
             (state,) = await self._hand_over([PlannedRun(state, planned)])
