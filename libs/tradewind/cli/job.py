@@ -31,71 +31,46 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait for its end.")]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
 
 
-@app.command()
-@asynchronous
-async def rerun(
-    session: Session,
-    flows: Flows,
-    status: Statuses = None,
-    started_after: After = None,
-    started_before: Before = None,
-    limit: Limit = 0,
-    dry_run: DryRun = False,
-    reason: Reason = "",
-    wait: Wait = False,
-    request_id: RequestId = None,
-    output: Output = Format.TEXT,
-) -> None:
-    """Run cycles again that failed, were partial or timed out, or are in the statuses given."""
-    asked = (status, started_after, started_before, limit, dry_run, reason, request_id)
-    await _start(session, "rerun", flows, asked, wait, output)
+def _starts(action: str, purpose: str) -> None:
+    @app.command(action, help=purpose)
+    @asynchronous
+    async def start(
+        session: Session,
+        flows: Flows,
+        status: Statuses = None,
+        started_after: After = None,
+        started_before: Before = None,
+        limit: Limit = 0,
+        dry_run: DryRun = False,
+        reason: Reason = "",
+        wait: Wait = False,
+        request_id: RequestId = None,
+        output: Output = Format.TEXT,
+    ) -> None:
+        from tradewind.client import CycleStatus
+
+        async with session.client() as client:
+            job = await client.start_bulk_job(
+                action,
+                flows,
+                statuses=chosen_statuses(status, CycleStatus),
+                started_after=None if started_after is None else moment(started_after, "--started-after"),
+                started_before=None if started_before is None else moment(started_before, "--started-before"),
+                limit=limit,
+                dry_run=dry_run,
+                reason=reason,
+                request_id=request_id,
+            )
+            if wait or dry_run:
+                client.patience = session.patience
+                job = await client.wait_bulk_job(job.job_id)
+        session.screen.json(job) if output is Format.JSON else _show(session.screen, job)
+        if job.failed:
+            raise typer.Exit(FAILED)
 
 
-@app.command()
-@asynchronous
-async def stop(
-    session: Session,
-    flows: Flows,
-    status: Statuses = None,
-    started_after: After = None,
-    started_before: Before = None,
-    limit: Limit = 0,
-    dry_run: DryRun = False,
-    reason: Reason = "",
-    wait: Wait = False,
-    request_id: RequestId = None,
-    output: Output = Format.TEXT,
-) -> None:
-    """Stop cycles that run."""
-    asked = (status, started_after, started_before, limit, dry_run, reason, request_id)
-    await _start(session, "stop", flows, asked, wait, output)
-
-
-_Asked = tuple[list[str] | None, str | None, str | None, int, bool, str, str | None]
-
-
-async def _start(session: Session, action: str, flows: list[str], asked: _Asked, wait: bool, output: Format) -> None:
-    from tradewind.client import CycleStatus
-
-    status, after, before, limit, dry_run, reason, request_id = asked
-    async with session.client() as client:
-        job = await client.start_bulk_job(
-            action,
-            flows,
-            statuses=chosen_statuses(status, CycleStatus),
-            started_after=None if after is None else moment(after, "--started-after"),
-            started_before=None if before is None else moment(before, "--started-before"),
-            limit=limit,
-            dry_run=dry_run,
-            reason=reason,
-            request_id=request_id,
-        )
-        if wait or dry_run:
-            client.patience = session.patience
-            job = await client.wait_bulk_job(job.job_id)
-    session.screen.json(job) if output is Format.JSON else _show(session.screen, job)
-    if job.failed:
-        raise typer.Exit(FAILED)
+_starts("rerun", "Run cycles again that failed, were partial or timed out, or are in the statuses given.")
+_starts("stop", "Stop cycles that run.")
 
 
 @app.command()
