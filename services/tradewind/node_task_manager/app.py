@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ from tradewind.api.keda.v1.external_scaler_pb2_grpc import add_ExternalScalerSer
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.loops import Loops
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
 from tradewind.node_task_manager.peers.registry import RegistryCalledWorkers, RegistryDirectory
@@ -44,6 +43,7 @@ from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
+from tradewind.node_task_manager.use_cases.replica_news import HearReplicas, TellReplicas
 from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
@@ -94,39 +94,40 @@ class NodeTaskManager:
         plans, pool = PlanCache(), WorkerPool()
         # Without the store itself nothing goes on anyway.
         patience_s = _CACHE_PATIENCE_S if settings.cache_url else _STORE_PATIENCE_S
-        count_caches = CountCaches(stores.caches, stores.cache_statistics, self._standing)
+        count_caches = CountCaches(stores.caches, stores.cache_statistics, lambda: self._config.config)
         caches = self._caches = ResultCaches(
             stores.caches,
             count_caches,
-            self._standing,
+            lambda: self._config.config,
             pool,
-            self._hasten,
-            self._tell_of_result,
+            lambda shard, task_ids: self._dispatchers[shard].hasten(task_ids),
+            partial(stores.publish, 0),
             limits.lease_ms,
             patience_s,
         )
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         traces = TraceNodes.by(self.tracing)
-        self._feed = EventFeed(shards, self._took, settings.node_task_manager_look_seconds)
+        self._tell = tell = TellReplicas(stores.publish, min(shards))
+        self._feed = EventFeed(shards, tell.of_owner, settings.node_task_manager_look_seconds)
         self._dispatchers = {
-            at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere, caches, traces)
+            at: Dispatcher(shard, pool, plans, self._announce, tell.of_workers, caches, traces)
             for at, shard in shards.items()
         }
-        self._config = FollowConfig(stores.config, self._dispatchers, self._tell_of_config)
+        self._config = FollowConfig(stores.config, self._dispatchers, tell.of_config)
         self._watch, self._stream_watch = RunWatch(), StreamWatch()
+        self._hear = HearReplicas(self._dispatchers, pool, self._feed, self._config, caches, self._tell_watchers)
         lease_s = limits.lease_ms / 1000
         replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
         pace = settings.node_task_manager_clean_keys_per_second
         cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
         doctors = [(doctor, self._dispatchers[at]) for at, doctor in stores.doctors.items()]
-        examiners = ExamineShards(doctors, stores.cache_doctors.values(), self._known_caches, replica)
+        examiners = ExamineShards(
+            doctors, stores.cache_doctors.values(), lambda: self._config.config.all_caches, replica
+        )
         doctor = doctor_of(examiners, settings)
         self._loops = Loops(
             self._dispatchers,
             pool,
-            self._feed,
-            self._tell_watchers,
-            stores.publish,
             lease_s,
             self._config.load,
             caches,
@@ -204,7 +205,7 @@ class NodeTaskManager:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._stores.open()
         for shard in self._dispatchers:
-            await self._stores.listen(shard, partial(self._loops.hear, shard), self._look)
+            await self._stores.listen(shard, partial(self._hear, shard), self._look)
         await self._config.load()
         for dispatcher in self._dispatchers.values():
             dispatcher.start()
@@ -221,12 +222,14 @@ class NodeTaskManager:
             last_to_first.push_async_callback(self._stores.close)
             if self._channel is not None:
                 last_to_first.push_async_callback(self._channel.close)
+            last_to_first.push_async_callback(self._tell.stop)
             last_to_first.push_async_callback(self._notes.close)
             last_to_first.push_async_callback(self._caches.stop)
             for dispatcher in self._dispatchers.values():
                 last_to_first.push_async_callback(dispatcher.stop)
             last_to_first.push_async_callback(self._called.stop)
             last_to_first.push_async_callback(self._connections.stop)
+            last_to_first.push_async_callback(self._hear.stop)
             last_to_first.push_async_callback(self._loops.stop)
 
     async def not_ready(self) -> str | None:
@@ -240,38 +243,13 @@ class NodeTaskManager:
             RegistryCalledWorkers(self._channel),
             self._stores.replicas,
             lambda api_url: CalledWorkerChannel(api_url, limits.lease_ms, limits.stop_grace_ms, tls),
-            self._elsewhere,
+            self._tell.of_workers,
             secrets.token_hex(8),
             grace_s,
         )
 
     def _announce(self, shard: int, events: Sequence[NewEvent]) -> None:
-        self._loops.announce(shard, events)
-
-    def _took(self, partition: int, epoch: int) -> None:
-        self._loops.took(partition, epoch)
-
-    def _elsewhere(self, shard: int, workers: Sequence[str]) -> None:
-        self._loops.elsewhere(shard, workers)
-
-    async def _tell_of_config(self, version: int) -> None:
-        self._loops.tell_of_config(version)
-
-    def _known_caches(self) -> Iterable[str]:
-        return self._standing().all_caches
-
-    def _standing(self) -> SystemConfig:
-        return self._config.config
-
-    async def _hasten(self, shard: int, task_ids: Sequence[str]) -> Sequence[str]:
-        dispatcher = self._dispatchers[shard]
-        effects = await dispatcher.shard.tasks.hasten(task_ids)
-        dispatcher.apply(effects)
-        dispatcher.look()
-        return effects.results
-
-    async def _tell_of_result(self, message: str) -> None:
-        await self._stores.publish(0, message)
+        self._tell.of_events(shard, self._feed.bring(shard, events))
 
     def _tell_watchers(self, name: str, over: bool) -> None:
         self._watch.tell(name, over=over)

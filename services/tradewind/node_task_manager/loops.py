@@ -1,18 +1,15 @@
-"""What the node task manager does by itself: reaping, pinging, waking."""
+"""What the node task manager does by itself: reaping, pinging, looking."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
 
 import structlog
 
 from tradewind.node_task_manager.metrics import REAPED
-from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
 from tradewind.server.beats import beat
 from tradewind.server.ending import end_tasks
@@ -36,9 +33,6 @@ class Loops:
         self,
         dispatchers: Mapping[int, Dispatcher],
         pool: WorkerPool,
-        feed: EventFeed,
-        tell_watchers: Callable[[str, bool], None],
-        publish: Callable[[int, str], Awaitable[Any]],
         lease_s: float,
         load_config: Callable[[], Awaitable[None]],
         caches: ResultCaches,
@@ -50,10 +44,7 @@ class Loops:
         self._load_config = load_config
         self._cleaners = cleaners
         self._look_s = look_s
-        self._feed = feed
-        self._tell_watchers = tell_watchers
         self._caches = caches
-        self._publish = publish
         self._lease_s = lease_s
         # What is leased while they rest must not lapse before they look again.
         self._quiet_s = max(_REAP_S, min(_QUIET_S, lease_s / 2))
@@ -97,63 +88,6 @@ class Loops:
             except Exception as error:
                 # The lease lapses by itself.
                 _log.info("the lease for cleaning was not given up", error=error)
-
-    def announce(self, shard: int, events: Sequence[NewEvent]) -> None:
-        """Hand new events to whoever receives their partitions here, or tell another replica of them."""
-        for partition in sorted(self._feed.bring(shard, events)):
-            self._begin(self._send(shard, f"e:{partition}"))
-
-    def took(self, partition: int, epoch: int) -> None:
-        """Tell other replicas who has a partition now."""
-        self._begin(self._send(min(self._dispatchers), f"o:{partition}:{epoch}"))
-
-    def elsewhere(self, shard: int, workers: Sequence[str]) -> None:
-        """Tell the replica that a worker is connected to that it has something to hear."""
-        for worker_id in workers:
-            self._begin(self._send(shard, f"w:{worker_id}"))
-
-    def hear(self, shard: int, message: str) -> None:
-        """A replica told of something: a ready node type, `e:<partition>`, `o:<partition>:<epoch>`, `w:<worker>`,
-        `c:<version of the configuration>`, `k:<cache>:<result>:<1 when it is there, 0 when it is given up>`, `n:<user>`
-        who has a notification, or of an ad-hoc run: `r:<run>` has changed, `f:<run>` has ended."""
-        kind, _, rest = message.partition(":")
-        dispatcher = self._dispatchers[shard]
-        if not rest:
-            # Also without room: all of it may be offered to a claim that ran before this became ready.
-            dispatcher.look()
-        elif kind == "e":
-            self._feed.announce(shard, [int(rest)])
-        elif kind == "o":
-            partition, _, epoch = rest.partition(":")
-            self._feed.supersede(int(partition), int(epoch))
-        elif kind == "c":
-            self._begin(self._follow_config())
-        elif kind == "k":
-            self._caches.tell(rest)
-        elif kind in ("r", "f"):
-            self._tell_watchers(rest, kind == "f")
-        elif kind == "n":
-            self._tell_watchers(message, False)
-        else:
-            worker = self._pool.get(rest)
-            if worker is not None:
-                dispatcher.remind(worker)
-
-    def tell_of_config(self, version: int) -> None:
-        """Tell other replicas that there is another configuration."""
-        self._begin(self._send(min(self._dispatchers), f"c:{version}"))
-
-    async def _follow_config(self) -> None:
-        try:
-            await self._load_config()
-        except Exception as error:
-            _log.warning("the configuration could not be read", error=error)
-
-    async def _send(self, shard: int, message: str) -> None:
-        try:
-            await self._publish(shard, message)
-        except Exception as error:
-            _log.warning("other replicas were not told", message=message, error=error)
 
     async def _look(self) -> None:
         """In case a wake-up was lost."""

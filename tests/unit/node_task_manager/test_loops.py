@@ -44,10 +44,7 @@ def loops_of(bench: Bench, lease_s: float = 30.0) -> Loops:
         pass
 
     caches: Any = Busy()
-    unused: Any = None
-    return Loops(
-        bench.dispatchers, bench.pool, unused, unused, unused, lease_s, load_config, caches, cleaners=(), look_s=5.0
-    )
+    return Loops(bench.dispatchers, bench.pool, lease_s, load_config, caches, cleaners=(), look_s=5.0)
 
 
 async def test_what_has_nothing_to_do_is_done_less_often_until_it_has(bench: Bench, rests: Rests) -> None:

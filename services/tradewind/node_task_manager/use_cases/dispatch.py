@@ -154,6 +154,13 @@ class Dispatcher:
         self._claims = self._pool.rounds
         self._wake.set()
 
+    async def hasten(self, task_ids: Sequence[str]) -> Sequence[str]:
+        """Make postponed node tasks ready; return which of them are."""
+        effects = await self.shard.tasks.hasten(task_ids)
+        self.apply(effects)
+        self.look()
+        return effects.results
+
     def recovered(self) -> None:
         """The store is back: workers say again what it may have forgotten, and hear again what was lost on its way."""
         for worker in self._pool:

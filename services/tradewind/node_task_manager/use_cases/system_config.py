@@ -1,9 +1,8 @@
 """Reading, changing and following the system's configuration."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.settings import ConfigStore
@@ -16,15 +15,15 @@ _TRIES = 10
 class FollowConfig:
     """Keeps the stores of this process within the configuration that stands.
 
-    `publish(version)` tells the other replicas of a change.
+    `changed(version)` tells the other replicas of a change.
     """
 
     def __init__(
-        self, store: ConfigStore, dispatchers: Mapping[int, Dispatcher], publish: Callable[[int], Awaitable[Any]]
+        self, store: ConfigStore, dispatchers: Mapping[int, Dispatcher], changed: Callable[[int], None]
     ) -> None:
         self._store = store
         self._dispatchers = dispatchers
-        self._publish = publish
+        self._changed = changed
         self._turn = asyncio.Lock()
         self.config = SystemConfig()
 
@@ -58,7 +57,7 @@ class FollowConfig:
                 break
             changed = replace(standing, **{name: getattr(given, name) for name in fields}, version=standing.version + 1)
             if await self._store.save(changed, standing.version):
-                await self._publish(changed.version)
+                self._changed(changed.version)
                 await self.load()
                 return changed
             if expected is not None:

@@ -1,0 +1,128 @@
+"""What replicas tell each other, in messages that may be lost: each of them also looks for itself now and then.
+
+A message is the name of a node type that is ready, or one of
+
+e:<partition>            has events
+o:<partition>:<epoch>    has this owner now
+w:<worker>               has something to hear
+c:<version>              of the configuration is in force
+k:<cache>:<result>:<1>   is in the cache; 0 when it is given up
+n:<user>                 has a notification
+r:<run>, f:<run>         an ad-hoc run has changed, or has ended
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.events import EventFeed
+from tradewind.node_task_manager.use_cases.system_config import FollowConfig
+from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.server.ending import end_tasks
+
+_log = structlog.get_logger(__name__)
+
+
+class _Beside:
+    """Works beside its callers, which do not wait."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        await end_tasks(self._tasks)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class TellReplicas(_Beside):
+    """Tells them; what concerns no shard goes to those who listen to the first."""
+
+    def __init__(self, publish: Callable[[int, str], Awaitable[Any]], first_shard: int) -> None:
+        super().__init__()
+        self._publish = publish
+        self._first_shard = first_shard
+
+    def of_events(self, shard: int, partitions: Collection[int]) -> None:
+        """Partitions have new events, and no subscriber here."""
+        for partition in sorted(partitions):
+            self._tell(shard, f"e:{partition}")
+
+    def of_owner(self, partition: int, epoch: int) -> None:
+        """A partition has a subscriber here now."""
+        self._tell(self._first_shard, f"o:{partition}:{epoch}")
+
+    def of_workers(self, shard: int, workers: Sequence[str]) -> None:
+        """Workers that are not connected here have something to hear."""
+        for worker_id in workers:
+            self._tell(shard, f"w:{worker_id}")
+
+    def of_config(self, version: int) -> None:
+        """There is another configuration."""
+        self._tell(self._first_shard, f"c:{version}")
+
+    def _tell(self, shard: int, message: str) -> None:
+        self._begin(self._send(shard, message))
+
+    async def _send(self, shard: int, message: str) -> None:
+        try:
+            await self._publish(shard, message)
+        except Exception as error:
+            _log.warning("other replicas were not told", message=message, error=error)
+
+
+class HearReplicas(_Beside):
+    """Takes what any replica told, this one included, to those whom it concerns here."""
+
+    def __init__(
+        self,
+        dispatchers: Mapping[int, Dispatcher],
+        pool: WorkerPool,
+        feed: EventFeed,
+        config: FollowConfig,
+        caches: ResultCaches,
+        tell_watchers: Callable[[str, bool], None],
+    ) -> None:
+        super().__init__()
+        self._dispatchers = dispatchers
+        self._pool = pool
+        self._feed = feed
+        self._config = config
+        self._caches = caches
+        self._tell_watchers = tell_watchers
+
+    def __call__(self, shard: int, message: str) -> None:
+        kind, _, rest = message.partition(":")
+        dispatcher = self._dispatchers[shard]
+        if not rest:
+            # Also without room: all of it may be offered to a claim that ran before this became ready.
+            dispatcher.look()
+        elif kind == "e":
+            self._feed.announce(shard, [int(rest)])
+        elif kind == "o":
+            partition, _, epoch = rest.partition(":")
+            self._feed.supersede(int(partition), int(epoch))
+        elif kind == "c":
+            self._begin(self._load_config())
+        elif kind == "k":
+            self._caches.tell(rest)
+        elif kind in ("r", "f"):
+            self._tell_watchers(rest, kind == "f")
+        elif kind == "n":
+            self._tell_watchers(message, False)
+        elif (worker := self._pool.get(rest)) is not None:
+            dispatcher.remind(worker)
+
+    async def _load_config(self) -> None:
+        try:
+            await self._config.load()
+        except Exception as error:
+            _log.warning("the configuration could not be read", error=error)
