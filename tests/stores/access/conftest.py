@@ -2,19 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers, no_leaked_keys, redis_kinds
+from tests.servers import RedisServer, no_leaked_keys
 from tests.stores.access.bench import LASTING_KEYS, Bench, memory_bench, redis_bench
 from tradewind.server.clock import ManualClock
 from tradewind.server.redis.subscriber import Subscriber
-
-
-@pytest.fixture(params=["memory", *redis_kinds()])
-def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer | None:
-    """The Redis under test, None for memory."""
-    return None if request.param == "memory" else redis_servers.get(request.param)
 
 
 @pytest_asyncio.fixture

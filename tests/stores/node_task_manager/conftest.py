@@ -10,11 +10,6 @@ from tests.stores.node_task_manager.shards import Bench, memory_shard, redis_sha
 from tradewind.server.clock import ManualClock
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 @pytest.fixture(params=["memory", *redis_kinds()])
 def store(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer | None:
     """The Redis under test, None for memory."""

@@ -5,27 +5,16 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers, no_leaked_keys, redis_kinds
+from tests.servers import RedisServer, no_leaked_keys
 from tests.stores.registry.bench import LASTING_KEYS, Bench, memory_bench, redis_bench
 from tradewind.registry.domain.limits import Limits
 from tradewind.server.clock import ManualClock
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def limits() -> Limits:
     """A test module may make them smaller."""
     return Limits()
-
-
-@pytest.fixture(params=["memory", *redis_kinds()])
-def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer | None:
-    """The Redis under test, None for memory."""
-    return None if request.param == "memory" else redis_servers.get(request.param)
 
 
 @pytest_asyncio.fixture

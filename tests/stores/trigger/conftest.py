@@ -2,23 +2,11 @@
 
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers, no_leaked_keys, redis_kinds
+from tests.servers import RedisServer, no_leaked_keys
 from tests.stores.trigger.bench import LASTING_KEYS, Bench, memory_store, queue_store, redis_store
 from tradewind.server.clock import ManualClock
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture(params=["memory", *redis_kinds()])
-def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer | None:
-    """The Redis under test, None for memory."""
-    return None if request.param == "memory" else redis_servers.get(request.param)
 
 
 @pytest_asyncio.fixture
