@@ -85,6 +85,19 @@ async def test_the_first_admin_makes_users_who_see_their_own_only(guarded: Stand
             await ann.set_user("ann", Role.ADMIN)
 
 
+async def test_what_is_done_is_on_record_under_the_name_of_who_did_it(guarded: Standalone, admin: Client) -> None:
+    token = (await admin.create_token("ann", role=Role.USER)).token
+    async with Client(guarded.address, token=token) as ann:
+        await ann.register_flow("sums", flows.sums(), note="first")
+        assert [(each.revision, each.by) async for each in ann.list_revisions("sums")] == [(1, "ann")]
+        cycle = await ann.run_flow("sums")
+        assert (stop := (await cycle.stop()).stop) is not None
+        assert stop.by == "ann"
+        await ann.start_flow("sums")
+        assert (stop := (await admin.stop_flow("sums")).stop) is not None
+        assert stop.by == "admin"
+
+
 async def test_who_scales_workers_needs_no_token(guarded: Standalone) -> None:
     """KEDA can send none."""
     async with open_channel(guarded.address) as channel:

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from tradewind.server.access.authority import Authority
 from tradewind.server.access.certificates import CertificateRoles
-from tradewind.server.access.identity import SERVICE, Identity, require_own, set_identity, user_meant
+from tradewind.server.access.identity import SERVICE, UNNAMED, Identity, require_own, set_identity, user_meant
 from tradewind.server.access.limits import Limits
 from tradewind.server.access.metering import counted_calls, set_meter
 from tradewind.server.access.methods import OPEN, Rule, is_read, rule
@@ -135,9 +135,9 @@ class Gate:
             if not allowed.admits(identity.role):
                 raise _too_small(identity, allowed, name)
             set_identity(identity)
-            if not identity.role.sees_all and isinstance(request, Message):
-                _name_user(request)
-                if allowed.owned:
+            if isinstance(request, Message):
+                _name_caller(request, identity)
+                if allowed.owned and not identity.role.sees_all:
                     if owning is None:
                         raise PermissionDenied("METHOD_CLOSED", f"{name} cannot tell whose things are: ask an operator")
                     require_own(await owning.owners(request))
@@ -298,11 +298,16 @@ def _too_small(identity: Identity, allowed: Rule, name: str) -> PermissionDenied
     )
 
 
-def _name_user(request: Message) -> None:
-    """Write the caller into a request that names a user. Raises PermissionDenied when it names another one."""
-    if "user_id" in request.DESCRIPTOR.fields_by_name:
-        named: Any = request
-        named.user_id = user_meant(named.user_id)
+def _name_caller(request: Any, identity: Identity) -> None:
+    """Write the caller into a request: as who asks, where it names nobody, and as whose things are meant.
+
+    Raises PermissionDenied when a user names another one as the latter.
+    """
+    fields = request.DESCRIPTOR.fields_by_name
+    if "by" in fields and request.by in UNNAMED and identity.role is not Role.SERVICE:
+        request.by = identity.user_id
+    if "user_id" in fields and not identity.role.sees_all:
+        request.user_id = user_meant(request.user_id)
 
 
 def _token_in(metadata: Any) -> str:
