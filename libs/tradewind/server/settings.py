@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError
-from pydantic_core import PydanticUndefined
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_core import PydanticCustomError, PydanticUndefined
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from rich.console import Console
 from rich.table import Table
@@ -78,7 +78,9 @@ class TelemetrySettings(Settings):
     log_format: Literal["console", "json"] = Field(
         "console", description="Lines for people, or one JSON object a line."
     )
-    otlp_endpoint: str | None = Field(None, description="Where traces go, as http://host:4317; off when not set.")
+    otlp_endpoint: str | None = Field(
+        None, description="Where traces go by gRPC, as http://host:4317; off when not set."
+    )
     trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces that is recorded.")
     metrics_port: int = Field(0, ge=0, le=65535, description="Port that serves /metrics for Prometheus; 0 for none.")
     metrics_host: str | None = Field(
@@ -87,6 +89,15 @@ class TelemetrySettings(Settings):
     metrics_seconds: float = Field(
         5.0, ge=0.05, le=3600, description="How long between two looks at queues and the store for their metrics."
     )
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _has_no_path(cls, endpoint: str | None) -> str | None:
+        """Refuse `http://host:4318/v1/traces`: the exporter would drop the path, and never be understood."""
+        if endpoint and endpoint.startswith("http") and "/" in endpoint.partition("://")[2].rstrip("/"):
+            message = "traces go by gRPC, to http://host:4317 without a path; OTLP over HTTP is not spoken"
+            raise PydanticCustomError("endpoint", message)
+        return endpoint
 
 
 class CommonSettings(TelemetrySettings, TlsSettings):

@@ -48,6 +48,15 @@ def test_every_wrong_variable_is_named_at_once_and_no_secret_told(monkeypatch: p
     assert "tcp://" not in str(caught.value)
 
 
+def test_an_endpoint_of_traces_over_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", "https://collector:4318/v1/traces")
+    with pytest.raises(SettingsError, match="TRADEWIND_OTLP_ENDPOINT: traces go by gRPC, to http://host:4317 without"):
+        load_settings(CommonSettings)
+    for taken in ("http://collector:4317/", "collector:4317", "unix:/run/otel.sock"):
+        monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", taken)
+        assert load_settings(CommonSettings).otlp_endpoint == taken
+
+
 def test_settings_do_not_change() -> None:
     with pytest.raises(pydantic.ValidationError, match="frozen"):
         load_settings(CommonSettings).port = 1  # type: ignore[misc]  # that it cannot be set is the point
