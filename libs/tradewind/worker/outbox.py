@@ -85,11 +85,15 @@ class Outbox:
         self._begun = Begun()
         self._notes = Notes(self._begun)
         self._waiting: list[_Outcome] = []
+        """What must not go with the message that was taken last."""
         self._unacknowledged: deque[_Sent] = deque()
         self._recent: deque[tuple[float, _Sent]] = deque()
+        """What was acknowledged last, and when, to be said again after an outage of the store."""
         self._recent_bytes = 0
         self._unsettled: set[str] = set()
+        """Tokens with an outcome that is not acknowledged, wherever it is in here."""
         self._settled: set[str] = set()
+        """The newest tokens whose outcome is acknowledged, in `_settled_order`."""
         self._settled_order: deque[str] = deque()
 
     def complete(

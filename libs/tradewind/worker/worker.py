@@ -142,7 +142,9 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failure: WorkerError | None = None
         self._leaving = asyncio.Event()
+        """It takes no more, as the registry or `stop` asked."""
         self._stopping = asyncio.Event()
+        """As `stop` asked: what runs has the grace to finish, and no longer."""
         self._ready = asyncio.Event()
         self._executor: Executor | None = None
         self._background: asyncio.Task[None] | None = None
@@ -237,6 +239,8 @@ class Worker:
         logger.info("leaving: running nodes have %s s to finish", self._grace)
         self._stop()
         return True
+
+    # What a simulation puts others in the place of: channels, memories and threads.
 
     def _open_channel(self, address: str) -> grpc.aio.Channel:
         return with_token(open_channel(address, self._credentials), self._token)

@@ -89,6 +89,14 @@ from tradewind.server.telemetry import open_tracing
 
 NAME = "tradewind-scheduler"
 
+_FOLLOWED_UP = {
+    FollowUp.QUEUE_MOVES: Work.WAITING,
+    FollowUp.OUTBOX_FILLS: Work.OUTBOX,
+    FollowUp.END_TOLD: Work.ENDS,
+    FollowUp.END_RETURNED: Work.RETURNS,
+}
+"""Whose work the write of a run leaves behind."""
+
 
 class Scheduler:
     """The service, to be bound to a server."""
@@ -127,9 +135,10 @@ class Scheduler:
             with_token(open_channel(address, traced=self.tracing.recording), text_of(settings.service_token))
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
         ]
-        self._node_tasks = node_tasks = NodeTaskManagerPeer(self._channels[0])
-        triggers = TriggerPeer(self._channels[1], replica, round(settings.scheduler_lead_seconds * 1000))
-        node_types = RegistryPeer(self._channels[2])
+        to_node_tasks, to_triggers, to_registry = self._channels
+        self._node_tasks = node_tasks = NodeTaskManagerPeer(to_node_tasks)
+        triggers = TriggerPeer(to_triggers, replica, round(settings.scheduler_lead_seconds * 1000))
+        node_types = RegistryPeer(to_registry)
 
         clock, look_s = SystemClock(), settings.scheduler_look_seconds
         self._tell_ends = tell_ends = TellEnds(stores.ends, stores.states, triggers)
@@ -137,15 +146,9 @@ class Scheduler:
         self._own = OwnPartitions(stores.partitions, stores.partitions.replica, stores.wakes)
         self._wakes = stores.wakes
         self._wake = wake = WakeOwners(stores.wakes, self._own, self._background, look_s)
-        followed_up = (
-            (FollowUp.QUEUE_MOVES, Work.WAITING),
-            (FollowUp.OUTBOX_FILLS, Work.OUTBOX),
-            (FollowUp.END_TOLD, Work.ENDS),
-            (FollowUp.END_RETURNED, Work.RETURNS),
-        )
 
         def follow_up(flow_id: str, what: int) -> None:
-            for each, work in followed_up:
+            for each, work in _FOLLOWED_UP.items():
                 if what & each:
                     wake(work, flow_id, 0)
 
@@ -183,7 +186,7 @@ class Scheduler:
         begin_backfilled = BeginBackfilled(begin, stores.backfills)
         waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
         backfills = BackfillFlows(read, stores.backfills, begin_backfilled, self._hand_over, self._background, clock)
-        sub_flow_nodes = SubFlowNodesPeer(self._channels[0])
+        sub_flow_nodes = SubFlowNodesPeer(to_node_tasks)
         ask_peers = AskPeers(
             triggers,
             node_tasks,

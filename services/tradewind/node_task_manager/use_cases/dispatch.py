@@ -68,11 +68,15 @@ class Dispatcher:
         self._runs: deque[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = deque()
         self._run_bytes = 0
         self._claims = 0
+        """How many claims more are worth their while, as long as there is room."""
         self._todo = False
+        """Whether to claim also without room: something is to be worked off."""
         self._stopping = False
         self._wake = asyncio.Event()
         self._idle = False
+        """Whether `_run` waits for more to do: then a plain report begins a flush by itself."""
         self._error: Exception | None = None
+        """What a flush beside `_run` has raised, until `_run` takes it."""
         self._context = Context()
         self._task: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
