@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceAsyncStub
 
 OpenChannel = Callable[[str, Security], grpc.aio.Channel]
+Stub = TypeVar("Stub")
 
 
 class Connection:
@@ -58,11 +59,7 @@ class Connection:
         self._codec = codec
         self._open_channel = open_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._scheduler: SchedulerServiceAsyncStub | None = None
-        self._registry: RegistryServiceAsyncStub | None = None
-        self._node_task_manager: NodeTaskManagerServiceAsyncStub | None = None
-        self._trigger: TriggerServiceAsyncStub | None = None
-        self._access: AccessServiceAsyncStub | None = None
+        self._stubs: dict[object, Any] = {}
         self.runs = RunStream(lambda: self.scheduler.StreamRuns, addresses.scheduler)
 
     @property
@@ -76,37 +73,27 @@ class Connection:
     @property
     def scheduler(self) -> "SchedulerServiceAsyncStub":
         """The scheduler's methods."""
-        if self._scheduler is None:
-            self._scheduler = SchedulerServiceStub(self._channel(self.addresses.scheduler))
-        return self._scheduler
+        return self._stub(self.addresses.scheduler, SchedulerServiceStub)
 
     @property
     def registry(self) -> "RegistryServiceAsyncStub":
         """The registry's methods."""
-        if self._registry is None:
-            self._registry = RegistryServiceStub(self._channel(self.addresses.registry))
-        return self._registry
+        return self._stub(self.addresses.registry, RegistryServiceStub)
 
     @property
     def node_task_manager(self) -> "NodeTaskManagerServiceAsyncStub":
         """The node task manager's methods."""
-        if self._node_task_manager is None:
-            self._node_task_manager = NodeTaskManagerServiceStub(self._channel(self.addresses.node_task_manager))
-        return self._node_task_manager
+        return self._stub(self.addresses.node_task_manager, NodeTaskManagerServiceStub)
 
     @property
     def trigger(self) -> "TriggerServiceAsyncStub":
         """The trigger service's methods."""
-        if self._trigger is None:
-            self._trigger = TriggerServiceStub(self._channel(self.addresses.trigger))
-        return self._trigger
+        return self._stub(self.addresses.trigger, TriggerServiceStub)
 
     @property
     def access(self) -> "AccessServiceAsyncStub":
         """The access service's methods."""
-        if self._access is None:
-            self._access = AccessServiceStub(self._channel(self.addresses.access))
-        return self._access
+        return self._stub(self.addresses.access, AccessServiceStub)
 
     def set_patience(self, seconds: float) -> None:
         """Change for how long calls are repeated while a server is away."""
@@ -150,9 +137,15 @@ class Connection:
         channels = list(self._channels.values())
         # A process that is forked while they are remembered could open no others.
         self._channels.clear()
-        self._scheduler = self._registry = self._node_task_manager = self._trigger = self._access = None
+        self._stubs.clear()
         for channel in channels:
             await channel.close()
+
+    def _stub(self, address: str, make: Callable[[grpc.aio.Channel], Stub]) -> Stub:
+        if make not in self._stubs:
+            self._stubs[make] = make(self._channel(address))
+        made: Stub = self._stubs[make]
+        return made
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         # gRPC crashes when a closed channel is asked for a method.
