@@ -60,7 +60,7 @@ async def test_a_pause_plans_nothing_anew_of_a_schedule_that_is_over(
 
 
 async def test_a_flow_of_which_a_pause_left_nothing_has_completed_when_it_is_resumed(bench: Bench) -> None:
-    schedule = ScheduleDefinition(MINUTE, max_cycles=2)
+    schedule = ScheduleDefinition(times_ms=(bench.now, bench.now + MINUTE))
     first = await tick(bench, await running(bench, schedule=schedule, overlap=OverlapPolicy.QUEUE_ONE))
     assert first is not None
     bench.clock.advance(MINUTE)
@@ -68,6 +68,33 @@ async def test_a_flow_of_which_a_pause_left_nothing_has_completed_when_it_is_res
     await bench.end(first)
     await bench.move(FlowStatus.PAUSED)
     await bench.move(FlowStatus.RUNNING)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
+@pytest.mark.parametrize("by_failures", [False, True], ids=["by hand", "by failures"])
+async def test_a_last_cycle_that_a_pause_drops_begins_when_the_flow_is_resumed(bench: Bench, by_failures: bool) -> None:
+    schedule = ScheduleDefinition(MINUTE, max_cycles=2)
+    due = await running(
+        bench, schedule=schedule, overlap=OverlapPolicy.QUEUE_ONE, pause_after_failures=int(by_failures)
+    )
+    first = await tick(bench, due)
+    assert first is not None
+    bench.clock.advance(MINUTE)
+    assert await tick(bench, bench.now) is None
+    assert (await bench.flow()).next_execution_ms == 0
+    if not by_failures:
+        await bench.move(FlowStatus.PAUSED)
+    await bench.end(first, CycleStatus.FAILED)
+    flow = await bench.flow()
+    assert flow.pause is not None
+    assert flow.pause.next_ms == due + MINUTE
+    bench.clock.advance(MINUTE)
+    passed = Span(due + MINUTE, due + MINUTE, 1)
+    await bench.move(FlowStatus.RUNNING, start_at_ms=due + 2 * MINUTE, passed=passed)
+    second = await tick(bench, bench.now)
+    assert second is not None
+    assert (await bench.flow()).next_execution_ms == 0
+    await bench.end(second)
     assert (await bench.flow()).status is FlowStatus.COMPLETED
 
 

@@ -28,15 +28,16 @@ function firings.of(key, planned)
   return outcome, tonumber(cycle), tonumber(run), run_id
 end
 
--- Lets all planned times that wait give way; returns how many did.
+-- Lets all planned times that wait give way; returns how many did, and the last of them.
 function firings.drop_queued(key, flow_id, reason)
-  local dropped = call('ZRANGE', key .. ':queued', 0, -1)
+  local dropped, planned = call('ZRANGE', key .. ':queued', 0, -1), nil
   for _, waiting in ipairs(dropped) do
-    firings.note(key, string.match(waiting, '^%d+'), 'dropped', reason, nil, nil, nil, string.match(waiting, '^%S+'))
+    planned = string.match(waiting, '^%d+')
+    firings.note(key, planned, 'dropped', reason, nil, nil, nil, string.match(waiting, '^%S+'))
   end
   call('DEL', key .. ':queued')
   call('ZREM', base .. 'queued', flow_id)
-  return #dropped
+  return #dropped, planned
 end
 
 function firings.queue(key, flow_id, planned, reason, label, inputs)

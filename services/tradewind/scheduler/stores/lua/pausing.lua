@@ -1,13 +1,17 @@
 --!include firings
 -- Pausing a flow: no cycle begins until it is resumed, and those that run go on. `key` is the flow's hash.
 local function pause(key, flow_id, by, note)
-  local known = call('HMGET', key, 'next_execution', 'schedule_epoch')
-  call('HSET', key, 'status', 'paused', 'paused_by', by, 'paused_at', time, 'note', note, 'paused_next', known[1],
+  local known = call('HMGET', key, 'next_execution', 'schedule_epoch', 'fired')
+  local next_at, fired = known[1], tonumber(known[3] or 0)
+  local dropped, last = firings.drop_queued(key, flow_id, 'the flow was paused')
+  if fired > 0 and last then
+    -- What waited has not begun, and counts no more towards the cycles that may: others do in its place.
+    call('HSET', key, 'fired', math.max(0, fired - dropped))
+    if next_at == '0' then next_at = last end
+  end
+  call('HSET', key, 'status', 'paused', 'paused_by', by, 'paused_at', time, 'note', note, 'paused_next', next_at,
     'next_execution', 0, 'updated_at', time, 'schedule_epoch', math.max(tonumber(known[2]) + 1, time))
   call('ZADD', base .. 'outbox', time, flow_id)
-  -- What waited has not begun, and counts no more towards the cycles that may.
-  local dropped, fired = firings.drop_queued(key, flow_id, 'the flow was paused'), call('HGET', key, 'fired')
-  if fired then call('HSET', key, 'fired', math.max(0, fired - dropped)) end
 end
 
 -- Counts cycles that failed one after the other, of a flow that is to be paused after so many; returns whether it was.

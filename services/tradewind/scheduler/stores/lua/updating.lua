@@ -47,12 +47,12 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
   -- Where many are kept, some more stay until they can go together.
   trim(flow_id, keep, tonumber(known[5]), keep < MANY and 1 or TOGETHER, TRIMMED)
   local status, most = known[1], tonumber(known[3] or 0)
-  local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
   local filled = backfill > 0
   if most > 0 and run == 0 and not filled and not parent
     and count_failures(flow, flow_id, status, most, digits('%d', cycle), ending) then
-    follow_up = follow_up + OUTBOX_FILLS
+    follow_up, status = follow_up + OUTBOX_FILLS, 'paused'
   end
+  local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
   end_flow_that_is_over(flow, status, next_at, flow_status)
   if filled then backfills.ended(flow, flow_id, backfill, name, ending) end
   return (filled or status == 'running' and is_awaited(flow)) and follow_up + QUEUE_MOVES or follow_up

@@ -58,12 +58,11 @@ def note_firing(
         del flow.firings[min(flow.firings)]
 
 
-def drop_queued(flow: Flow, now: int, reason: str) -> int:
-    """Let all planned times that wait give way; return how many did."""
+def drop_queued(flow: Flow, now: int, reason: str) -> None:
+    """Let all planned times that wait give way."""
     for waiting in flow.queued:
         note_firing(flow, now, waiting.planned_ms, FiringOutcome.DROPPED, reason, event_id=waiting.event_id)
-    dropped, flow.queued = len(flow.queued), []
-    return dropped
+    flow.queued = []
 
 
 def meet_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int, same_revision: bool) -> bool:
@@ -127,12 +126,16 @@ def _queue(flow: Flow, now: int, waiting: Waiting, reason: str) -> None:
 
 def pause(data: Data, flow: Flow, now: int, by: str, note: str) -> None:
     """Let no cycle begin until the flow is resumed."""
-    flow.pause = Pause(by, note, now, flow.next_execution_ms)
+    next_ms = flow.next_execution_ms
+    if flow.queued and flow.fired:
+        # What waits has not begun, and counts no more towards the cycles that may: others do in its place.
+        flow.fired = max(0, flow.fired - len(flow.queued))
+        next_ms = next_ms or flow.queued[-1].planned_ms
+    drop_queued(flow, now, "the flow was paused")
+    flow.pause = Pause(by, note, now, next_ms)
     flow.status, flow.next_execution_ms, flow.updated_ms = FlowStatus.PAUSED, 0, now
     flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
     data.outbox[flow.flow_id] = now
-    # What waited has not begun, and counts no more towards the cycles that may.
-    flow.fired = max(0, flow.fired - drop_queued(flow, now, "the flow was paused"))
 
 
 def count_failures(data: Data, flow: Flow, now: int, cycle: int, ending: CycleStatus) -> bool:
