@@ -17,7 +17,7 @@ import pytest
 
 from tests.house.project import ROOT
 from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, model, order
-from tradewind.client import CycleStatus, InvalidInput, NotFound
+from tradewind.client import CycleStatus, FlowStatus, InvalidInput, NotFound
 from tradewind.flow import Flow, Retry
 from tradewind.testing import VirtualStack, simulate
 from tradewind.worker import Context, node
@@ -375,3 +375,23 @@ def test_a_flow_that_is_started_in_the_past_catches_up(schedule: dict[str, str])
         return [full_hour - (cycle.planned_time or stack.now) for cycle in cycles]
 
     assert simulate(main, [], workers=0)[-3:] == [timedelta(hours=1), timedelta(hours=2), timedelta(hours=3)]
+
+
+@pytest.mark.parametrize("on", [{"interval": "1h"}, {"event": {"name": "price"}}, {"cron": "0 * * * *"}], ids=str)
+def test_a_flow_whose_end_passes_while_it_is_paused_says_so_and_completes_when_resumed(on: dict[str, str]) -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        flow = Flow("f", schedule={**on, "end": (stack.now + timedelta(hours=3)).isoformat()})
+        flow.node("only", "delay", {"seconds": 1})
+        await client.register_flow("f", flow)
+        await client.start_flow("f")
+        await stack.run_for(minutes=10)
+        await client.pause_flow("f")
+        assert [reason.code for reason in await client.explain_flow("f")] == ["paused"]
+        await stack.run_for(hours=4)
+        assert [reason.code for reason in await client.explain_flow("f")] == ["paused", "schedule_over"]
+        assert (await client.resume_flow("f")).status is FlowStatus.COMPLETED
+        skipped = [firing.count async for firing in client.list_firings("f") if firing.outcome == "skipped"]
+        assert sum(skipped) == (0 if "event" in on else 2)
+
+    simulate(main, [], workers=0)

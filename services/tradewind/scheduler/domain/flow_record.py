@@ -151,8 +151,9 @@ class StatusChange:
     """A wish for another status. `allowed_from` are the statuses from which it may be reached.
 
     `start_at_ms` is the first planned time, 0 for now, below 0 for a flow that begins on events; nothing is planned
-    when a pause ends of a flow whose schedule is over. A flow that leaves `running`, but for a pause, has its open runs
-    marked as stopping, with `by` and `reason`. `passed` are the planned times that a pause has cost.
+    when a pause ends of a flow whose schedule was over when it began, or is `over` since. A flow that leaves
+    `running`, but for a pause, has its open runs marked as stopping, with `by` and `reason`. `passed` are the planned
+    times that a pause has cost.
     """
 
     flow_id: str
@@ -162,6 +163,7 @@ class StatusChange:
     by: str = "user"
     reason: str = ""
     passed: Span | None = None
+    over: bool = False
 
 
 class StatusOutcome(StrEnum):

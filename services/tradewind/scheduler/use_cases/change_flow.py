@@ -60,14 +60,21 @@ class ChangeFlow:
         """Let cycles begin on time, the first at `start_at_ms` (0 for now) or when the schedule plans it after that.
 
         A running flow is left as it is, a paused one is resumed. Raises NotFound; FailedPrecondition for a flow that is
-        being deleted, or whose schedule plans nothing any more; InvalidInput for a first time of one that begins on
-        events.
+        being deleted, or, unless it is paused, whose schedule plans nothing any more; InvalidInput for a first time of
+        one that begins on events.
         """
         flow = await self._found(flow_id)
         if flow.status is FlowStatus.RUNNING:
             return await self.settled(flow_id)
         first_ms, passed = first_planned(flow, start_at_ms, self._clock.now_ms())
-        change = StatusChange(flow_id, FlowStatus.RUNNING, _from(FlowStatus.RUNNING), first_ms, passed=passed)
+        change = StatusChange(
+            flow_id,
+            FlowStatus.RUNNING,
+            _from(FlowStatus.RUNNING),
+            first_ms or 0,
+            passed=passed,
+            over=first_ms is None,
+        )
         await self._change(change)
         if flow.status is FlowStatus.PAUSED:
             # Its backfills go on.
@@ -85,7 +92,8 @@ class ChangeFlow:
     async def resume(self, flow_id: str) -> FlowRecord:
         """Let cycles begin again, from the next planned time on; a running flow is left as it is.
 
-        Raises NotFound, FailedPrecondition for a flow that is not paused, or whose schedule plans nothing any more.
+        One of which nothing is planned any more completes when no cycle runs. Raises NotFound, FailedPrecondition for
+        a flow that is not paused.
         """
         flow = await self._found(flow_id)
         if flow.status not in (FlowStatus.PAUSED, FlowStatus.RUNNING):
@@ -160,37 +168,35 @@ class ChangeFlow:
                 await asyncio.gather(*(self._node_tasks.stop(order) for order in orders[at : at + STOPS_AT_ONCE]))
 
 
-def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int, Span | None]:
+def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int | None, Span | None]:
     """Return the first planned time of a flow that is started or resumed (0 for now), and those that its pause cost.
 
-    Raises FailedPrecondition when nothing is planned any more, InvalidInput for a first time where none is planned.
+    It is None for a paused flow of which nothing is planned any more. Raises FailedPrecondition for another such flow,
+    InvalidInput for a first time where none is planned.
     """
-    schedule, pause = flow.schedule, flow.pause
+    schedule, pause, passed = flow.schedule, flow.pause, None
+    first_ms: int | None = None
+    if schedule.on and start_at_ms:
+        message = f"the flow begins on {schedule.on.words}: say from when in the field start of its schedule"
+        raise InvalidInput([Violation("start_at", message)])
     if pause is not None and not pause.next_ms:
         # The schedule was over, and its last cycle runs.
-        return 0, None
-    if schedule.on:
-        if start_at_ms:
-            message = f"the flow begins on {schedule.on.words}: say from when in the field start of its schedule"
-            raise InvalidInput([Violation("start_at", message)])
-        if schedule.is_over(now_ms):
-            raise schedule_over(flow)
-        return schedule.stands_by_ms, None
+        return None, None
     # One that runs once, and whose time has passed, begins now.
-    if pause is not None and pause.next_ms > (now_ms if schedule.once else 0):
+    if pause is not None and not schedule.on and pause.next_ms > (now_ms if schedule.once else 0):
         planned = schedule.planned(pause.next_ms)
         first_ms = planned.after(max(now_ms, pause.next_ms) - 1)
-        if first_ms is None:
-            raise schedule_over(flow)
-        return first_ms, planned.span(pause.next_ms - 1, first_ms)
-    if schedule.is_over(max(start_at_ms, now_ms)):
+        passed = planned.span(pause.next_ms - 1, first_ms or now_ms + 1)
+    elif not schedule.is_over(max(start_at_ms, now_ms)):
+        if schedule.on:
+            first_ms = schedule.stands_by_ms
+        elif schedule.begins_with_the_flow:
+            first_ms = start_at_ms
+        else:
+            first_ms = schedule.planned(start_at_ms).after((start_at_ms or now_ms) - 1)
+    if first_ms is None and pause is None:
         raise schedule_over(flow)
-    if schedule.begins_with_the_flow:
-        return start_at_ms, None
-    first_ms = schedule.planned(start_at_ms).after((start_at_ms or now_ms) - 1)
-    if first_ms is None:
-        raise schedule_over(flow)
-    return first_ms, None
+    return first_ms, passed
 
 
 def _from(status: FlowStatus) -> tuple[FlowStatus, ...]:

@@ -16,6 +16,7 @@ from tradewind.scheduler.ports.cycles import CycleRecords, OpenRuns
 from tradewind.scheduler.ports.explaining import NodeTaskReasons, WorkerRecords
 from tradewind.scheduler.ports.flows import Backfills, Firings
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable
+from tradewind.scheduler.use_cases.change_flow import first_planned
 from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_words
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
@@ -74,6 +75,9 @@ class ExplainFlow:
         return flow, ordered(reasons)
 
     def _next(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
+        if flow.pause is not None and first_planned(flow, 0, self._clock.now_ms())[0] is None:
+            words = "its schedule plans no further cycle; it completes when it is resumed and no cycle runs"
+            return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
         if flow.status is not FlowStatus.RUNNING:
             return []
         next_ms, schedule = flow.next_execution_ms, flow.schedule

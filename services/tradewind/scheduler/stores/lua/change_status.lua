@@ -3,7 +3,7 @@
 -- args: base, epoch (0), now, flow_id, status (running, stopped or deleting), from (statuses that it may be
 --   reached from), start_at (ms, 0 for now, below 0 for what stands by; does not count when a pause ends of a flow whose schedule
 --   is over), by, reason, source (of log lines), passed ({first, last, count} of planned times that passed while it was
---   paused, or false).
+--   paused, or false), over (whether the schedule of a paused flow plans nothing any more).
 -- Returns {outcome (changed, unchanged, not_found, refused), status found, runs marked as stopping ({cycle, run} each),
 --   whether more are to be marked by calling again}.
 --!include stopping
@@ -36,7 +36,7 @@ if outcome == 'changed' and args.status == 'paused' then
 elseif outcome == 'changed' then
   local first, epoch, over = 0, math.max(tonumber(known[2]) + 1, time), false
   if known[1] == 'paused' then
-    over = resume()
+    over = resume() or args.over
   elseif args.status == 'running' then
     redis.call('HDEL', flow, 'fired', 'failures')
     redis.call('HSET', flow, 'started_epoch', epoch)

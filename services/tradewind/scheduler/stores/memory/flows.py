@@ -155,7 +155,7 @@ class MemoryFlows:
     def _start_or_end(self, flow: Flow, change: StatusChange, now: int) -> None:
         over = False
         if flow.pause is not None:
-            over = not flow.pause.next_ms
+            over = change.over or not flow.pause.next_ms
             if change.passed is not None:
                 note_firing(flow, now, change.passed, FiringOutcome.SKIPPED, paused_words(flow.pause))
             flow.pause = None

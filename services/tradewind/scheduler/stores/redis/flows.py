@@ -121,6 +121,7 @@ class RedisFlows:
                 reason=change.reason,
                 source="user",
                 passed=(change.passed.first_ms, change.passed.last_ms, change.passed.count) if change.passed else False,
+                over=change.over,
             )
             stopping = tuple(RunName(change.flow_id, cycle, run) for cycle, run in reply.stopping)
             if answer is None:
