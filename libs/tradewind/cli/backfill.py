@@ -104,4 +104,5 @@ async def cancel_backfill(
 def _progress(backfill: "BackfillRecord") -> str:
     parts = {"completed": backfill.completed, "failed": backfill.failed, "running": backfill.running}
     parts["passed over"] = backfill.skipped
-    return ", ".join(f"{count} {what}" for what, count in parts.items() if count) or "none begun yet"
+    gone = f" ({backfill.expired} of them with cycles that are on record no more)" if backfill.expired else ""
+    return ", ".join(f"{count} {what}" for what, count in parts.items() if count) + gone or "none begun yet"

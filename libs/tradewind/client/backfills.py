@@ -21,8 +21,8 @@ class BackfillStatus(StrEnum):
 class BackfillRecord:
     """A backfill of the `times` planned times from `start` on and before `end`; `position` begins next.
 
-    For so many a cycle has `begun`, so many were `skipped` since one had begun before; so many cycles are `running`,
-    have `completed`, or have `failed` to.
+    For so many a cycle has `begun`, so many were `skipped` since one had begun before, of which `expired` are on record
+    no more; so many cycles are `running`, have `completed`, or have `failed` to.
     """
 
     flow_id: str
@@ -42,6 +42,7 @@ class BackfillRecord:
     created_at: datetime | None
     ended_at: datetime | None
     reason: str
+    expired: int = 0
 
     @property
     def ended(self) -> bool:
@@ -72,4 +73,5 @@ def backfill_from(message: backfill_pb2.Backfill) -> BackfillRecord:
         created_at=moment(message, "created_at"),
         ended_at=moment(message, "ended_at"),
         reason=message.reason,
+        expired=message.expired,
     )

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from tests.servers import RedisServer
-from tests.stores.scheduler.bench import MINUTE, Bench, backfill_draft, request_of
+from tests.stores.scheduler.bench import MINUTE, Bench, backfill_draft, request_of, shape
 from tradewind.scheduler.domain.backfill import BackfillOutcome, BackfillStatus, BackfillStep
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin, FollowUp
@@ -94,6 +94,23 @@ async def test_a_time_that_has_had_its_cycle_is_passed_over(bench: Bench) -> Non
         (T, "skipped", -1, 1, "cycle 0 had begun for it"),
     ]
     assert (T, "fired", 0, 1, "") in await bench.firings()
+
+
+async def test_a_time_whose_cycle_is_on_record_no_more_is_passed_over_and_told(bench: Bench) -> None:
+    await bench.register(keep_cycles=1)
+    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    for minute in range(2):
+        await bench.end(await bench.begun(await bench.scheduled(T + minute * MINUTE, shape=shape(keep_cycles=1))))
+        bench.clock.advance(MINUTE)
+    backfill_id = await bench.backfill(T, T + 2 * MINUTE, 2)
+    for step in (await bench.filled(backfill_id)).steps():
+        assert (await bench.begin(bench.filling(step))).outcome is BeginOutcome.DUPLICATE
+    done = await bench.filled(backfill_id)
+    assert (done.status, done.skipped, done.expired) == (BackfillStatus.COMPLETED, 2, 1)
+    assert await bench.backfill_firings(backfill_id) == [
+        (T, "skipped", -1, 1, "cycle 0 had begun for it, and is on record no more"),
+        (T + MINUTE, "skipped", -1, 1, "cycle 1 had begun for it"),
+    ]
 
 
 async def test_the_schedule_goes_on_behind_a_time_that_it_had_begun(bench: Bench) -> None:

@@ -49,7 +49,8 @@ class Backfill:
     """A backfill on record. Times in epoch milliseconds, 0 for none.
 
     `position_ms` is the planned time to begin next, 0 when all have been. Of `times`, so many have `begun` a cycle,
-    were `skipped` because one had begun before, are `running`, have `completed`, or `failed` to.
+    were `skipped` because one had begun before (`expired` of these cycles are on record no more), are `running`, have
+    `completed`, or `failed` to.
     """
 
     draft: BackfillDraft
@@ -64,6 +65,7 @@ class Backfill:
     created_ms: int
     ended_ms: int = 0
     reason: str = ""
+    expired: int = 0
 
     @property
     def left(self) -> int:

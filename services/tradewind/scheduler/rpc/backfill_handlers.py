@@ -76,6 +76,7 @@ def _message(backfill: Backfill) -> pb2.Backfill:
         times=draft.times,
         begun=backfill.begun,
         skipped=backfill.skipped,
+        expired=backfill.expired,
         running=backfill.running,
         completed=backfill.completed,
         failed=backfill.failed,

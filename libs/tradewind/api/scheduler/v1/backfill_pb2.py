@@ -25,31 +25,31 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)tradewind/api/scheduler/v1/backfill.proto\x12\x1atradewind.api.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x03\n\x08\x42\x61\x63kfill\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x13\n\x0b\x62\x61\x63kfill_id\x18\x02 \x01(\x05\x12:\n\x06status\x18\x03 \x01(\x0e\x32*.tradewind.api.scheduler.v1.BackfillStatus\x12)\n\x05start\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08position\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bmax_running\x18\x07 \x01(\x05\x12\r\n\x05times\x18\x08 \x01(\x05\x12\r\n\x05\x62\x65gun\x18\t \x01(\x05\x12\x0f\n\x07skipped\x18\n \x01(\x05\x12\x0f\n\x07running\x18\x0b \x01(\x05\x12\x11\n\tcompleted\x18\x0c \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\r \x01(\x05\x12\n\n\x02\x62y\x18\x0e \x01(\t\x12.\n\ncreated_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x11 \x01(\t\"\xaf\x01\n\x13\x42\x61\x63kfillFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12)\n\x05start\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bmax_running\x18\x04 \x01(\x05\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12\n\n\x02\x62y\x18\x06 \x01(\t\"N\n\x14\x42\x61\x63kfillFlowResponse\x12\x36\n\x08\x62\x61\x63kfill\x18\x01 \x01(\x0b\x32$.tradewind.api.scheduler.v1.Backfill\"N\n\x14ListBackfillsRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"i\n\x15ListBackfillsResponse\x12\x37\n\tbackfills\x18\x01 \x03(\x0b\x32$.tradewind.api.scheduler.v1.Backfill\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\":\n\x12GetBackfillRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x13\n\x0b\x62\x61\x63kfill_id\x18\x02 \x01(\x05\"M\n\x13GetBackfillResponse\x12\x36\n\x08\x62\x61\x63kfill\x18\x01 \x01(\x0b\x32$.tradewind.api.scheduler.v1.Backfill\"Y\n\x15\x43\x61ncelBackfillRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x13\n\x0b\x62\x61\x63kfill_id\x18\x02 \x01(\x05\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"P\n\x16\x43\x61ncelBackfillResponse\x12\x36\n\x08\x62\x61\x63kfill\x18\x01 \x01(\x0b\x32$.tradewind.api.scheduler.v1.Backfill*\x8c\x01\n\x0e\x42\x61\x63kfillStatus\x12\x1f\n\x1b\x42\x41\x43KFILL_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x42\x41\x43KFILL_STATUS_RUNNING\x10\x01\x12\x1d\n\x19\x42\x41\x43KFILL_STATUS_COMPLETED\x10\x02\x12\x1d\n\x19\x42\x41\x43KFILL_STATUS_CANCELLED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)tradewind/api/scheduler/v1/backfill.proto\x12\x1atradewind.api.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x03\n\x08\x42\x61\x63kfill\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x13\n\x0b\x62\x61\x63kfill_id\x18\x02 \x01(\x05\x12:\n\x06status\x18\x03 \x01(\x0e\x32*.tradewind.api.scheduler.v1.BackfillStatus\x12)\n\x05start\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08position\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bmax_running\x18\x07 \x01(\x05\x12\r\n\x05times\x18\x08 \x01(\x05\x12\r\n\x05\x62\x65gun\x18\t \x01(\x05\x12\x0f\n\x07skipped\x18\n \x01(\x05\x12\x0f\n\x07running\x18\x0b \x01(\x05\x12\x11\n\tcompleted\x18\x0c \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\r \x01(\x05\x12\n\n\x02\x62y\x18\x0e \x01(\t\x12.\n\ncreated_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x11 \x01(\t\x12\x0f\n\x07\x65xpired\x18\x12 \x01(\x05\"\xaf\x01\n\x13\x42\x61\x63kfillFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12)\n\x05start\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bmax_running\x18\x04 \x01(\x05\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12\n\n\x02\x62y\x18\x06 \x01(\t\"N\n\x14\x42\x61\x63kfillFlowResponse\x12\x36\n\x08\x62\x61\x63kfill\x18\x01 \x01(\x0b\x32$.tradewind.api.scheduler.v1.Backfill\"N\n\x14ListBackfillsRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"i\n\x15ListBackfillsResponse\x12\x37\n\tbackfills\x18\x01 \x03(\x0b\x32$.tradewind.api.scheduler.v1.Backfill\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\":\n\x12GetBackfillRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x13\n\x0b\x62\x61\x63kfill_id\x18\x02 \x01(\x05\"M\n\x13GetBackfillResponse\x12\x36\n\x08\x62\x61\x63kfill\x18\x01 \x01(\x0b\x32$.tradewind.api.scheduler.v1.Backfill\"Y\n\x15\x43\x61ncelBackfillRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x13\n\x0b\x62\x61\x63kfill_id\x18\x02 \x01(\x05\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"P\n\x16\x43\x61ncelBackfillResponse\x12\x36\n\x08\x62\x61\x63kfill\x18\x01 \x01(\x0b\x32$.tradewind.api.scheduler.v1.Backfill*\x8c\x01\n\x0e\x42\x61\x63kfillStatus\x12\x1f\n\x1b\x42\x41\x43KFILL_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x42\x41\x43KFILL_STATUS_RUNNING\x10\x01\x12\x1d\n\x19\x42\x41\x43KFILL_STATUS_COMPLETED\x10\x02\x12\x1d\n\x19\x42\x41\x43KFILL_STATUS_CANCELLED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.scheduler.v1.backfill_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BACKFILLSTATUS']._serialized_start=1347
-  _globals['_BACKFILLSTATUS']._serialized_end=1487
+  _globals['_BACKFILLSTATUS']._serialized_start=1364
+  _globals['_BACKFILLSTATUS']._serialized_end=1504
   _globals['_BACKFILL']._serialized_start=107
-  _globals['_BACKFILL']._serialized_end=587
-  _globals['_BACKFILLFLOWREQUEST']._serialized_start=590
-  _globals['_BACKFILLFLOWREQUEST']._serialized_end=765
-  _globals['_BACKFILLFLOWRESPONSE']._serialized_start=767
-  _globals['_BACKFILLFLOWRESPONSE']._serialized_end=845
-  _globals['_LISTBACKFILLSREQUEST']._serialized_start=847
-  _globals['_LISTBACKFILLSREQUEST']._serialized_end=925
-  _globals['_LISTBACKFILLSRESPONSE']._serialized_start=927
-  _globals['_LISTBACKFILLSRESPONSE']._serialized_end=1032
-  _globals['_GETBACKFILLREQUEST']._serialized_start=1034
-  _globals['_GETBACKFILLREQUEST']._serialized_end=1092
-  _globals['_GETBACKFILLRESPONSE']._serialized_start=1094
-  _globals['_GETBACKFILLRESPONSE']._serialized_end=1171
-  _globals['_CANCELBACKFILLREQUEST']._serialized_start=1173
-  _globals['_CANCELBACKFILLREQUEST']._serialized_end=1262
-  _globals['_CANCELBACKFILLRESPONSE']._serialized_start=1264
-  _globals['_CANCELBACKFILLRESPONSE']._serialized_end=1344
+  _globals['_BACKFILL']._serialized_end=604
+  _globals['_BACKFILLFLOWREQUEST']._serialized_start=607
+  _globals['_BACKFILLFLOWREQUEST']._serialized_end=782
+  _globals['_BACKFILLFLOWRESPONSE']._serialized_start=784
+  _globals['_BACKFILLFLOWRESPONSE']._serialized_end=862
+  _globals['_LISTBACKFILLSREQUEST']._serialized_start=864
+  _globals['_LISTBACKFILLSREQUEST']._serialized_end=942
+  _globals['_LISTBACKFILLSRESPONSE']._serialized_start=944
+  _globals['_LISTBACKFILLSRESPONSE']._serialized_end=1049
+  _globals['_GETBACKFILLREQUEST']._serialized_start=1051
+  _globals['_GETBACKFILLREQUEST']._serialized_end=1109
+  _globals['_GETBACKFILLRESPONSE']._serialized_start=1111
+  _globals['_GETBACKFILLRESPONSE']._serialized_end=1188
+  _globals['_CANCELBACKFILLREQUEST']._serialized_start=1190
+  _globals['_CANCELBACKFILLREQUEST']._serialized_end=1279
+  _globals['_CANCELBACKFILLRESPONSE']._serialized_start=1281
+  _globals['_CANCELBACKFILLRESPONSE']._serialized_end=1361
 # @@protoc_insertion_point(module_scope)

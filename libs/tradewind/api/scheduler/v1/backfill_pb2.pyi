@@ -71,6 +71,7 @@ class Backfill(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     ENDED_AT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    EXPIRED_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """The flow."""
     backfill_id: _builtins.int
@@ -95,6 +96,8 @@ class Backfill(_message.Message):
     """Who asked for it."""
     reason: _builtins.str
     """Why it ended before it was through; empty otherwise."""
+    expired: _builtins.int
+    """Of so many that were passed over the cycle is on record no more."""
     @_builtins.property
     def start(self) -> _timestamp_pb2.Timestamp:
         """Times planned from this on belong to it."""
@@ -135,10 +138,11 @@ class Backfill(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         ended_at: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
+        expired: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "end", b"end", "ended_at", b"ended_at", "position", b"position", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backfill_id", b"backfill_id", "begun", b"begun", "by", b"by", "completed", b"completed", "created_at", b"created_at", "end", b"end", "ended_at", b"ended_at", "failed", b"failed", "flow_id", b"flow_id", "max_running", b"max_running", "position", b"position", "reason", b"reason", "running", b"running", "skipped", b"skipped", "start", b"start", "status", b"status", "times", b"times"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backfill_id", b"backfill_id", "begun", b"begun", "by", b"by", "completed", b"completed", "created_at", b"created_at", "end", b"end", "ended_at", b"ended_at", "expired", b"expired", "failed", b"failed", "flow_id", b"flow_id", "max_running", b"max_running", "position", b"position", "reason", b"reason", "running", b"running", "skipped", b"skipped", "start", b"start", "status", b"status", "times", b"times"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

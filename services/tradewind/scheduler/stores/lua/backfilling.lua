@@ -34,13 +34,21 @@ function backfills.move(key, flow_id, flow_status, id, planned, following)
   if known[1] ~= 'running' or tonumber(known[2]) ~= planned or flow_status == 'paused'
     or call('ZCOUNT', key .. ':filling', id, id) >= tonumber(known[3]) then return 'settled' end
   call('HSET', record, 'position', following)
-  local outcome, cycle = firings.of(key, planned)
+  local outcome, cycle, run = firings.of(key, planned)
   if outcome ~= 'fired' and outcome ~= 'queued' then
     call('HINCRBY', record, 'begun', 1)
     return 'begun'
   end
   call('HINCRBY', record, 'skipped', 1)
-  note_time(key, id, planned, 'skipped', outcome == 'fired' and 'cycle ' .. cycle .. ' had begun for it' or 'it was queued')
+  local why = 'it was queued'
+  if outcome == 'fired' then
+    why = 'cycle ' .. cycle .. ' had begun for it'
+    if call('EXISTS', run_key(flow_id, cycle, run)) == 0 then
+      why = why .. ', and is on record no more'
+      call('HINCRBY', record, 'expired', 1)
+    end
+  end
+  note_time(key, id, planned, 'skipped', why)
   backfills.finish_if_over(key, flow_id, id)
   return 'duplicate'
 end

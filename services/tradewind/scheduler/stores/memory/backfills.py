@@ -108,8 +108,12 @@ def move(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
     )
     if not taken or line is None:
         return BeginOutcome.BEGUN
-    fired = line.outcome is FiringOutcome.FIRED
-    reason = f"cycle {line.cycle} had begun for it" if fired else "it was queued"
+    reason = "it was queued"
+    if line.outcome is FiringOutcome.FIRED:
+        reason = f"cycle {line.cycle} had begun for it"
+        if RunName(flow.flow_id, line.cycle, line.run) not in flow.runs:
+            reason += ", and is on record no more"
+            record.backfill = replace(record.backfill, expired=backfill.expired + 1)
     _note(record, now, step.position_ms, FiringOutcome.SKIPPED, reason)
     _end_if_over(flow, step.backfill_id, now)
     return BeginOutcome.DUPLICATE

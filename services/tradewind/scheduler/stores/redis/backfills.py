@@ -110,4 +110,5 @@ def _backfill(text: Mapping[str, str], running: int) -> Backfill:
         int(text["created_at"]),
         int(text.get("ended_at", 0)),
         text.get("reason", ""),
+        int(text.get("expired", 0)),
     )
