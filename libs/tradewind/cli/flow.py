@@ -141,6 +141,8 @@ async def run(
     inputs = inputs_of(input, inputs_json)
     async with session.client() as client:
         handle = await client.run_flow(name, inputs)
+        for warning in handle.warnings:
+            typer.secho(f"note: {warning}", fg=typer.colors.YELLOW, err=True)
         if wait:
             client.patience = session.patience
             if not await wait_for_outcome(session.screen, client, handle, timeout, output):

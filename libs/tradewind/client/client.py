@@ -152,9 +152,10 @@ class Client(
     ) -> CycleHandle:
         """Run one cycle now, whatever the flow's schedule and status; `handle.result()` waits for its outputs.
 
-        `inputs` is merged into the inputs of entry nodes. With `wait` the scheduler answers when the cycle has ended or
-        that time is over, so that the result of a short cycle needs one call only. Raises NotFound, InvalidInput,
-        Aborted when the flow's overlap policy is skip and a cycle runs, WrongStatus while the flow is being deleted.
+        `inputs` is merged into the inputs of entry nodes; `handle.warnings` tells of those that none takes. With `wait`
+        the scheduler answers when the cycle has ended or that time is over, so that the result of a short cycle needs
+        one call only. Raises NotFound, InvalidInput, Aborted when the flow's overlap policy is skip and a cycle runs,
+        WrongStatus while the flow is being deleted.
         """
         started = await self._start_cycle(flow_id, inputs, wait=wait, request_id=request_id)
         return self._handle(started)

@@ -69,6 +69,11 @@ class Started:
         """The cycle, as it travelled."""
         return self._answer.cycle
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was found odd about a run."""
+        return tuple(self._answer.warnings) if isinstance(self._answer, pb.RunFlowResponse) else ()
+
     def record(self) -> CycleRecord:
         """Read the cycle."""
         return cycle_from(self._answer.cycle)

@@ -91,7 +91,10 @@ class FlowHandle:
 
 
 class CycleHandle:
-    """A cycle of a flow by its number, and by its run where that is known; `record` is what was last heard of it."""
+    """A cycle of a flow by its number, and by its run where that is known; `record` is what was last heard of it.
+
+    Of one that was run just now `warnings` tell of inputs that no entry node takes, as of misspelt ones.
+    """
 
     def __init__(
         self,
@@ -107,6 +110,7 @@ class CycleHandle:
         self.cycle = cycle
         self.run = run
         self._started = started
+        self.warnings = started.warnings if started is not None else ()
         self._record: CycleRecord | None = None
         self._outputs: Outputs | None = None
 

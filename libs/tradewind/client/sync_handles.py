@@ -31,6 +31,11 @@ class SyncCycleHandle(SyncFace[CycleHandle]):
         """What was last heard of it."""
         return self._inner.record
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Inputs that no entry node takes."""
+        return self._inner.warnings
+
     get = waits(CycleHandle.get)
     stop = waits(CycleHandle.stop)
     describe = waits(CycleHandle.describe)

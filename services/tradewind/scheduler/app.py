@@ -71,6 +71,7 @@ from tradewind.scheduler.use_cases.sub_flow_paths import SubFlowPaths
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.scheduler.use_cases.tell_ends import TellEnds
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
+from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import OpenChannel, channels_of
@@ -234,6 +235,7 @@ class Scheduler:
             await_ends=self._await_ends,
             definitions=definitions,
             outputs=outputs,
+            unused_inputs=UnusedInputs(node_types),
             describe=DescribeCycle(read, logs, node_tasks, ExplainWaits(node_types)),
             logs=logs,
             watch=self._watch,

@@ -94,6 +94,13 @@ def test_runs_a_cycle_and_waits(shell: Shell, stack: FakeStack) -> None:
     assert inputs == {"window": 3, "name": "AAPL", "l": ["a"]}
 
 
+def test_a_run_with_inputs_that_nothing_takes_is_noted(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.warnings = ['no entry node takes the input "windw"; did you mean "window"?']
+    ran = shell("flow", "run", "momentum", "--wait", "--input", "windw=3")
+    assert ran.lines == ["momentum cycle 0 completed in 250 ms (2 completed)", "model.forecast = 7"]
+    assert ran.err == 'note: no entry node takes the input "windw"; did you mean "window"?\n'
+
+
 def test_inputs_may_be_one_object(shell: Shell, stack: FakeStack) -> None:
     shell("flow", "run", "momentum", "--inputs-json", '{"a": 1, "b": 2}', "--input", "b=3")
     assert json.loads(stack.scheduler.last(pb.RunFlowRequest).inputs_json) == {"a": 1, "b": 3}

@@ -49,6 +49,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         self.flows: dict[str, flow_pb2.Flow] = {}
         self.cycles: dict[str, list[cycle_pb2.Cycle]] = {}
         self.endings: dict[tuple[str, int], Ending] = {}
+        self.warnings: list[str] = []
         self.lines: list[cycle_pb2.LogLine] = []
         self.ending: Ending | None = Ending()
         self.requests: list[Message] = []
@@ -250,7 +251,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
             await self.end(cycle.flow_id, cycle.cycle, self.ending)
         if request.HasField("wait"):
             await self._until_ended(cycle, request.wait.ToMilliseconds() / 1000)
-        answer = pb.RunFlowResponse(cycle=cycle)
+        answer = pb.RunFlowResponse(cycle=cycle, warnings=self.warnings)
         self._add_outputs(answer, request.include_outputs)
         return answer
 

@@ -36,6 +36,7 @@ from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.access.identity import is_restricted, require_own
 from tradewind.server.access.metering import counted_calls
@@ -73,6 +74,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         await_ends: AwaitEnds,
         definitions: Definitions,
         outputs: SinkOutputs,
+        unused_inputs: UnusedInputs,
         describe: DescribeCycle,
         logs: ReadLogs,
         watch: WatchFlows,
@@ -91,6 +93,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         self._stop_cycle = stop_cycle
         self._jobs = jobs
         self._outputs = outputs
+        self._unused_inputs = unused_inputs
         self._register = register
         self._plan = plan
         self._revise = revise
@@ -209,6 +212,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             cycle_mapping.fill_cycle(response.cycle, result.state)
             if request.include_outputs:
                 await self._add_outputs(response, result.state, result.planned)
+        if request.inputs_json and result.planned is not None:
+            response.warnings.extend(await self._unused_inputs(result.planned, request.inputs_json))
         return response
 
     async def RunFlows(self, request: pb2.RunFlowsRequest, context: Context) -> pb2.RunFlowsResponse:

@@ -30,12 +30,16 @@ _Key = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class PlannedFlow:
-    """One revision of a flow, ready to be run. `components` pairs ids with digests of plans."""
+    """One revision of a flow, ready to be run. `components` pairs ids with digests of plans.
+
+    `entry_types` are the node types of its entry nodes.
+    """
 
     shape: CycleShape
     components: tuple[tuple[str, str], ...]
     plans: Mapping[str, ComponentPlan]
     sinks: tuple[str, ...]
+    entry_types: frozenset[str]
 
     @property
     def weight(self) -> int:
@@ -64,6 +68,7 @@ def planned_flow(flow_id: str, user_id: str, revision: int, digest: str, definit
     """Return what running a revision of a flow takes; `digest` as in CycleShape."""
     plans = definition.plans()
     sources = {edge.source for edge in definition.edges}
+    targets = {edge.target for edge in definition.edges}
     shape = CycleShape(
         flow_id=flow_id,
         user_id=user_id,
@@ -84,6 +89,7 @@ def planned_flow(flow_id: str, user_id: str, revision: int, digest: str, definit
         tuple((plan.component_id, plan.digest) for plan in plans),
         {plan.digest: plan for plan in plans},
         tuple(node.node_id for node in definition.nodes if node.node_id not in sources),
+        frozenset(node.node_type for node in definition.nodes if node.node_id not in targets),
     )
 
 

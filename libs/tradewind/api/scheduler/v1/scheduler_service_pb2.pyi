@@ -788,6 +788,7 @@ class RunFlowResponse(_message.Message):
     CYCLE_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     OUTPUTS_OMITTED_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     outputs_omitted: _builtins.bool
     """They emitted more than goes into this answer, so `outputs` is empty: DescribeCycle has them."""
     @_builtins.property
@@ -798,16 +799,21 @@ class RunFlowResponse(_message.Message):
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOutputs]:
         """What sink nodes emitted, where asked for."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Inputs that no entry node takes, by what live workers have declared; at most ten. The cycle has begun with them."""
+
     def __init__(
         self,
         *,
         cycle: _cycle_pb2.Cycle | None = ...,
         outputs: _abc.Iterable[Global___NodeOutputs] | None = ...,
         outputs_omitted: _builtins.bool = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs", "outputs_omitted", b"outputs_omitted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs", "outputs_omitted", b"outputs_omitted", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

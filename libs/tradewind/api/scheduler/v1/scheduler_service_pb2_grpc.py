@@ -350,7 +350,7 @@ class SchedulerServiceServicer:
 
     def ResumeFlow(self, request, context):
         """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
-        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

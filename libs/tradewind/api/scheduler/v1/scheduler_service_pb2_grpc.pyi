@@ -84,7 +84,7 @@ class SchedulerServiceStub:
     """
     ResumeFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]
     """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
-    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
     """
     ListFirings: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
     """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
@@ -239,7 +239,7 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """
     ResumeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]  # type: ignore[assignment]
     """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
-    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
     """
     ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
     """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
@@ -469,7 +469,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ResumeFlowResponse, _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]]:
         """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
-        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,93 @@
+"""Inputs of a run that no entry node takes: whoever runs the flow is told, and the cycle runs."""
+
+import json
+
+import pytest
+
+from tests.rpc.scheduler.conftest import Client, Peers
+from tradewind.api.registry.v1 import node_type_pb2
+from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+
+
+def offer(peers: Peers, node_type: str, *inputs: str) -> None:
+    handles = [node_type_pb2.InputHandle(name=name) for name in inputs]
+    peers.registry.offer(node_type_pb2.NodeType(type=node_type, inputs=handles))
+
+
+async def register(scheduler: Client, *types: str, edges: str = "") -> None:
+    """Register flow `f` with nodes `n0`, `n1` and so on of these types."""
+    spec = flow_pb2.FlowSpec(interval="60", overlap=flow_pb2.OVERLAP_POLICY_ALLOW)
+    for place, node_type in enumerate(types):
+        config = {"flow_id": "below"} if node_type == "flow" else {"seconds": 1} if node_type == "delay" else {}
+        spec.nodes.add(id=f"n{place}", type=node_type, config_json=json.dumps(config))
+    for edge in edges.split():
+        source, target = edge.split(">")
+        spec.edges.add(source=source, source_handle="output", target=target, target_handle="day")
+    await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))
+
+
+async def warned(scheduler: Client, *names: str) -> list[str]:
+    """Run `f` with inputs of these names and return what is said."""
+    response = await scheduler.run_flow(inputs_json=json.dumps(dict.fromkeys(names, 1)), wait=0)
+    assert response.cycle.flow_id == "f"
+    return list(response.warnings)
+
+
+async def test_misspelt_inputs_are_told_all_at_once_with_the_nearest_name(scheduler: Client, peers: Peers) -> None:
+    offer(peers, "prices", "month", "symbol")
+    offer(peers, "rates", "bank")
+    await register(scheduler, "prices", "rates")
+    assert await warned(scheduler, "monht", "bank", "symbols", "xyz") == [
+        'no entry node takes the input "monht"; did you mean "month"?',
+        'no entry node takes the input "symbols"; did you mean "symbol"?',
+        'no entry node takes the input "xyz"; they take "bank", "month", "symbol"',
+    ]
+    assert await warned(scheduler, "month", "symbol", "bank") == []
+
+
+async def test_what_a_later_node_takes_does_not_count(scheduler: Client, peers: Peers) -> None:
+    peers.registry.offer(
+        node_type_pb2.NodeType(
+            type="prices",
+            inputs=[node_type_pb2.InputHandle(name="month")],
+            outputs=[node_type_pb2.OutputHandle(name="output")],
+        )
+    )
+    offer(peers, "model", "day")
+    await register(scheduler, "prices", "model", edges="n0>n1")
+    assert await warned(scheduler, "day") == ['no entry node takes the input "day"; they take "month"']
+
+
+@pytest.mark.parametrize("types", [("prices", "unknown"), ("prices", "flow")], ids=["nobody offers one", "a sub-flow"])
+async def test_nothing_is_said_where_a_node_may_take_any_name(
+    scheduler: Client, peers: Peers, types: tuple[str, ...]
+) -> None:
+    offer(peers, "prices", "month")
+    await register(scheduler, *types)
+    assert await warned(scheduler, "monht") == []
+
+
+async def test_nodes_that_take_none_are_said_to(scheduler: Client, peers: Peers) -> None:
+    await register(scheduler, "delay")
+    assert await warned(scheduler, "month") == ['no entry node takes the input "month"; they take none']
+
+
+async def test_nothing_is_said_while_the_registry_is_away(scheduler: Client, peers: Peers) -> None:
+    await register(scheduler, "prices")
+    peers.registry.down = True
+    assert await warned(scheduler, "monht") == []
+
+
+async def test_a_run_without_inputs_asks_nobody(scheduler: Client, peers: Peers) -> None:
+    offer(peers, "prices", "month")
+    await register(scheduler, "prices")
+    peers.registry.asked.clear()
+    assert list((await scheduler.run_flow(wait=0)).warnings) == []
+    assert peers.registry.asked == []
+
+
+async def test_a_long_list_is_cut(scheduler: Client, peers: Peers) -> None:
+    offer(peers, "prices", "month")
+    await register(scheduler, "prices")
+    assert len(await warned(scheduler, *(f"name{number}" for number in range(1000)))) == 10
