@@ -50,11 +50,14 @@ class InvalidInput(Fault):
 
 
 class NotFound(Fault):
-    """`what` (such as `flow` or `node task`) of this id does not exist; the reason follows from `what`."""
+    """`what` (such as `flow` or `node task`) of this id does not exist; the reason follows from `what`.
 
-    def __init__(self, what: str, id: str, reason: str | None = None) -> None:
+    The message ends with `hint`.
+    """
+
+    def __init__(self, what: str, id: str, reason: str | None = None, hint: str = "") -> None:
         name = what.replace(" ", "_").replace("-", "_")
-        super().__init__(reason or f"{name.upper()}_NOT_FOUND", f'no {what} "{id}"', {f"{name.lower()}_id": id})
+        super().__init__(reason or f"{name.upper()}_NOT_FOUND", f'no {what} "{id}"{hint}', {f"{name.lower()}_id": id})
         self.what = what
         self.id = id
 

@@ -33,7 +33,7 @@ def codes(told: list[Told]) -> list[str]:
 
 
 async def fail(ntm: Ntm, token: str) -> None:
-    error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="no luck")
+    error = node_task_pb2.NodeTaskError(code="NODE_ERROR", type="KeyError", message="'luck'")
     failure = work_pb2.NodeTaskFailure(token=token, error=error)
     await ntm.stub.FailNodeTasks(pb2.FailNodeTasksRequest(worker_id="u1", failures=[failure]))
 
@@ -121,7 +121,7 @@ async def test_what_is_tried_again_tells_when_and_why(ntm: Ntm) -> None:
     ((code, words, facts),) = await explained(ntm)
     assert (code, facts["attempt"], facts["attempts"], facts["error_code"]) == ("retry_at", 2, 3, "NODE_ERROR")
     assert words.startswith("attempt 2 of 3 begins at ")
-    assert words.endswith("the last one failed: NODE_ERROR: no luck")
+    assert words.endswith("the last one failed: NODE_ERROR: KeyError: 'luck'")
 
 
 async def test_a_spent_budget_of_retries_is_told(start: Start) -> None:
@@ -172,7 +172,7 @@ async def test_what_has_ended_tells_how(ntm: Ntm) -> None:
     await fail(ntm, given.token)
     ((code, words, facts),) = await explained(ntm, "b")
     assert (code, facts["error_code"]) == ("failed", "NODE_ERROR")
-    assert words.endswith("NODE_ERROR: no luck")
+    assert words.endswith("NODE_ERROR: KeyError: 'luck'")
 
 
 async def test_what_was_skipped_or_stopped_tells_why(ntm: Ntm) -> None:

@@ -284,5 +284,6 @@ async def test_what_is_not_there_is_not_found(scheduler: Client) -> None:
     await refused(of_flow(scheduler), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
     await scheduler.register()
     await scheduler.run()
-    await refused(of_node(scheduler, "nobody"), grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
+    error = await refused(of_node(scheduler, "A"), grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
+    assert error.message == 'no node task "f:0:0:A"; did you mean "a"?'
     await refused(of_node(scheduler, cycle=7), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")

@@ -92,6 +92,11 @@ class TaskError:
     final: str = ""
     """Why no further attempt followed, where the node may be tried more than once."""
 
+    @property
+    def words(self) -> str:
+        """What failed, in a line that begins with the code."""
+        return ": ".join(filter(None, (self.code, self.type, self.message)))
+
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:

@@ -210,7 +210,7 @@ def _retry(task: NodeTask, node: PlanNode) -> Reason:
         return Reason("waits_for_same_work", words, {"at": at})
     attempts = node.retry.attempts if node.retry else 1
     error = task.error
-    why = f": {error.code}: {error.message}" if error else ""
+    why = f": {error.words}" if error else ""
     return Reason(
         "retry_at",
         f"attempt {task.failures + 1} of {attempts} begins at {at}; the last one failed{why}",
@@ -260,7 +260,7 @@ def _ended(seen: Seen) -> Reason:
     if task.status is NodeTaskStatus.FAILED and task.error is not None:
         error = task.error
         facts: dict[str, Fact] = {"at": at, "attempt": task.attempt, "error_code": error.code, "final": error.final}
-        words = f"failed at {at} in attempt {task.attempt}: {error.code}: {error.message}"
+        words = f"failed at {at} in attempt {task.attempt}: {error.words}"
         spent = error.final.startswith("RETRY_BUDGET_EXHAUSTED")
         return Reason(
             "retry_budget_spent" if spent else "failed",

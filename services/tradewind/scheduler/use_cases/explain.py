@@ -12,6 +12,7 @@ from tradewind.scheduler.domain.event_schedule import EventSchedule
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.ports.cycles import CycleRecords, OpenRuns
 from tradewind.scheduler.ports.explaining import NodeTaskReasons, WorkerRecords
 from tradewind.scheduler.ports.flows import Backfills, Firings
@@ -255,7 +256,7 @@ class ExplainNode:
         task_id = f"{state.name}:{node_id}"
         ids = await self._cycles.node_ids(state.name)
         if ids and node_id not in ids:
-            raise NotFound("node task", task_id)
+            raise NotFound("node task", task_id, hint=NearestName(ids).hint(node_id))
         found = await self._known.explain(task_id, state.facts.user_id)
         if is_terminal(state.status):
             reasons = [await self._run_ended(state)]
