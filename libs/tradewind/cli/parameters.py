@@ -85,6 +85,8 @@ def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
         key, equals, value = each.partition("=")
         if not equals or not key:
             raise typer.BadParameter(f'"{each}" is not KEY=VALUE', param_hint=option)
+        if key in found:
+            raise typer.BadParameter(f'"{key}" is given twice', param_hint=option)
         found[key] = value
     return found
 

@@ -113,6 +113,7 @@ def test_inputs_may_be_one_object(shell: Shell, stack: FakeStack) -> None:
     ("arguments", "message"),
     [
         (["--input", "window"], '"window" is not KEY=VALUE'),
+        (["--input", "window=1", "--input", "window=2"], '"window" is given twice'),
         (["--inputs-json", "{"], "this is no JSON"),
         (["--inputs-json", "[1]"], "this is JSON, but no object"),
     ],
