@@ -1,5 +1,6 @@
 """Checking values against JSON Schemas that workers have declared."""
 
+import json
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -55,10 +56,20 @@ def faults_by_place(schema_text: str, value: object) -> list[tuple[tuple[str | i
     for error in _compiled(schema_text).iter_errors(value):
         if _depends_on_secret(error, value):
             continue
-        found.append((tuple(error.instance_path), _shortened(error.message)))
-        if len(found) == _MOST_FAULTS:
+        place = tuple(error.instance_path)
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
+            found += [((*place, key), "is not known") for key in error.kind.unexpected]
+        else:
+            found.append((place, _shortened(error.message)))
+        if len(found) >= _MOST_FAULTS:
             break
-    return found
+    return found[:_MOST_FAULTS]
+
+
+def only_keys(schema_text: str) -> list[str]:
+    """Return the keys that an object may have by a schema without fault, none where it may have others."""
+    schema = json.loads(schema_text)
+    return list(schema.get("properties", ())) if schema.get("additionalProperties") is False else []
 
 
 def is_secret(value: object) -> bool:

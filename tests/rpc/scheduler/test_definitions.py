@@ -236,7 +236,7 @@ async def test_a_definition_is_checked_against_what_live_workers_declared(schedu
         "interval": 1,
         "nodes": [
             {"id": "a", "type": "average", "config": {"window": "ten"}},
-            {"id": "b", "type": "average", "config": {"window": {"$secret": "w"}}},
+            {"id": "b", "type": "average", "config": {"window": {"$secret": "w"}, "widow": 1, "x": 1}},
         ],
         "edges": [
             {"source": "a", "source_handle": "avrage", "target": "b", "target_handle": "prices"},
@@ -246,6 +246,9 @@ async def test_a_definition_is_checked_against_what_live_workers_declared(schedu
     request = pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps(flow))
     error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     told = dict(error.violations)
+    config = "nodes[1].config"
+    assert told.pop(f"{config}.widow") == 'is not known; did you mean "window"?'
+    assert told.pop(f"{config}.x") == 'is not known; it has "window"'
     assert set(told) == {"nodes[0].config.window", "edges[0].source_handle", "edges[1].target_handle"}
     assert 'did you mean "average"' in told["edges[0].source_handle"]
     assert len(peers.registry.asked) == 1

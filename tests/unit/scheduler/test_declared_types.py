@@ -19,6 +19,7 @@ class Declared:
 
     inputs: Mapping[str, InputDeclaration] = field(default_factory=dict)
     outputs: frozenset[str] = frozenset()
+    config_keys: tuple[str, ...] = ()
 
     def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:
         if config.get("all_wrong"):

@@ -82,7 +82,8 @@ def test_the_declaration_tells_handles_and_schemas() -> None:
         ({"mode": "other"}, ["mode"]),
         ({"prices": ["x"]}, ["prices[0]"]),
         ({"order": {"side": "hold"}}, ["order", "order.side"]),
-        ({"lmit": 5}, [""]),
+        ({"lmit": 5, "ordr": 1}, ["lmit", "ordr"]),
+        ({"order": {"symbol": "IBM", "side": "sell", "limit": 3}}, []),
     ],
 )
 def test_configs_are_judged_by_the_declared_schema(config: dict[str, Any], paths: list[str]) -> None:

@@ -49,6 +49,11 @@ class BuiltInDeclaration:
         """The names of its output handles."""
         return frozenset(self.built_in.outputs)
 
+    @property
+    def config_keys(self) -> Sequence[str]:
+        """None are told: its faults name what there is."""
+        return ()
+
     def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:
         """Return what is wrong with a config, with the keys that lead there."""
         return self.built_in.faults(config)

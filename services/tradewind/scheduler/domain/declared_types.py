@@ -52,6 +52,8 @@ def check_declared_types(
             path = join(node.path, "config")
             for key in keys:
                 path = join(path, key)
+            if len(keys) == 1 and not faults.full and (known := declaration.config_keys) and keys[0] not in known:
+                message += _hint(str(keys[0]), known)
             faults.add(path, message)
         has_edges = fed[node_id].has_edges
         given = {*fed[node_id].handles, *node.config}
@@ -120,8 +122,12 @@ def _unknown_handle(node: NodeDraft, kind: str, handle: str, handles: Collection
     message = f"node type {quoted(node.node_type or '')} has no {kind} handle {quoted(handle)}"
     if faults.full:
         return message
-    names = sorted(handles)
-    return message + NearestName(names).hint(handle, f"; it has {listed(names)}" if names else "; it has none")
+    return message + _hint(handle, handles)
+
+
+def _hint(word: str, known: Collection[str]) -> str:
+    names = sorted(known)
+    return NearestName(names).hint(word, f"; it has {listed(names)}" if names else "; it has none")
 
 
 def _fed_twice(node: NodeDraft, handle: str, first: str) -> str:

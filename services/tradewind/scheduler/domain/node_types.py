@@ -1,6 +1,6 @@
 """What the scheduler needs to know of the node types that live workers have declared."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,6 +25,11 @@ class NodeTypeDeclaration(Protocol):
     @property
     def outputs(self) -> AbstractSet[str]:
         """The names of its output handles."""
+        ...
+
+    @property
+    def config_keys(self) -> Collection[str]:
+        """The keys that its config may have; none where it may have others."""
         ...
 
     def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:

@@ -34,6 +34,11 @@ class Declaration:
     outputs: frozenset[str]
     config_schema: str
 
+    @property
+    def config_keys(self) -> Collection[str]:
+        """The keys that a config may have; none where it may have others."""
+        return json_schema.only_keys(self.config_schema)
+
     def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:
         """Return what is wrong with a config; a schema that cannot be used faults nothing."""
         if not self.config_schema:
