@@ -25,6 +25,7 @@ from tradewind.client.errors import (
 )
 from tradewind.tls import explained
 
+_TOO_LARGE = "SERVER: Received message larger than max"
 _HUNG_UP = "Internal error from Core"
 """What gRPC says by itself, in place of the answer, when a stream is written that the server has just ended."""
 _DETAILS_KEY = "grpc-status-details-bin"
@@ -54,6 +55,8 @@ def error_from(error: grpc.aio.AioRpcError, address: str, method: str) -> Tradew
         message = f"{address} did not answer {method} in time"
     if error.code() is grpc.StatusCode.UNIMPLEMENTED and not details.reason:
         message = f"{address} does not serve {method}: is it another program, or another version?"
+    if not details.reason and message.startswith(_TOO_LARGE):
+        message = f"the request of {method} is too large; keep large values elsewhere, and pass on where ({message})"
     make = _ERRORS.get(error.code(), _server_fault)
     return make(message, details)
 

@@ -86,7 +86,14 @@ def moment(message: Message, field: str) -> datetime | None:
 
 
 def inputs_json(inputs: Mapping[str, Any] | str | None) -> str:
-    """Return the JSON text of a cycle's inputs, "" for none. Raises ValueError for what JSON cannot say."""
+    """Return the JSON text of a cycle's inputs, "" for none.
+
+    Raises ValueError for what JSON cannot say, TypeError for what has no names.
+    """
     if not inputs:
         return ""
-    return inputs if isinstance(inputs, str) else encode(dict(inputs))
+    if isinstance(inputs, str):
+        return inputs
+    if not isinstance(inputs, Mapping):
+        raise TypeError(f'inputs go by name, as in {{"month": "2001-04"}}; this is a {type(inputs).__name__}')
+    return encode(dict(inputs))

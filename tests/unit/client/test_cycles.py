@@ -27,6 +27,11 @@ from tradewind.client import (
 from tradewind.client.log_following import follow_logs
 
 
+async def test_inputs_without_names_are_refused(client: Client) -> None:
+    with pytest.raises(TypeError, match="inputs go by name"):
+        await client.run_flow("momentum", ["2001-04"])  # type: ignore[arg-type]
+
+
 async def test_a_run_gives_what_the_sinks_emitted(client: Client, stack: FakeStack) -> None:
     run = await client.run_flow("momentum", {"window": 3})
 
