@@ -4,7 +4,8 @@
     python tools/store_secrets.py --dev                    the ACL file of the overlay dev, with its known passwords
 
 Apply it once: services read their password when they start. To change passwords, apply it again and restart
-the store, then the services; a new token holds once every server has been restarted.
+the store, then the services: the token changes as well then. docs/access.md and docs/security.md say how to change
+either while all goes on.
 """
 
 from __future__ import annotations

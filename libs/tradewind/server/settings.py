@@ -12,6 +12,8 @@ from rich.table import Table
 from tradewind.tls.files import StoreTlsFiles, TlsFiles
 
 PREFIX = "TRADEWIND_"
+LEAST_SECRET = 16
+"""So many characters a secret of servers has at least."""
 
 
 class SettingsError(Exception):
@@ -147,7 +149,10 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         None, description="Where the access service answers; calls need a token then, and without it none."
     )
     service_token: SecretStr | None = Field(
-        None, min_length=16, description="A secret that all servers share, by which they know each other."
+        None, min_length=LEAST_SECRET, description="A secret that all servers share, by which they know each other."
+    )
+    service_tokens_accepted: SecretStr | None = Field(
+        None, description="Secrets that other servers may show as well while theirs is changed, with commas between."
     )
     access_cache_seconds: float = Field(
         5.0, ge=0, le=60, description="For how long is remembered whose a token is; changes are told at once."

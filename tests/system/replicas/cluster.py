@@ -44,6 +44,8 @@ class Cluster:
         `roles` says what certificates stand for.
         """
         self.home = home
+        self.environment: dict[str, str] = {}
+        """What whatever begins from now on is told besides."""
         self._tls = tls
         self._workers_tls = workers_tls or tls
         self._roles = roles
@@ -69,7 +71,7 @@ class Cluster:
             process = Process(
                 log, "tradewind.worker", NODES, "--worker-id", name, "--capacity", "20", "--grace", "5",
                 "--address", self.address("node_task_manager"), "--registry-address", self.address("registry"),
-                **{LEDGER: str(self.ledger)}, **_certificates(self._workers_tls),
+                **{LEDGER: str(self.ledger)}, **_certificates(self._workers_tls), **self.environment,
             )
             # fmt: on
         else:
@@ -142,6 +144,7 @@ class Cluster:
             "TRADEWIND_TRIGGER_LEASE_SECONDS": "3",
             "TRADEWIND_NODE_TASK_MANAGER_LEASE_SECONDS": "30",
             "TRADEWIND_NODE_TASK_MANAGER_STREAM_GRACE_SECONDS": "0.5",
+            **self.environment,
         }
 
 

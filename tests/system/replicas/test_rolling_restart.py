@@ -1,4 +1,4 @@
-"""Every process is ended and started again, half of them at a time, while flows run on schedule under mTLS."""
+"""Every process is ended and started again, half of them at a time, while flows run on schedule and by hand."""
 
 import asyncio
 from dataclasses import replace
@@ -8,8 +8,8 @@ import pytest
 
 from tests.certificates import Authority
 from tests.system.replicas.cluster import Cluster
-from tests.system.replicas.test_replicas_die import begin, every_cycle_once, more_done, running
-from tradewind.client import Role, Unauthenticated
+from tests.system.replicas.test_replicas_die import begin, every_cycle_once, flow, more_done, running
+from tradewind.client import Client, Role, Unauthenticated
 from tradewind.tls import TlsFiles
 
 ROUNDS = (
@@ -17,6 +17,7 @@ ROUNDS = (
     ("registry-0", "trigger-0"),
     ("scheduler-1", "node_task_manager-1", "worker-1", "access-1"),
 )
+OLD, NEW = "the secret until now", "the secret from now on"
 ROLES = "server.tradewind=service,worker.tradewind=worker"
 
 
@@ -57,3 +58,39 @@ async def test_a_rolling_restart_loses_nothing(tmp_path: Path) -> None:
                 await asyncio.gather(*map(cluster.restart, names))
             await more_done(cluster)
             assert await every_cycle_once(client) == set(cluster.noted("done"))
+
+
+async def test_the_secret_of_servers_changes_without_a_refused_call(tmp_path: Path) -> None:
+    """In the three steps of docs/access.md; between them, and within each, those of two steps call each other."""
+    cluster = Cluster(tmp_path, workers=0, accesses=1)
+    cluster.environment["TRADEWIND_SERVICE_TOKEN"] = OLD
+    async with running(cluster):
+        async with cluster.client(token=OLD) as server:
+            user = (await server.create_token("ann", role=Role.USER)).token
+            cluster.environment["TRADEWIND_TOKEN"] = (await server.create_token("pool", role=Role.WORKER)).token
+        cluster.workers.append("worker-0")
+        await cluster.begin("worker-0")
+        async with cluster.client(token=user) as client, asyncio.TaskGroup() as tasks:
+            await begin(client)
+            asking = tasks.create_task(ask(client))
+            for shown, accepted in ((OLD, NEW), (NEW, OLD), (NEW, "")):
+                cluster.environment["TRADEWIND_SERVICE_TOKEN"] = shown
+                cluster.environment["TRADEWIND_SERVICE_TOKENS_ACCEPTED"] = accepted
+                names = list(cluster.services)
+                for half in (names[::2], names[1::2]):
+                    await asyncio.gather(*map(cluster.restart, half))
+                    await more_done(cluster)
+            asking.cancel()
+            await every_cycle_once(client)
+        logged = "".join(log.read_text(encoding="utf-8") for log in tmp_path.glob("*.log"))
+        assert "this token is not known" not in logged
+        async with cluster.client(token=OLD) as outdated:
+            with pytest.raises(Unauthenticated):
+                await outdated.who_am_i()
+
+
+async def ask(client: Client) -> None:
+    """Run a flow by hand again and again, with a token that the servers ask access about."""
+    await client.register_flow("asked", flow("asked"))
+    while True:
+        await (await client.run_flow("asked")).result()

@@ -69,6 +69,14 @@ def test_a_server_has_something_to_show_to_access() -> None:
         gate_of(settings, [])
 
 
+def test_a_secret_that_is_accepted_is_no_shorter_than_others() -> None:
+    settings = load_settings(
+        CommonSettings, access_address="localhost:7705", service_token="x" * 16, service_tokens_accepted="short"
+    )
+    with pytest.raises(ValueError, match=r"^TRADEWIND_SERVICE_TOKENS_ACCEPTED: each has 16 characters or more"):
+        gate_of(settings, [])
+
+
 async def test_a_token_goes_before_the_certificate() -> None:
     """Who hands on a user's call, and is known as a server, is not taken for the user."""
     authority = Authority()

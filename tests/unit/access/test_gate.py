@@ -35,7 +35,7 @@ async def gate(authority: Authority) -> AsyncIterator[Gate]:
     """One that remembers for a minute."""
     gate = Gate(
         authority,
-        service_token=SECRET,
+        service_tokens=[SECRET],
         cache_s=60,
         owning=OWNING,
     )

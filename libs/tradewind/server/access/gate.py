@@ -66,16 +66,16 @@ class Gate:
     """A surrounding of every call. Raises Unauthenticated, PermissionDenied, and Unavailable when nobody can be asked.
 
     Whose a token is, is remembered for `cache_s`, and asked for again at once when the authority tells of a change;
-    open streams are looked at again then as well, until somebody can say, and at no other time. The `service_token` is
-    known by itself, and so are `certificates`, which count for calls without a token: who hands on a user's call is not
-    taken for the user.
+    open streams are looked at again then as well, until somebody can say, and at no other time. The `service_tokens`
+    are known by themselves, and so are `certificates`, which count for calls without a token: who hands on a user's
+    call is not taken for the user.
     """
 
     def __init__(
         self,
         authority: Authority,
         *,
-        service_token: str = "",
+        service_tokens: Sequence[str] = (),
         cache_s: float = 5.0,
         on_outage: OnOutage = "reads",
         owning: Mapping[str, Owning] | None = None,
@@ -86,7 +86,7 @@ class Gate:
         """Take `owning` services by the names of their gRPC services, `rates` and daily `quotas` by methods."""
         self._limits = Limits(authority, rates or {}, quotas or {}, self._goes_on)
         self._authority = authority
-        self._service_token = service_token.encode()
+        self._service_tokens = [each.encode() for each in service_tokens]
         self._certificates = certificates
         self._cache_s = cache_s
         self._on_outage = on_outage
@@ -187,8 +187,9 @@ class Gate:
             raise Unauthenticated(
                 "TOKEN_MISSING", "who are you? send a token as `authorization: Bearer <token>`, or set TRADEWIND_TOKEN"
             )
-        if self._service_token and hmac.compare_digest(token.encode(), self._service_token):
-            return SERVICE
+        for each in self._service_tokens:
+            if hmac.compare_digest(token.encode(), each):
+                return SERVICE
         digest = digest_of(token)
         if digest is None:
             raise refused("TOKEN_INVALID")

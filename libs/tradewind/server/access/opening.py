@@ -12,7 +12,7 @@ from tradewind.server.access.methods import methods
 from tradewind.server.access.remote import RemoteAuthority
 from tradewind.server.channels import channels_of
 from tradewind.server.rates import Rate
-from tradewind.server.settings import CommonSettings, TlsSettings, text_of, variable_of
+from tradewind.server.settings import LEAST_SECRET, CommonSettings, TlsSettings, text_of, variable_of
 
 _Limit = TypeVar("_Limit")
 
@@ -31,7 +31,8 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
     Raises ValueError, naming the variable, when there is an access service and nothing to show to it, and when there is
     none and something is set that goes by who calls.
     """
-    token, certificates = text_of(settings.service_token), certificates_in(settings)
+    token, tokens = text_of(settings.service_token), service_tokens_in(settings)
+    certificates = certificates_in(settings)
     authority = next((each.authority for each in services if isinstance(each, Authorizing)), None)
     if authority is None:
         if not settings.access_address:
@@ -45,7 +46,7 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
         authority = RemoteAuthority(with_token(channels_of(settings)(settings.access_address, traced=False), token))
     return Gate(
         authority,
-        service_token=token,
+        service_tokens=tokens,
         cache_s=settings.access_cache_seconds,
         on_outage=settings.access_on_outage,
         owning=owning_of(services),
@@ -63,6 +64,14 @@ def require_open(settings: CommonSettings) -> None:
                 f"{variable_of(field)} goes by who calls, and nobody is asked for that here: set "
                 f"{variable_of('access_address')} (or {variable_of('auth')} of a whole stack) as well, or leave it out"
             )
+
+
+def service_tokens_in(settings: CommonSettings) -> list[str]:
+    """Return the secrets by which other servers are known. Raises ValueError, naming the variable."""
+    further = [each.strip() for each in text_of(settings.service_tokens_accepted).split(",")]
+    if any(0 < len(each) < LEAST_SECRET for each in further):
+        raise ValueError(f"{variable_of('service_tokens_accepted')}: each has {LEAST_SECRET} characters or more")
+    return [each for each in (text_of(settings.service_token), *further) if each]
 
 
 def certificates_in(settings: TlsSettings) -> CertificateRoles:
