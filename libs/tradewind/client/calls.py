@@ -5,7 +5,7 @@ import os
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from tradewind.client.errors import Unavailable
 from tradewind.client.refusals import error_from
 from tradewind.client.traces import traceparent
+from tradewind.client.wire import span
 from tradewind.codec import Codec
 from tradewind.codec.channel import encoded
 from tradewind.tls.channels import Security, target_of
@@ -45,6 +46,10 @@ _OTHER_LOOP = (
 )
 CLOSED = "this client is closed"
 _BACKOFF_S = (0.1, 2.0)
+_LONGEST_S = 86_400.0
+"""For so long a server remembers a request at most."""
+_SPARE_S = 300.0
+"""For so long the answer to a request is remembered beyond what repeating it may take: clients may be held up."""
 _HEARD_S = 0.1
 
 
@@ -72,6 +77,17 @@ class Calls:
         """Where the connections are; None before the first call."""
         self.closed = False
         self._codec = codec
+
+    def named(self, request_id: str | None, extra: float = 0.0) -> dict[str, Any]:
+        """Return the fields by which a run is the same one when it is asked for again.
+
+        An id that is made up here is remembered for as long as this client may repeat the call, which waits for `extra`
+        seconds; one of the user's for as long as the server does.
+        """
+        if request_id:
+            return {"request_id": request_id}
+        lifetime = min(2 * (self.timeout + extra) + self.patience + _SPARE_S, _LONGEST_S)
+        return {"request_id": new_request_id(), "remember_for": span(lifetime)}
 
     def sealed(self, request: Request) -> Request:
         """Return what is sent for a request, whose payloads the codec encodes. Raises CodecError."""

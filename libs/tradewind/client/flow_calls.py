@@ -214,15 +214,14 @@ class FlowCalls:
         self, flow_id: str, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None
     ) -> Started:
         """Run one cycle now, as Client.run_flow."""
-        seconds = seconds_of(wait)
+        seconds, calls = seconds_of(wait), self._connection.to_scheduler
         request = pb.RunFlowRequest(
             flow_id=flow_id,
             inputs_json=inputs_json(inputs),
-            request_id=request_id or new_request_id(),
             wait=duration(seconds),
             include_outputs=seconds > 0,
+            **calls.named(request_id, seconds),
         )
-        calls = self._connection.to_scheduler
         # A message that is too large ends its stream, and with it all runs under way.
         if self._run_stream and len(request.inputs_json) <= STREAMED_INPUTS:
             sealed = calls.sealed(request)
@@ -235,17 +234,15 @@ class FlowCalls:
         self, requests: Iterable[RunRequest | str], *, wait: Seconds = 0.0
     ) -> list[Started | TradewindError]:
         """Run many cycles now, as Client.run_flows."""
-        seconds = seconds_of(wait)
+        seconds, calls = seconds_of(wait), self._connection.to_scheduler
         results: list[Started | TradewindError] = []
         # What a codec makes of inputs is larger, and so is what is cut.
-        sealed = map(self._connection.to_scheduler.sealed, map(_item, requests))
+        sealed = map(calls.sealed, map(_item, requests))
         for items in _batches(sealed):
             request = pb.RunFlowsRequest(
-                items=items, request_id=new_request_id(), wait=duration(seconds), include_outputs=seconds > 0
+                items=items, wait=duration(seconds), include_outputs=seconds > 0, **calls.named(None, seconds)
             )
-            answer = await self._connection.to_scheduler.call(
-                self._connection.scheduler.RunFlows, request, extra=seconds
-            )
+            answer = await calls.call(self._connection.scheduler.RunFlows, request, extra=seconds)
             for result in answer.results:
                 if result.HasField("cycle"):
                     results.append(Started(result, with_outputs=request.include_outputs))

@@ -63,18 +63,17 @@ class RerunCalls:
         request_id: str | None,
     ) -> Started:
         """Run a cycle again, as Client.rerun_cycle."""
-        seconds = seconds_of(wait)
+        seconds, calls = seconds_of(wait), self._connection.to_scheduler
         request = pb.RerunCycleRequest(
             flow_id=flow_id,
             cycle=cycle,
             from_node_ids=from_nodes,
             inputs_json=inputs_json(inputs),
-            request_id=request_id or new_request_id(),
             wait=duration(seconds),
             include_outputs=seconds > 0,
             by=self._user_id,
             reason=reason,
+            **calls.named(request_id, seconds),
         )
-        calls = self._connection.to_scheduler
         answer = await calls.call(self._connection.scheduler.RerunCycle, request, extra=seconds)
         return Started(answer, with_outputs=request.include_outputs)

@@ -6,6 +6,7 @@ import json
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.errors import refused
@@ -223,6 +224,29 @@ async def test_a_repeated_request_gets_the_first_cycle(scheduler: Client) -> Non
     bulk = await scheduler.stub.RunFlows(request)
     assert [result.cycle.cycle for result in bulk.results] == [1, 2]
     assert await scheduler.stub.RunFlows(request) == bulk
+
+
+async def test_a_request_is_remembered_for_as_long_as_it_says(scheduler: Client) -> None:
+    await scheduler.register()
+    second = Duration(seconds=1)
+    first = await scheduler.run(request_id="r", remember_for=second)
+
+    async def forgotten() -> bool:
+        return (await scheduler.run(request_id="r", remember_for=second)).cycle > first.cycle
+
+    await until(forgotten, "the request is forgotten")
+    kept = await scheduler.run(request_id="kept")
+    assert (await scheduler.run(request_id="kept", remember_for=second)).cycle == kept.cycle
+    item = pb2.RunFlowItem(flow_id="f")
+    for seconds in (0, -1, 86_401):
+        length = Duration(seconds=seconds)
+        for call in (
+            scheduler.run(request_id="r", remember_for=length),
+            scheduler.stub.RunFlows(pb2.RunFlowsRequest(items=[item], request_id="r", remember_for=length)),
+            scheduler.stub.RerunCycle(pb2.RerunCycleRequest(flow_id="f", request_id="r", remember_for=length)),
+        ):
+            refusal = await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+            assert [path for path, _ in refusal.violations] == ["remember_for"]
 
 
 async def test_concurrent_calls_go_together(scheduler: Client, peers: Peers) -> None:

@@ -22,6 +22,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import (
+    REMEMBERED_MS,
     FlowRecord,
     FlowRegistration,
     RegisterOutcome,
@@ -323,8 +324,10 @@ def epochs(flow_id: str, epoch: int) -> dict[int, int]:
     return {partition_of(flow_id): epoch} if epoch else {}
 
 
-def request_of(name: str, payload: str = "p", user_id: str = "default") -> RememberedRequest:
-    return RememberedRequest(user_id, name, payload)
+def request_of(
+    name: str, payload: str = "p", user_id: str = "default", lifetime_ms: int = REMEMBERED_MS
+) -> RememberedRequest:
+    return RememberedRequest(user_id, name, payload, lifetime_ms)
 
 
 def names(states: Sequence[ChainState]) -> list[int]:

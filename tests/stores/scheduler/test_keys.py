@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.servers import RedisServer
-from tests.stores.scheduler.bench import Bench, redis_stores, request_of
+from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
+from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
@@ -83,3 +84,17 @@ async def test_requests_and_tombstones_expire(bench: Bench, redis_server: RedisS
     (tombstone,) = await redis_server.keys()
     assert tombstone.endswith(":tombstone:f")
     assert 3_590_000 < await admin.pttl(tombstone) <= 3_600_000
+
+
+async def test_a_request_is_remembered_for_as_long_as_it_says(bench: Bench, redis_server: RedisServer) -> None:
+    """Also when its run goes on under another number: not longer than was left."""
+    await bench.register()
+    admin, minute = redis_server.connect(), request_of("r", lifetime_ms=MINUTE)
+    first = await bench.begun(bench.request(run_id="moved", request=minute))
+    (key,) = [key for key in await redis_server.keys() if ":request:" in key]
+    assert 0 < await admin.pttl(key) <= MINUTE
+    await admin.execute_command("PEXPIRE", key, MINUTE // 2)
+    moved = await bench.begun(bench.request(run_id="moved", replaces=first.name.cycle))
+    assert 0 < await admin.pttl(key) <= MINUTE // 2
+    again = await bench.begin(bench.request(request=minute))
+    assert (again.outcome, again.run) == (BeginOutcome.DUPLICATE, moved.name)

@@ -73,6 +73,21 @@ async def test_two_calls_are_two_requests(client: Client, stack: FakeStack) -> N
     assert len({request.request_id for request in stack.scheduler.requests}) == 2  # type: ignore[attr-defined]
 
 
+async def test_a_run_is_remembered_for_as_long_as_its_call_may_be_repeated(stack: FakeStack) -> None:
+    """Under an id that the client makes up; one of the user's for as long as the server remembers any."""
+    async with Client(stack.address, timeout=20, patience=30) as client:
+        await client.run_flow("momentum", wait=40)
+        await client.run_flows(["momentum"], wait=40)
+        await client.run_flow("momentum", request_id="order-17")
+
+    run, runs, named = stack.scheduler.requests
+    assert isinstance(run, pb.RunFlowRequest)
+    assert isinstance(runs, pb.RunFlowsRequest)
+    for lifetime in (run.remember_for, runs.remember_for):
+        assert (20 + 40) + 30 + (20 + 40) < lifetime.ToSeconds() < 3600
+    assert not named.HasField("remember_for")
+
+
 async def test_a_server_that_comes_later_is_found(stack: FakeStack) -> None:
     port = int(stack.address.rpartition(":")[2])
     await stack.stop()

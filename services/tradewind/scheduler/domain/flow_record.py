@@ -11,18 +11,22 @@ from tradewind.server.schedules.schedule import Span
 
 DEFAULT_USER = "default"
 """Whose a flow is while nobody says otherwise."""
+REMEMBERED_MS = 24 * 3600 * 1000
+"""How long a request is remembered unless it says otherwise, and at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class RememberedRequest:
     """A client's name for a call, which makes repeating the call safe; `payload` is a digest of what was asked.
 
-    It is remembered with the flow's partition, where one script can check it together with everything else.
+    It is remembered for `lifetime_ms` with the flow's partition, where one script can check it together with everything
+    else.
     """
 
     user_id: str
     request_id: str
     payload: str
+    lifetime_ms: int = REMEMBERED_MS
 
     @property
     def name(self) -> str:

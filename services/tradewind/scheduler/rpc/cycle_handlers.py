@@ -98,7 +98,8 @@ def _rerun_wish(request: pb2.RerunCycleRequest) -> RerunWish:
     if request.request_id:
         asked = "\n".join((flow_id, str(cycle), str(run), request.inputs_json, *request.from_node_ids))
         payload = hashlib.sha256(asked.encode()).hexdigest()[:32]
-        remembered = RememberedRequest(DEFAULT_USER, request.request_id, payload)
+        lifetime_ms = run_mapping.lifetime_of(request)
+        remembered = RememberedRequest(DEFAULT_USER, request.request_id, payload, lifetime_ms)
     return RerunWish(
         flow_id,
         cycle,

@@ -202,7 +202,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
         wait_s = run_mapping.wait_of(request)
-        (wish,) = run_mapping.wishes_of([request], request.request_id, "", traceparent)
+        (wish,) = run_mapping.wishes_of(request, [request], "", traceparent)
         (result,) = await self._run([wish], wait_s)
         fault = run_mapping.refusal(request.flow_id, result, request.request_id)
         if fault is not None:
@@ -222,7 +222,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             message = f"{len(request.items)} items; at most {run_mapping.MOST_ITEMS}: send several requests"
             raise InvalidInput([Violation("items", message)])
         async with counted_calls("RunFlow", len(request.items)) as counted:
-            wishes = run_mapping.wishes_of(request.items, request.request_id, "items[{}].", current_traceparent())
+            wishes = run_mapping.wishes_of(request, request.items, "items[{}].", current_traceparent())
             results = await self._run(wishes, wait_s)
             response = run_mapping.run_flows_response(wishes, results, request.request_id)
             await counted.refund(sum(bool(each.error_reason) for each in response.results))

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
+from tradewind.scheduler.domain.flow_record import DEFAULT_USER, REMEMBERED_MS, RememberedRequest
 from tradewind.scheduler.rpc.cycle_mapping import fill_cycle
 from tradewind.scheduler.rpc.times import seconds_of
 from tradewind.scheduler.use_cases.begin_cycles import Wish
@@ -44,9 +44,13 @@ _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def wishes_of(
-    items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest], request_id: str, path: str, traceparent: str
+    asked: pb2.RunFlowsRequest | pb2.RunFlowRequest,
+    items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest],
+    path: str,
+    traceparent: str,
 ) -> list[Wish]:
     """Return what is wished for; `path` is a format for the place of an item. Raises InvalidInput with every fault."""
+    request_id, lifetime_ms = asked.request_id, lifetime_of(asked)
     faults = request_faults(request_id)
     wishes: list[Wish] = []
     for place, item in enumerate(items):
@@ -56,7 +60,7 @@ def wishes_of(
         request = None
         if request_id:
             name = f"{request_id}/{place}" if path else request_id
-            request = RememberedRequest(DEFAULT_USER, name, _payload(flow_id, inputs_json))
+            request = RememberedRequest(DEFAULT_USER, name, _payload(flow_id, inputs_json), lifetime_ms)
         wishes.append(Wish(flow_id, inputs_json=inputs_json, request=request, traceparent=traceparent))
     if faults:
         raise InvalidInput(faults[:100])
@@ -70,6 +74,16 @@ def check_inputs(inputs_json: str, request_id: str) -> None:
         faults.append(fault)
     if faults:
         raise InvalidInput(faults)
+
+
+def lifetime_of(request: Message) -> int:
+    """Return how long the request is remembered by its id, in milliseconds. Raises InvalidInput."""
+    if not request.HasField("remember_for"):
+        return REMEMBERED_MS
+    lifetime_s = seconds_of(request, "remember_for")
+    if not 1 <= lifetime_s <= REMEMBERED_MS / 1000:
+        raise InvalidInput([Violation("remember_for", f"must be from 1 s to 24 h, is {lifetime_s:g} s")])
+    return int(lifetime_s * 1000)
 
 
 def wait_of(request: Message) -> float:

@@ -228,6 +228,6 @@ def request_id_reused(request_id: str) -> Conflict:
     """The request_id was used for something else."""
     return Conflict(
         "REQUEST_ID_REUSED",
-        f'request_id "{request_id}" was used with another payload within 24 h; take a new one for a new request',
+        f'request_id "{request_id}" was used with another payload before; take a new one for a new request',
         {"request_id": request_id},
     )

@@ -750,17 +750,22 @@ class RunFlowRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
+    REMEMBER_FOR_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """Which flow."""
     inputs_json: _builtins.str
     """JSON object, merged into the inputs of entry nodes and kept in the cycle record, at most 1 MiB; empty for none."""
     request_id: _builtins.str
-    """Makes repeating this call safe for 24 h: the first answer comes again."""
+    """Makes repeating this call safe while it is remembered: the first answer comes again."""
     include_outputs: _builtins.bool
     """With `wait`: also what the flow's sink nodes emitted."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
         """Answer when the cycle has ended, or after this time, at most 1 h; at once when unset."""
+
+    @_builtins.property
+    def remember_for(self) -> _duration_pb2.Duration:
+        """For how long `request_id` is remembered, from 1 s to 24 h; 24 h when unset. The answer takes memory for as long."""
 
     def __init__(
         self,
@@ -770,10 +775,11 @@ class RunFlowRequest(_message.Message):
         request_id: _builtins.str = ...,
         wait: _duration_pb2.Duration | None = ...,
         include_outputs: _builtins.bool = ...,
+        remember_for: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["remember_for", b"remember_for", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow_id", b"flow_id", "include_outputs", b"include_outputs", "inputs_json", b"inputs_json", "request_id", b"request_id", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow_id", b"flow_id", "include_outputs", b"include_outputs", "inputs_json", b"inputs_json", "remember_for", b"remember_for", "request_id", b"request_id", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -883,6 +889,7 @@ class RunFlowsRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
+    REMEMBER_FOR_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Each item is recorded as `<request_id>/<its place>`."""
     include_outputs: _builtins.bool
@@ -895,6 +902,10 @@ class RunFlowsRequest(_message.Message):
     def wait(self) -> _duration_pb2.Duration:
         """As in RunFlowRequest, for all."""
 
+    @_builtins.property
+    def remember_for(self) -> _duration_pb2.Duration:
+        """As in RunFlowRequest, for all."""
+
     def __init__(
         self,
         *,
@@ -902,10 +913,11 @@ class RunFlowsRequest(_message.Message):
         request_id: _builtins.str = ...,
         wait: _duration_pb2.Duration | None = ...,
         include_outputs: _builtins.bool = ...,
+        remember_for: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["remember_for", b"remember_for", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_outputs", b"include_outputs", "items", b"items", "request_id", b"request_id", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_outputs", b"include_outputs", "items", b"items", "remember_for", b"remember_for", "request_id", b"request_id", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1107,6 +1119,7 @@ class RerunCycleRequest(_message.Message):
     INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    REMEMBER_FOR_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """Which flow."""
     cycle: _builtins.int
@@ -1116,7 +1129,7 @@ class RerunCycleRequest(_message.Message):
     inputs_json: _builtins.str
     """JSON object whose fields replace those of the inputs of the run before, for entry nodes that run again; empty for the same."""
     request_id: _builtins.str
-    """Makes repeating this call safe for 24 h: the first answer comes again."""
+    """Makes repeating this call safe while it is remembered: the first answer comes again."""
     include_outputs: _builtins.bool
     """With `wait`: also what the flow's sink nodes emitted."""
     by: _builtins.str
@@ -1133,6 +1146,10 @@ class RerunCycleRequest(_message.Message):
     def wait(self) -> _duration_pb2.Duration:
         """Answer when the cycle has ended, or after this time, at most 1 h; at once when unset."""
 
+    @_builtins.property
+    def remember_for(self) -> _duration_pb2.Duration:
+        """For how long `request_id` is remembered, as in RunFlowRequest."""
+
     def __init__(
         self,
         *,
@@ -1146,10 +1163,11 @@ class RerunCycleRequest(_message.Message):
         include_outputs: _builtins.bool = ...,
         by: _builtins.str = ...,
         reason: _builtins.str = ...,
+        remember_for: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "cycle", b"cycle", "run", b"run", "wait", b"wait"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "cycle", b"cycle", "remember_for", b"remember_for", "run", b"run", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "by", b"by", "cycle", b"cycle", "flow_id", b"flow_id", "from_node_ids", b"from_node_ids", "include_outputs", b"include_outputs", "inputs_json", b"inputs_json", "reason", b"reason", "request_id", b"request_id", "run", b"run", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "by", b"by", "cycle", b"cycle", "flow_id", b"flow_id", "from_node_ids", b"from_node_ids", "include_outputs", b"include_outputs", "inputs_json", b"inputs_json", "reason", b"reason", "remember_for", b"remember_for", "request_id", b"request_id", "run", b"run", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cycle: _TypeAlias = _typing.Literal["cycle"]  # noqa: Y015
     _WhichOneofArgType__cycle: _TypeAlias = _typing.Literal["_cycle", b"_cycle"]  # noqa: Y015

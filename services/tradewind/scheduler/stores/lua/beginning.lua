@@ -13,12 +13,12 @@ local function flow_of(flow_id, scheduled)
     digest = v[5], logged = v[6], next_at = tonumber(v[7]), schedule_epoch = tonumber(v[8])}
 end
 
--- Removes a run; returns the request that it was begun for, which is forgotten, if it still was remembered, and its
--- payload's hash.
+-- Removes a run; returns the request that it was begun for, which is forgotten, if it still was remembered, its payload's
+-- hash, and for how long it still would have been.
 local function drop_run(flow_id, cycle, run_id)
   local key, name = run_key(flow_id, cycle, 0), cycle .. ':0'
   local known = call('HMGET', key, 'run_id', 'request')
-  if known[1] ~= run_id then return '', '' end
+  if known[1] ~= run_id then return '', '', 0 end
   call('DEL', key, key .. ':nodes', logs_key(flow_id, cycle))
   call('ZREM', flow_key(flow_id) .. ':cycles', name)
   call('ZREM', flow_key(flow_id) .. ':filling', name)
@@ -28,9 +28,11 @@ local function drop_run(flow_id, cycle, run_id)
   for _, line in ipairs(call('ZREVRANGE', lines, 0, 99)) do
     if string.find(line, fired, 1, true) then call('ZREM', lines, line) end
   end
-  local first = known[2] and call('GETDEL', base .. 'request:' .. known[2])
-  if not first then return '', '' end
-  return known[2], string.match(first, '^%S+')
+  local request = known[2] and base .. 'request:' .. known[2]
+  local left = request and call('PTTL', request) or 0
+  local first = request and call('GETDEL', request)
+  if not first then return '', '', 0 end
+  return known[2], string.match(first, '^%S+'), math.max(left, 1)
 end
 
 -- Whether an open run is neither a rerun nor of a backfill, nor runs for a node of another flow.
@@ -93,7 +95,8 @@ local function add(fields, name, value)
   fields[size + 1], fields[size + 2] = name, value
 end
 
-local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, nodes, facts, inputs, request, payload, rare)
+local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, nodes, facts, inputs, request, payload,
+  request_ms, rare)
   local plan, parent, backfill, replaces, at_least
   if rare then plan, parent, backfill, replaces, at_least = unpack(rare) end
   local flow = flow_of(flow_id, plan)
@@ -101,7 +104,7 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   if flow.status == 'deleting' then return answer('deleting', flow.revision) end
   plan = plan and due.plan_of(plan)
   if replaces and replaces >= 0 then
-    request, payload = drop_run(flow_id, replaces, run_id)
+    request, payload, request_ms = drop_run(flow_id, replaces, run_id)
   else
     local same, refused = revision == flow.revision and string.sub(flow.digest, 1, #digest) == digest, nil
     refused, planned, inputs = admit(flow, plan, backfill, parent, planned, same, inputs, request, payload)
@@ -110,7 +113,7 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   local cycle, number, name = next_cycle(flow, at_least)
   if request ~= '' then
     local first = call('SET', base .. 'request:' .. request, payload .. ' ' .. number .. ' 0 ' .. run_id, 'NX', 'GET', 'PX',
-      args.request_ms)
+      request_ms)
     if first then
       call('ZREM', flow.key .. ':cycles', name)
       return remembered(first, payload, flow.revision)

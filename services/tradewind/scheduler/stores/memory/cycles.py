@@ -81,7 +81,7 @@ class MemoryCycles:
         remembered, planned_ms, next_ms = request.request, request.planned_ms, request.next_ms
         event_id = request.event.event_id if request.event else ""
         if request.replaces >= 0:
-            remembered = self._make_room(flow, RunName(flow.flow_id, request.replaces), request.run_id)
+            remembered = self._make_room(flow, RunName(flow.flow_id, request.replaces), request.run_id, now)
         else:
             refusal = self._refusal(request, flow)
             if refusal is not None:
@@ -122,7 +122,7 @@ class MemoryCycles:
             self._data.outbox[flow.flow_id] = now
         return next_ms
 
-    def _make_room(self, flow: Flow, name: RunName, run_id: str) -> RememberedRequest | None:
+    def _make_room(self, flow: Flow, name: RunName, run_id: str, now: int) -> RememberedRequest | None:
         """Remove a run and return the request that it was begun for, if that still is remembered."""
         run = flow.runs.get(name)
         if run is None or run.state.facts.run_id != run_id:
@@ -130,7 +130,8 @@ class MemoryCycles:
         self._data.drop_run(flow, name)
         dropped = (name.cycle, name.run, run_id)
         flow.firings = {at: line for at, line in flow.firings.items() if (line.cycle, line.run, line.run_id) != dropped}
-        return run.request if run.request and self._data.first_answer(flow.flow_id, run.request) else None
+        first = self._data.first_answer(flow.flow_id, run.request) if run.request else None
+        return replace(run.request, lifetime_ms=first.expires_ms - now) if run.request and first else None
 
     def _refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
         """Return the answer to a request that begins nothing, and at most moves a backfill or the schedule on."""

@@ -26,7 +26,6 @@ LOG_LINES = 1000
 FIRINGS = 1000
 QUEUE = 100
 RETENTION_MS = 7 * 24 * 3600 * 1000
-REMEMBERED_MS = 24 * 3600 * 1000
 TOMBSTONE_MS = 3600 * 1000
 
 
@@ -173,7 +172,7 @@ class Data:
         self, flow_id: str, request: RememberedRequest, now: int, run: RunName | None = None, run_id: str = ""
     ) -> None:
         """Remember what a request was answered."""
-        first = FirstAnswer(now + REMEMBERED_MS, request.payload, run, run_id)
+        first = FirstAnswer(now + request.lifetime_ms, request.payload, run, run_id)
         self.requests[partition_of(flow_id), request.name] = first
 
     def forget(self, flow_id: str, request: RememberedRequest | None) -> None:

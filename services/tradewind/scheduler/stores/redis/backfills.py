@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.backfill import (
     BackfillStatus,
 )
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
-from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, Scripted, script
+from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
 
 _KEPT = 100
 """So many backfills of a flow are kept."""
@@ -52,7 +52,7 @@ class RedisBackfills:
             keep_for=RETENTION_MS,
             request=request.name if request else "",
             payload=request.payload if request else "",
-            request_ms=REMEMBERED_MS,
+            request_ms=request.lifetime_ms if request else 0,
             most_active=MOST_ACTIVE,
             most_kept=_KEPT,
         )

@@ -24,7 +24,7 @@ from tradewind.scheduler.stores.redis.run_codec import (
     state_of,
     update_fields,
 )
-from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, Scripted, script
+from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
 
 
 class _Begun(msgspec.Struct, array_like=True):
@@ -84,7 +84,7 @@ class RedisCycles:
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
         items = [_begin_item(request) for request in requests]
         flow_ids = [request.shape.flow_id for request in requests]
-        replies = await self._scripted.call_in_groups(_BEGIN, items, flow_ids, epochs, request_ms=REMEMBERED_MS)
+        replies = await self._scripted.call_in_groups(_BEGIN, items, flow_ids, epochs)
         return [
             _OVERTAKEN if reply is None else _answer(request, *reply)
             for request, reply in zip(requests, replies, strict=True)
@@ -109,7 +109,7 @@ class RedisCycles:
             memory=request.inputs_json,
             request=remembered.name if remembered else "",
             payload=remembered.payload if remembered else "",
-            request_ms=REMEMBERED_MS,
+            request_ms=remembered.lifetime_ms if remembered else 0,
         )
         run = RunName(source.flow_id, reply.cycle, reply.run) if reply.cycle >= 0 else None
         state = request.first_state(reply.start) if reply.outcome is BeginOutcome.BEGUN else None
@@ -207,6 +207,7 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         request.inputs_json,
         remembered.name if remembered else "",
         remembered.payload if remembered else "",
+        remembered.lifetime_ms if remembered else 0,
         _rare(request),
     )
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
+from tradewind.scheduler.domain.flow_record import REMEMBERED_MS
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, Scripted, script
+from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
 from tradewind.scheduler.use_cases.doctor import PartitionLook
 from tradewind.server.doctor import Examined, Finding
 

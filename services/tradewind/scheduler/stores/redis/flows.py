@@ -20,7 +20,7 @@ from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
 from tradewind.scheduler.stores.redis.ranks import STOPPING
-from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, TOMBSTONE_MS, Scripted, script
+from tradewind.scheduler.stores.redis.scripts import TOMBSTONE_MS, Scripted, script
 from tradewind.server.partitions import PARTITIONS, partition_of
 
 
@@ -75,7 +75,7 @@ class RedisFlows:
             owner_only=registration.owner_only,
             request=request.name if request else "",
             payload=request.payload if request else "",
-            request_ms=REMEMBERED_MS,
+            request_ms=request.lifetime_ms if request else 0,
         )
         return reply.outcome, reply.revision
 

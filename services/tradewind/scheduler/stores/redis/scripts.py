@@ -18,8 +18,6 @@ _encode = msgspec.msgpack.Encoder().encode
 
 ITEMS_AT_ONCE = 100
 """How many items one call of a script takes: the store does nothing else for about 4 ms then."""
-REMEMBERED_MS = 24 * 3600 * 1000
-"""How long a request_id is remembered."""
 RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long an ended run stays on record."""
 TOMBSTONE_MS = 3600 * 1000
