@@ -23,6 +23,11 @@ class DataVersion:
     fixed: Mapping[str, int] = field(default_factory=dict)
     hints: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def text(self) -> str:
+        """What stands at the key, once it was written."""
+        return json.dumps({"version": VERSION, **self.fixed})
+
 
 class OtherData(UnsafeStore):
     """The data in the store are not those that this release works with."""
@@ -33,14 +38,13 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
 
     Raises OtherData when it is a later one, or the data are divided otherwise; ConnectionError when the store fails.
     """
-    ours = json.dumps({"version": VERSION, **data.fixed})
     try:
-        await client.set(data.key, ours, nx=True)
+        await client.set(data.key, data.text, nx=True)
         noted = await client.get(data.key)
     except RedisError as error:
         raise ConnectionError(f"the store does not answer: {error}") from error
     try:
-        found = json.loads(noted or ours)
+        found = json.loads(noted or data.text)
         version = int(found["version"])
     except (ValueError, TypeError, KeyError):
         raise OtherData(f'the key {data.key} holds no version of the data, but "{noted!r:.80}"') from None

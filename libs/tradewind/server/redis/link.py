@@ -1,11 +1,15 @@
 """The link of a service to its store in Redis: a client, and a subscriber where messages are heard."""
 
-from redis.exceptions import RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
+from tradewind.server.redis.connections import StoreRefuses
 from tradewind.server.redis.data_version import DataVersion, require_data_version
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.settings import CommonSettings
+
+_REFUSALS = 3
+"""At so many looks in a row a store has to refuse writes: for a moment of it not all replicas are to go and come."""
 
 
 class RedisLink:
@@ -20,6 +24,7 @@ class RedisLink:
         self.client = connect(settings.store_url, user=user, password=password, tls=tls)
         self.subscriber = Subscriber(settings.store_url, user=user, password=password, tls=tls)
         self._hears = hears
+        self._refused = 0
 
     async def open(self) -> None:
         await require_reachable(self.client)
@@ -36,7 +41,12 @@ class RedisLink:
 
     async def not_ready(self) -> str | None:
         try:
-            await self.client.call("", "PING")
+            # The version is there, so this changes nothing: but a store that takes no writes refuses it.
+            await self.client.call(self._data.key, "SET", self._data.key, self._data.text, "NX")
+        except (ReadOnlyError, OutOfMemoryError, StoreRefuses) as error:
+            self._refused += 1
+            return f"the store takes no writes: {error}" if self._refused >= _REFUSALS else None
         except (RedisError, OSError) as error:
             return f"the store does not answer: {error}"
+        self._refused = 0
         return None

@@ -1,0 +1,114 @@
+"""The link of a service to its store, as readiness sees it."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from structlog.testing import capture_logs
+
+from tests.ports import free_port
+from tests.servers import RedisServer, RedisServers
+from tests.waiting import until
+from tradewind.registry.app import Registry
+from tradewind.registry.settings import RegistrySettings
+from tradewind.registry.stores.keys import Keys
+from tradewind.server.bootstrap import Server
+from tradewind.server.channels import open_channel
+from tradewind.server.redis.data_version import DataVersion
+from tradewind.server.redis.link import RedisLink
+
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest_asyncio.fixture
+async def link(redis_server: RedisServer) -> AsyncIterator[RedisLink]:
+    """That of a registry."""
+    await redis_server.flush()
+    settings = RegistrySettings(store_url=redis_server.url("registry"))
+    link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version), hears=False)
+    await link.open()
+    yield link
+    await link.close()
+
+
+async def test_to_look_changes_nothing(link: RedisLink, redis_server: RedisServer) -> None:
+    keys = await redis_server.keys()
+    dirty = [await changes(redis_server, at) for at in range(len(redis_server.nodes))]
+    assert await link.not_ready() is None
+    assert await redis_server.keys() == keys
+    assert [await changes(redis_server, at) for at in range(len(redis_server.nodes))] == dirty
+
+
+async def changes(server: RedisServer, at: int) -> int:
+    """Return how often a node's data have changed since they were saved."""
+    return int((await server.on_node(server.nodes[at], "INFO", "persistence"))["rdb_changes_since_last_save"])
+
+
+async def test_a_moment_without_writes_is_none_of_readiness(link: RedisLink, redis_server: RedisServer) -> None:
+    for _ in range(2):
+        await on_all(redis_server, "CONFIG", "SET", "min-replicas-to-write", "1")
+        try:
+            found = [await link.not_ready() for _ in range(4)]
+        finally:
+            await on_all(redis_server, "CONFIG", "SET", "min-replicas-to-write", "0")
+        assert found[:2] == [None, None]
+        for reason in found[2:]:
+            assert reason is not None
+            assert reason.startswith("the store takes no writes: ")
+            assert "Not enough good replicas to write" in reason
+        assert await link.not_ready() is None
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "why"),
+    [
+        (("REPLICAOF", "127.0.0.1", str(free_port())), ("REPLICAOF", "NO", "ONE"), "read only replica"),
+        (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0"), "used memory > 'maxmemory'"),
+    ],
+    ids=["read only", "out of memory"],
+)
+async def test_who_cannot_write_is_not_ready(
+    redis_servers: RedisServers, begin: tuple[str, ...], end: tuple[str, ...], why: str
+) -> None:
+    """But alive; the log says why, once, and it comes back by itself."""
+    store = redis_servers.get("embedded")
+    await store.flush()
+    registry = Registry(RegistrySettings(store_url=store.url("registry")))
+    server = Server([registry], drain_s=0, readiness_interval_s=0.02)
+    await server.start()
+    try:
+        async with open_channel(server.address) as channel:
+            stub: Any = HealthStub(channel)
+
+            async def health(name: str) -> int:
+                return int((await stub.Check(health_pb2.HealthCheckRequest(service=name))).status)
+
+            async def ready() -> bool:
+                return await health("readiness") == SERVING
+
+            async def not_ready() -> bool:
+                return not await ready()
+
+            assert await ready()
+            with capture_logs() as logs:
+                await on_all(store, *begin)
+                try:
+                    await until(not_ready, "readiness sees that the store takes no writes")
+                    assert await health("liveness") == SERVING
+                finally:
+                    await on_all(store, *end)
+                await until(ready, "readiness sees that the store takes writes again")
+            told = [each["reasons"] for each in logs if each["event"] == "not_ready"]
+            assert len(told) == 1
+            assert why in told[0][0]
+    finally:
+        await server.stop()
+
+
+async def on_all(server: RedisServer, *command: str) -> None:
+    """Run a command on every node."""
+    for node in server.nodes:
+        await server.on_node(node, *command)
