@@ -10,7 +10,9 @@ from pathlib import Path
 from tests.system import flows
 from tests.system.processes import Processes, Shell
 from tests.waiting import until
+from tradewind.client import Client
 from tradewind.flow import Flow
+from tradewind.worker import Worker
 
 
 async def test_a_flow_from_registration_to_deletion(shell: Shell, tmp_path: Path) -> None:
@@ -139,6 +141,18 @@ async def test_bad_input_lists_every_fault(shell: Shell, tmp_path: Path) -> None
     assert told.startswith("error: the request has faults:\n")
     assert "\n  interval: " in told
     assert re.search(r'edges\[0\].target: .*did you mean "add"', told)
+
+
+async def test_a_worker_that_is_drained_finishes_what_it_runs_now(
+    client: Client, worker: Worker, shell: Shell, tmp_path: Path
+) -> None:
+    """Its own count is as old as its last heartbeat, of which a drain sees one in 20 s."""
+    file = tmp_path / "gate"
+    await client.submit_task("gate", {"file": str(file)})
+    await until(Path(f"{file}.begun").exists, "the node runs")
+    told = await shell("worker", "drain", worker.worker_id)
+    file.touch()
+    assert told == f"worker {worker.worker_id} is draining, with 1 node tasks to finish\n"
 
 
 async def test_workers(shell: Shell, started: Processes) -> None:
