@@ -402,7 +402,8 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListNodeLogs(self, request, context):
-        """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs.
+        """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs. For the scheduler, whose
+        ListLogs has them among its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -427,7 +428,8 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ClaimNodeTasks(self, request, context):
-        """For workers without streams: takes up to `limit` ready node tasks. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """For workers without streams: takes up to `limit` ready node tasks, and answers at once when there are none. Their leases last
+        as long as those of a stream; renewing them tells until when. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

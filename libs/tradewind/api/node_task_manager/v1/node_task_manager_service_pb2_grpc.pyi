@@ -99,7 +99,9 @@ class NodeTaskManagerServiceStub:
     Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     ListNodeLogs: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]
-    """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs."""
+    """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs. For the scheduler, whose
+    ListLogs has them among its own.
+    """
     ReceiveEvents: _grpc.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with a
     higher epoch ends that of a lower one. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
@@ -111,7 +113,9 @@ class NodeTaskManagerServiceStub:
     SESSION_REPLACED, UNAVAILABLE DRAINING.
     """
     ClaimNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ClaimNodeTasksRequest, _node_task_manager_service_pb2.ClaimNodeTasksResponse]
-    """For workers without streams: takes up to `limit` ready node tasks. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    """For workers without streams: takes up to `limit` ready node tasks, and answers at once when there are none. Their leases last
+    as long as those of a stream; renewing them tells until when. Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
     RenewLeases: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.RenewLeasesRequest, _node_task_manager_service_pb2.RenewLeasesResponse]
     """For workers without streams: renews leases and hears of stops. Lost leases are listed, not an error."""
     CompleteNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.CompleteNodeTasksRequest, _node_task_manager_service_pb2.CompleteNodeTasksResponse]
@@ -277,7 +281,9 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     ListNodeLogs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]  # type: ignore[assignment]
-    """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs."""
+    """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs. For the scheduler, whose
+    ListLogs has them among its own.
+    """
     ReceiveEvents: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]  # type: ignore[assignment]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with a
     higher epoch ends that of a lower one. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
@@ -289,7 +295,9 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     SESSION_REPLACED, UNAVAILABLE DRAINING.
     """
     ClaimNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ClaimNodeTasksRequest, _node_task_manager_service_pb2.ClaimNodeTasksResponse]  # type: ignore[assignment]
-    """For workers without streams: takes up to `limit` ready node tasks. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    """For workers without streams: takes up to `limit` ready node tasks, and answers at once when there are none. Their leases last
+    as long as those of a stream; renewing them tells until when. Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
     RenewLeases: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.RenewLeasesRequest, _node_task_manager_service_pb2.RenewLeasesResponse]  # type: ignore[assignment]
     """For workers without streams: renews leases and hears of stops. Lost leases are listed, not an error."""
     CompleteNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.CompleteNodeTasksRequest, _node_task_manager_service_pb2.CompleteNodeTasksResponse]  # type: ignore[assignment]
@@ -542,7 +550,9 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.ListNodeLogsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.ListNodeLogsResponse, _abc.Awaitable[_node_task_manager_service_pb2.ListNodeLogsResponse]]:
-        """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs."""
+        """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs. For the scheduler, whose
+        ListLogs has them among its own.
+        """
 
     @_abc_1.abstractmethod
     def ReceiveEvents(
@@ -572,7 +582,9 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.ClaimNodeTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.ClaimNodeTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.ClaimNodeTasksResponse]]:
-        """For workers without streams: takes up to `limit` ready node tasks. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+        """For workers without streams: takes up to `limit` ready node tasks, and answers at once when there are none. Their leases last
+        as long as those of a stream; renewing them tells until when. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
 
     @_abc_1.abstractmethod
     def RenewLeases(

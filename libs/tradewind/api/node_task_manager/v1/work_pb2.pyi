@@ -102,7 +102,7 @@ class NodeTaskAssignment(_message.Message):
     attempt: _builtins.int
     """1 for the first attempt."""
     config_json: _builtins.str
-    """Its config as JSON text."""
+    """Its config as JSON text; empty for none."""
     run_inputs_json: _builtins.str
     """JSON object given to the cycle, for entry nodes; empty for none."""
     traceparent: _builtins.str
@@ -198,7 +198,7 @@ class EagerStep(_message.Message):
     node_type: _builtins.str
     """Its type, one that the worker offers as eager."""
     config_json: _builtins.str
-    """Its config as JSON text."""
+    """Its config as JSON text; empty for none."""
     input_handle: _builtins.str
     """The input handle that gets what was emitted: all that the node gets."""
     @_builtins.property
