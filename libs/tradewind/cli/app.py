@@ -1,8 +1,9 @@
 """The root of the command line: options that hold for every command, and the commands."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tradewind.cli import (
     access,
@@ -35,8 +36,25 @@ from tradewind.cli.session import Session
 if TYPE_CHECKING:
     from tradewind.tls import TlsFiles
 
+
+class _Root(TyperGroup):
+    """Says of its own options where they go, when one stands behind a command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            refusal: Any = error
+            name = getattr(refusal, "option_name", None)
+            if any(name in option.opts for option in self.params):
+                refusal.message = f"{name} goes before the command: tradewind {name} ... {ctx.invoked_subcommand} ..."
+                refusal.possibilities = None
+            raise
+
+
 # Plain help instead of rich panels: those take longer to import than most commands take to run.
 app = typer.Typer(
+    cls=_Root,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

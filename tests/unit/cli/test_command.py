@@ -38,6 +38,13 @@ def test_help_names_every_command(shell: Shell) -> None:
     assert all(f"\n  {command} " in flow for command in commands)
 
 
+@pytest.mark.parametrize("command", ["flow list", "up"])
+def test_an_option_of_all_commands_that_stands_behind_one_is_told_where_it_goes(shell: Shell, command: str) -> None:
+    refused = shell(*command.split(), "--address", "localhost:7701", ends=2)
+
+    assert f"--address goes before the command: tradewind --address ... {command.split()[0]} ..." in refused.err
+
+
 def test_help_imports_nothing_heavy() -> None:
     """Whoever asks for help, or presses Tab, does not want to wait for gRPC."""
     program = (
