@@ -2,9 +2,16 @@
 
 from typing import Protocol
 
+from tradewind.server.clock import Clock, SystemClock
+
 
 class StoreLink(Protocol):
     """Opened when the service starts, closed when it stops."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which the stores write times; exact once this is open."""
+        ...
 
     async def open(self) -> None:
         """Make sure that the stores will do. Raises ConnectionError or UnsafeStore when they will not."""
@@ -21,6 +28,8 @@ class StoreLink(Protocol):
 
 class NoLink:
     """The link of stores in this process's own memory: nothing to open, nothing that could be away."""
+
+    clock: Clock = SystemClock()
 
     async def open(self) -> None:
         """Nothing to do."""

@@ -141,6 +141,7 @@ class CalledLink(WorkerServiceServicer):
             await abort(context, status_with(grpc.StatusCode.UNAVAILABLE, "DRAINING", "this worker is leaving"))
         if request.HasField("renew_interval"):
             self._interval = max(_LEAST_INTERVAL, seconds_of(request.renew_interval))
+        self._executor.hear_of_time(request)
         held, accepted = self._executor.held, []
         for assignment in request.assignments:
             token = assignment.token

@@ -232,7 +232,7 @@ class Context:
 
     @property
     def deadline(self) -> datetime | None:
-        """When the attempt times out, in UTC; None for never."""
+        """When the attempt times out, in UTC and by the clock of the servers; None for never."""
         assignment = self._attempt.assignment
         return assignment.deadline.ToDatetime(tzinfo=UTC) if assignment.HasField("deadline") else None
 

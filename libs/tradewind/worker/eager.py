@@ -1,8 +1,7 @@
 """Going on with an eager node as soon as its worker has what it gets, before that is stored."""
 
 import os
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.outputs import Ending
@@ -10,19 +9,25 @@ from tradewind.worker.times import seconds_of
 
 
 def next_assignment(
-    assignment: work_pb2.NodeTaskAssignment, steps: Sequence[work_pb2.EagerStep], ending: Ending
+    assignment: work_pb2.NodeTaskAssignment,
+    steps: Sequence[work_pb2.EagerStep],
+    ending: Ending,
+    now: Callable[[], float],
 ) -> work_pb2.NodeTaskAssignment | None:
-    """Return which of the steps a node's outputs let begin, as an assignment under a new token; None for none."""
+    """Return which of the steps a node's outputs let begin, as an assignment under a new token; None for none.
+
+    `now` tells the time by the clock of deadlines, in seconds since the epoch.
+    """
     if isinstance(ending, list):
         outputs = dict(ending)
         for step in steps:
             if step.after_node_id == assignment.node_id and step.handle in outputs:
-                return _assignment(assignment, step, outputs[step.handle])
+                return _assignment(assignment, step, outputs[step.handle], now)
     return None
 
 
 def _assignment(
-    before: work_pb2.NodeTaskAssignment, step: work_pb2.EagerStep, value_json: str
+    before: work_pb2.NodeTaskAssignment, step: work_pb2.EagerStep, value_json: str, now: Callable[[], float]
 ) -> work_pb2.NodeTaskAssignment:
     node_task_id = f"{before.node_task_id.rpartition(':')[0]}:{step.node_id}"
     given = work_pb2.NodeTaskAssignment(
@@ -44,7 +49,7 @@ def _assignment(
     if before.HasField("planned_time"):
         given.planned_time.CopyFrom(before.planned_time)
     if step.HasField("timeout"):
-        given.deadline.FromNanoseconds(time.time_ns() + round(seconds_of(step.timeout) * 1e9))
+        given.deadline.FromNanoseconds(round((now() + seconds_of(step.timeout)) * 1e9))
     return given
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.api.worker.v1 import worker_service_pb2
 from tradewind.codec import Codec
 from tradewind.worker import failures
 from tradewind.worker.attempt import Attempt, Reports
@@ -39,6 +40,7 @@ LONG_TURN = 0.001
 """Seconds that a turn of the loop may take before eager nodes go on in the next."""
 
 AnyNode = Node[..., Any]
+_Sent = work_pb2.WorkResponse | worker_service_pb2.ExecuteRequest
 
 
 class Executor:
@@ -81,6 +83,7 @@ class Executor:
         owner = asyncio.current_task()
         assert owner is not None
         self._owner = owner
+        self._ahead: float | None = None
         self.goes_on = False
         """Whether eager nodes may begin: a node task manager hears this worker, which is not leaving."""
 
@@ -94,6 +97,15 @@ class Executor:
         for attempt in self._held.values():
             attempt.named = True
         return list(self._held)
+
+    def hear_of_time(self, message: _Sent) -> None:
+        """Go by the clock of who sent this, as far as it says when: that of this machine may be any."""
+        if message.HasField("sent_at"):
+            self._ahead = message.sent_at.seconds + message.sent_at.nanos / 1e9 - self._loop.time()
+
+    def _now(self) -> float:
+        """Return the time by the clock of deadlines, in seconds since the epoch."""
+        return time.time() if self._ahead is None else self._loop.time() + self._ahead
 
     def start(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         """Run an assigned node, unless its token is held already."""
@@ -109,17 +121,23 @@ class Executor:
             return
         late = self._loop.time() - attempt.deadline
         if late > 0:
-            self._reports.fail(failures.timed_out(attempt, _late(late)))
+            self._reports.fail(failures.timed_out(attempt, self._late(late)))
             return
         self._hold(attempt)
         run = self._run_on if attempt.steps else self._running
         attempt.task = self._loop.create_task(run(attempt, node))
 
+    def _late(self, seconds: float) -> str:
+        said = f"the deadline had passed {seconds:.1f} s before this worker got the node task"
+        if self._ahead is not None:
+            return said
+        return f"{said}; if that is not so, the clock of the worker's machine is ahead"
+
     def _attempt(self, assignment: work_pb2.NodeTaskAssignment, steps: Sequence[work_pb2.EagerStep]) -> Attempt:
         attempt = Attempt(assignment, self._reports, steps)
         attempt.memories = self._memories
         if assignment.HasField("deadline"):
-            left = assignment.deadline.seconds + assignment.deadline.nanos / 1e9 - time.time()
+            left = assignment.deadline.seconds + assignment.deadline.nanos / 1e9 - self._now()
             # By the loop's clock, which nobody sets while the node runs.
             attempt.deadline = self._loop.time() + left
         return attempt
@@ -268,7 +286,7 @@ class Executor:
         """Hold the eager node that goes on with these outputs; returns its token, "" when there is none."""
         if not self.goes_on or attempt.stop is not None or attempt.task is None or attempt.task.cancelling():
             return ""
-        assignment = next_assignment(attempt.assignment, attempt.steps, outputs)
+        assignment = next_assignment(attempt.assignment, attempt.steps, outputs, self._now)
         node = self._nodes.get(assignment.node_type) if assignment is not None else None
         if assignment is None or node is None or not node.eager:
             return ""
@@ -348,13 +366,6 @@ def _failure(attempt: Attempt, error: BaseException | None) -> work_pb2.NodeTask
         return failures.terminated(attempt, error, None)
     assert error is not None
     return failures.faulted(attempt, error)
-
-
-def _late(seconds: float) -> str:
-    return (
-        f"the deadline had passed {seconds:.1f} s before this worker got the node task; "
-        "if that is not so, the clock of the worker's machine is ahead"
-    )
 
 
 def _log(attempt: Attempt, failure: work_pb2.NodeTaskFailure) -> None:

@@ -140,6 +140,7 @@ class WorkStream:
                 await call.write(self._outbox.take(sequence))
 
     def _handle(self, response: work_pb2.WorkResponse) -> None:
+        self._executor.hear_of_time(response)
         # Slices, because a loop over a message's own field costs an IndexError at its end.
         for assignment in response.assignments[:]:
             self._take(assignment)

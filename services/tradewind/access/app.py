@@ -17,7 +17,7 @@ from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
 from tradewind.server.access.authority import Authority
 from tradewind.server.access.opening import certificates_in, quotas_in
 from tradewind.server.access.roles import Role
-from tradewind.server.clock import ScriptTime, SystemClock
+from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
@@ -53,12 +53,12 @@ class Access:
             keys = Keys(settings.key_prefix)
             self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
             stores = redis = RedisAccess(link.client, keys, ScriptTime(), link.subscriber)
-            examiners = RedisAccessExaminer(redis, SystemClock()).examiners
+            examiners = RedisAccessExaminer(redis, link.clock).examiners
         self._stores = stores
         self._listeners = Listeners(stores.changes)
         self._streams = OpenStreams()
         self._open = OpenSessions(stores.sessions, lifetimes_of(settings))
-        quotas = DailyQuotas(stores.users, stores.quotas, SystemClock(), quotas_in(settings))
+        quotas = DailyQuotas(stores.users, stores.quotas, self._link.clock, quotas_in(settings))
         authority = LocalAuthority(stores, self._listeners, quotas)
         self.authority: Authority = authority
         """What gates in this process ask."""

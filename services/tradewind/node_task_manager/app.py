@@ -58,7 +58,6 @@ from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.channels import OpenChannel, channels_of
-from tradewind.server.clock import SystemClock
 from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorTable
 from tradewind.server.identifiers import new_run_id
@@ -145,7 +144,7 @@ class NodeTaskManager:
         self._loops.follow(self._called.look, called_s, QUIET * called_s)
         self._loops.beside(doctor.watch)
         if settings.metrics_port:
-            self._loops.follow(MeasureQueues(shards, pool), settings.metrics_seconds)
+            self._loops.follow(MeasureQueues(shards, pool, stores.clock), settings.metrics_seconds)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
         self._records = look = Look(shards, plans, ExplainLimits(self._config.share))
@@ -157,7 +156,7 @@ class NodeTaskManager:
         self._scaler = ExternalScalerHandlers(Demand(count_queues), self._streams)
         self._handlers = NodeTaskManagerHandlers(
             submit=SubmitRuns(self._dispatchers, plans),
-            stop=Stop(self._dispatchers, look, limits),
+            stop=Stop(self._dispatchers, look, limits, stores.clock),
             signal_node=SignalNode(self._dispatchers, look),
             sub_flows=SubFlows(self._dispatchers, look),
             look=look,
@@ -181,7 +180,7 @@ class NodeTaskManager:
                 look,
                 stores.waits,
                 self._config.share,
-                SystemClock(),
+                stores.clock,
                 limits.lease_ms,
                 limits.unnamed_ms,
             ),
@@ -189,6 +188,7 @@ class NodeTaskManager:
             shards=shards.keys(),
             lease_ms=limits.lease_ms,
             stop_grace_ms=limits.stop_grace_ms,
+            clock=stores.clock,
         )
 
     async def owners(self, request: Any) -> Collection[str]:
@@ -242,7 +242,13 @@ class NodeTaskManager:
             pool,
             RegistryCalledWorkers(self._channel),
             self._stores.replicas,
-            lambda api_url: CalledWorkerChannel(api_url, limits.lease_ms, limits.stop_grace_ms, tls),
+            partial(
+                CalledWorkerChannel,
+                lease_ms=limits.lease_ms,
+                stop_grace_ms=limits.stop_grace_ms,
+                clock=self._stores.clock,
+                tls=tls,
+            ),
             self._tell.of_workers,
             secrets.token_hex(8),
             grace_s,

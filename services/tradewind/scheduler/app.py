@@ -75,7 +75,7 @@ from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import OpenChannel, channels_of
-from tradewind.server.clock import ScriptTime, SystemClock
+from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorRule, ErrorTable
@@ -129,6 +129,7 @@ class Scheduler:
                 lease_ms=int(lease_s * 1000),
                 tells_ends=lambda: tell_ends.listened,
                 settle_ms=int(settings.scheduler_settle_seconds * 1000),
+                store_clock=link.clock,
             )
             doctor = redis_stores.doctor
             link.client.losses.listen(open_states.clear)
@@ -141,7 +142,7 @@ class Scheduler:
         triggers = TriggerPeer(to_triggers, replica, round(settings.scheduler_lead_seconds * 1000))
         node_types = RegistryPeer(to_registry)
 
-        clock, look_s = SystemClock(), settings.scheduler_look_seconds
+        clock, look_s = self._link.clock, settings.scheduler_look_seconds
         self._tell_ends = tell_ends = TellEnds(stores.ends, stores.states, triggers)
         self._background = Background()
         self._own = OwnPartitions(stores.partitions, stores.partitions.replica, stores.wakes)

@@ -7,6 +7,7 @@ from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.ports.work import Assignment, Held
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.outgoing_line import MAX_MESSAGE_BYTES, OutgoingLine
+from tradewind.server.clock import SystemClock
 
 
 def ready(size: int) -> Ready:
@@ -16,7 +17,7 @@ def ready(size: int) -> Ready:
 
 
 async def test_a_message_is_acknowledged_when_all_its_parts_and_all_before_it_are() -> None:
-    line = OutgoingLine(10_000, lambda: None)
+    line = OutgoingLine(10_000, SystemClock(), lambda: None)
     for sequence, parts in ((2, 2), (3, 1), (4, 0)):
         line.expect(sequence, parts)
     line.acknowledge(3)
@@ -28,13 +29,13 @@ async def test_a_message_is_acknowledged_when_all_its_parts_and_all_before_it_ar
 
 
 async def test_a_message_that_needs_nothing_done_is_acknowledged_at_once() -> None:
-    line = OutgoingLine(10_000, lambda: None)
+    line = OutgoingLine(10_000, SystemClock(), lambda: None)
     line.expect(2, 0)
     assert (await line.next()).acknowledged_sequence == 2  # type: ignore[union-attr]
 
 
 async def test_an_acknowledgement_goes_with_the_next_message() -> None:
-    line = OutgoingLine(10_000, lambda: None)
+    line = OutgoingLine(10_000, SystemClock(), lambda: None)
     line.expect(2, 1)
     line.acknowledge(2)
     line.assign([ready(1)])
@@ -47,7 +48,7 @@ async def test_an_acknowledgement_goes_with_the_next_message() -> None:
 
 
 async def test_an_acknowledgement_that_is_awaited_goes_by_itself() -> None:
-    line = OutgoingLine(10_000, lambda: None)
+    line = OutgoingLine(10_000, SystemClock(), lambda: None)
     for sequence, awaited in ((2, False), (3, True)):
         line.expect(sequence, 1, awaited=awaited)
     line.acknowledge(2)
@@ -60,7 +61,7 @@ async def test_an_acknowledgement_that_is_awaited_goes_by_itself() -> None:
 
 
 async def test_what_is_refused_of_a_message_is_said_when_it_is_acknowledged_and_no_later() -> None:
-    line = OutgoingLine(10_000, lambda: None)
+    line = OutgoingLine(10_000, SystemClock(), lambda: None)
     line.expect(2, 1)
     line.expect(3, 1)
     why = "refused" * 100
@@ -78,7 +79,7 @@ async def test_what_is_refused_of_a_message_is_said_when_it_is_acknowledged_and_
 
 
 async def test_no_message_grows_beyond_what_a_channel_takes() -> None:
-    line = OutgoingLine(10_000, lambda: None)
+    line = OutgoingLine(10_000, SystemClock(), lambda: None)
     line.assign([ready(900_000)] * 5)
     line.lose(0, [(Held("flow:0:0:" + "n" * 100, 1, "n1"), "the lease lapsed")] * 20_000)
     line.close("that is all")
@@ -91,7 +92,7 @@ async def test_no_message_grows_beyond_what_a_channel_takes() -> None:
 
 async def test_a_worker_that_does_not_read_fills_its_line_until_it_reads_again() -> None:
     relieved: list[bool] = []
-    line = OutgoingLine(10_000, lambda: relieved.append(True))
+    line = OutgoingLine(10_000, SystemClock(), lambda: relieved.append(True))
     while not line.full:
         line.assign([ready(1_000_000)])
     waiting = asyncio.create_task(line.writable())
@@ -103,7 +104,7 @@ async def test_a_worker_that_does_not_read_fills_its_line_until_it_reads_again()
 
 
 async def test_a_line_that_is_closed_keeps_nobody_waiting() -> None:
-    line = OutgoingLine(10_000, lambda: None)
+    line = OutgoingLine(10_000, SystemClock(), lambda: None)
     while not line.full:
         line.assign([ready(1_000_000)])
     line.close("the stream has ended")

@@ -13,6 +13,7 @@ from tradewind.node_task_manager.rpc import outgoing_line
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, ConnectedWorker
+from tradewind.server.clock import SystemClock
 
 TOKENS = [f"0~task:none{place}~1~none" for place in range(100)]
 
@@ -77,7 +78,7 @@ async def test_a_worker_that_reads_nothing_is_heard_until_its_answers_are_too_ma
     connections: Any = Connections()
     call: Any = Call()
     notes: Any = None
-    serving = asyncio.create_task(WorkStream(connections, notes, 30_000, 10_000).serve(call))
+    serving = asyncio.create_task(WorkStream(connections, notes, 30_000, 10_000, SystemClock()).serve(call))
     await until(lambda: connections.heard > 1, "it is heard")
     before = 0
     while before < connections.heard:
@@ -111,7 +112,7 @@ async def test_the_answer_to_a_ping_brings_room_only_to_one_that_was_silent(unan
     connections: Any = Connections()
     call: Any = Answering()
     notes: Any = None
-    serving = asyncio.create_task(WorkStream(connections, notes, 30_000, 10_000).serve(call))
+    serving = asyncio.create_task(WorkStream(connections, notes, 30_000, 10_000, SystemClock()).serve(call))
     await until(lambda: connections.workers, "it has said hello")
     [worker] = connections.workers
     worker.unanswered_pings = unanswered

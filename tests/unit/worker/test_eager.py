@@ -163,7 +163,7 @@ async def test_nothing_follows_a_failure() -> None:
 
 def test_nothing_follows_one_that_waits() -> None:
     given = chain("add")
-    assert next_assignment(given, given.eager_steps, Suspension("answer", 0, -1, "", "")) is None
+    assert next_assignment(given, given.eager_steps, Suspension("answer", 0, -1, "", ""), time.time) is None
 
 
 async def test_while_nobody_hears_the_worker_nothing_goes_on() -> None:

@@ -17,7 +17,9 @@ from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
 from tradewind.node_task_manager.ports.work import Termination
 from tradewind.node_task_manager.ports.workers import Answer, Ready
 from tradewind.node_task_manager.rpc import work_mapping as mapping
+from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.server.channels import open_channel
+from tradewind.server.clock import Clock
 from tradewind.server.statuses import STATUS_KEY
 from tradewind.tls import SYSTEM, TlsFiles
 
@@ -32,7 +34,9 @@ _READY = grpc.ChannelConnectivity.READY
 class CalledWorkerChannel:
     """Implements WorkerCalls. `https` and `grpcs` in front of the address ask for TLS, anything else is plain text."""
 
-    def __init__(self, api_url: str, lease_ms: int, stop_grace_ms: int, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self, api_url: str, lease_ms: int, stop_grace_ms: int, clock: Clock, tls: TlsFiles | None = None
+    ) -> None:
         """Take the certificates to show and to trust, `tls`; without, the CAs of this machine are trusted."""
         scheme, target = _target(api_url)
         # A worker goes by its own name, whatever that of the servers is.
@@ -40,6 +44,7 @@ class CalledWorkerChannel:
         self._channel = open_channel(target, traced=False, security=security)
         self._stub = WorkerServiceStub(self._channel)
         self._stop_grace_ms = stop_grace_ms
+        self._clock = clock
         self._lease, self._renew_interval = Duration(), Duration()
         self._lease.FromMilliseconds(lease_ms)
         self._renew_interval.FromMilliseconds(lease_ms // 3)
@@ -48,10 +53,12 @@ class CalledWorkerChannel:
         # What cannot be reached did not get it: that is for sure only when it is known before.
         if not await self.connected(CONNECT_S):
             return Answer(refused=f"it could not be reached within {CONNECT_S:.0f} s")
+        now_ms = self._clock.now_ms()
         request = pb2.ExecuteRequest(
-            assignments=[mapping.assignment(each) for each in ready],
+            assignments=[mapping.assignment(each, now_ms) for each in ready],
             lease=self._lease,
             renew_interval=self._renew_interval,
+            sent_at=timestamp(now_ms),
         )
         try:
             response = await self._stub.Execute(request, timeout=EXECUTE_S)

@@ -44,6 +44,7 @@ from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import Offer
+from tradewind.server.clock import Clock
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
@@ -93,6 +94,7 @@ class NodeTaskManagerHandlers(
         shards: Collection[int],
         lease_ms: int,
         stop_grace_ms: int,
+        clock: Clock,
     ) -> None:
         super().__init__(submit_ad_hoc, ad_hoc, watch, streams, config)
         self._caches = caches
@@ -117,6 +119,7 @@ class NodeTaskManagerHandlers(
         self._shards = shards
         self._lease_ms = lease_ms
         self._stop_grace_ms = stop_grace_ms
+        self._clock = clock
 
     async def SubmitComponents(
         self, request: pb2.SubmitComponentsRequest, context: Context
@@ -273,14 +276,16 @@ class NodeTaskManagerHandlers(
     async def Work(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         with self._streams.opened():
             limits = (self._lease_ms, self._stop_grace_ms)
-            await WorkStream(self._connections, self._notes, *limits, self._traces).serve(context)
+            await WorkStream(self._connections, self._notes, *limits, self._clock, self._traces).serve(context)
 
     async def ClaimNodeTasks(self, request: pb2.ClaimNodeTasksRequest, context: Context) -> pb2.ClaimNodeTasksResponse:
         checks.claim(request)
         limit = min(request.limit or 1, _MAX_CLAIMED)
         offers = dict.fromkeys(request.node_types, Offer()) | cache_mapping.offers(request.node_types, request.offers)
         ready = await self._unary.claim(request.worker_id, offers, limit, ANSWER_BYTES)
-        return pb2.ClaimNodeTasksResponse(assignments=[work_mapping.assignment(each) for each in ready])
+        now_ms = self._clock.now_ms()
+        assignments = [work_mapping.assignment(each, now_ms) for each in ready]
+        return pb2.ClaimNodeTasksResponse(assignments=assignments, sent_at=timestamp(now_ms))
 
     async def RenewLeases(self, request: pb2.RenewLeasesRequest, context: Context) -> pb2.RenewLeasesResponse:
         checks.identifiers(worker_id=request.worker_id)

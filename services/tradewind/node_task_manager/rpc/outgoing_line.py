@@ -10,6 +10,8 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.ports.work import Held, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc import work_mapping as mapping
+from tradewind.node_task_manager.rpc.times import set_timestamp
+from tradewind.server.clock import Clock
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_WAITING_BYTES = 4 * MAX_MESSAGE_BYTES
@@ -33,8 +35,9 @@ class _Heard:
 class OutgoingLine:
     """A WorkerLine; `relieved` is called when it was full and is not any more."""
 
-    def __init__(self, stop_grace_ms: int, relieved: Callable[[], None]) -> None:
+    def __init__(self, stop_grace_ms: int, clock: Clock, relieved: Callable[[], None]) -> None:
         self._stop_grace_ms = stop_grace_ms
+        self._clock = clock
         self._relieved = relieved
         self._messages: deque[work_pb2.WorkResponse] = deque()
         self._sizes: deque[int] = deque()
@@ -60,9 +63,9 @@ class OutgoingLine:
         await self._writable.wait()
 
     def assign(self, ready: Sequence[Ready]) -> None:
-        response = self._room_for(0)
+        response, now_ms = self._room_for(0), self._clock.now_ms()
         for each in ready:
-            message = mapping.assignment(each, response.assignments.add)
+            message = mapping.assignment(each, now_ms, response.assignments.add)
             size = message.ByteSize()
             if self._fits(size):
                 self._count(size)
@@ -154,6 +157,8 @@ class OutgoingLine:
         was_full = self.full
         message = self._messages.popleft()
         self._waiting -= self._sizes.popleft()
+        if message.assignments:
+            set_timestamp(message.sent_at, self._clock.now_ms())
         if was_full and not self.full:
             self._writable.set()
             self._relieved()

@@ -1,6 +1,5 @@
 """Protobuf on the outside, domain on the inside: what passes to and from workers."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -133,9 +132,10 @@ def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:
 
 
 def assignment(
-    ready: Ready, make: Callable[..., work_pb2.NodeTaskAssignment] = work_pb2.NodeTaskAssignment
+    ready: Ready, now_ms: int, make: Callable[..., work_pb2.NodeTaskAssignment] = work_pb2.NodeTaskAssignment
 ) -> work_pb2.NodeTaskAssignment:
-    """A node task for a worker; `make` may add it to a message that it belongs to, which saves a copy."""
+    """A node task for a worker, `now_ms` by the store's clock; `make` may add it to a message that it belongs to, which
+    saves a copy."""
     given, run, node = ready.assignment, ready.run, ready.node
     message = make()
     # Fields that are set one by one cost less than keyword arguments do, and most of the others are empty.
@@ -173,7 +173,7 @@ def assignment(
         set_timestamp(message.deadline, given.deadline_ms)
     if given.planned_ms:
         set_timestamp(message.planned_time, given.planned_ms)
-        ahead_ms = given.planned_ms - time.time_ns() // 1_000_000
+        ahead_ms = given.planned_ms - now_ms
         if ahead_ms > 0:
             message.start_in.FromMilliseconds(min(ahead_ms, MOST_AHEAD_MS))
     return message

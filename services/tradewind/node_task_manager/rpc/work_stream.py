@@ -15,6 +15,7 @@ from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
+from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition, InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.streams import both
@@ -35,13 +36,14 @@ class WorkStream:
         notes: Notes,
         lease_ms: int,
         stop_grace_ms: int,
+        clock: Clock,
         traces: TraceNodes | None = None,
     ) -> None:
         self._connections = connections
         self._traces = traces
         self._notes = notes
         self._lease_ms = lease_ms
-        self._line = OutgoingLine(stop_grace_ms, self._relieved)
+        self._line = OutgoingLine(stop_grace_ms, clock, self._relieved)
         self._worker: ConnectedWorker | None = None
 
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:

@@ -1,6 +1,5 @@
 """Looking at queues and leases for their metrics."""
 
-import time
 from collections.abc import Mapping
 
 from tradewind.node_task_manager.metrics import (
@@ -12,20 +11,22 @@ from tradewind.node_task_manager.metrics import (
 )
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.server.clock import Clock
 
 
 class MeasureQueues:
     """Sets the gauges to what is so now, over all shards."""
 
-    def __init__(self, shards: Mapping[int, Shard], pool: WorkerPool) -> None:
+    def __init__(self, shards: Mapping[int, Shard], pool: WorkerPool, clock: Clock) -> None:
         self._shards = shards
         self._pool = pool
+        self._clock = clock
         self._told: set[str] = set()
 
     async def __call__(self) -> None:
         """Look once; what was told before and is empty now becomes 0."""
         depths, oldest = dict.fromkeys(self._told, 0), dict.fromkeys(self._told, 0.0)
-        held, now = 0, time.time()
+        held, now_ms = 0, self._clock.now_ms()
         for shard in self._shards.values():
             (count,) = await shard.queues.held(["running"])
             held += count
@@ -38,7 +39,7 @@ class MeasureQueues:
             for queue, task in zip(waiting, firsts, strict=True):
                 if task is not None:
                     label = node_type_label(queue.node_type)
-                    oldest[label] = max(oldest.get(label, 0.0), now - task.ready_at / 1000)
+                    oldest[label] = max(oldest.get(label, 0.0), (now_ms - task.ready_at) / 1000)
         for label, depth in depths.items():
             QUEUE_DEPTH.labels(label).set(depth)
             QUEUE_OLDEST_SECONDS.labels(label).set(oldest.get(label, 0.0))

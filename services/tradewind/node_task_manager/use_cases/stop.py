@@ -1,6 +1,5 @@
 """Stopping node tasks, components and runs, releasing what was withheld, and removing flows."""
 
-import time
 from collections.abc import Mapping, Sequence
 
 from tradewind.node_task_manager.domain.component import Release
@@ -8,6 +7,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.look import Look, Seen
+from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition
 from tradewind.server.partitions import shard_of
 
@@ -15,10 +15,11 @@ from tradewind.server.partitions import shard_of
 class Stop:
     """Asks the shard of the user, and tells workers."""
 
-    def __init__(self, dispatchers: Mapping[int, Dispatcher], look: Look, limits: Limits) -> None:
+    def __init__(self, dispatchers: Mapping[int, Dispatcher], look: Look, limits: Limits, clock: Clock) -> None:
         self._dispatchers = dispatchers
         self._look = look
         self._limits = limits
+        self._clock = clock
 
     def _of(self, user_id: str) -> Dispatcher:
         return self._dispatchers[shard_of(user_id, len(self._dispatchers))]
@@ -30,7 +31,7 @@ class Stop:
 
         The mark stays until 1 h after the deadline, or as long as a run's record without one.
         """
-        left_ms = deadline_ms - time.time_ns() // 1_000_000
+        left_ms = deadline_ms - self._clock.now_ms()
         mark_ms = max(left_ms, 0) + self._limits.tombstone_ms if deadline_ms else self._limits.run_retention_ms
         dispatcher = self._of(user_id)
         effects = await dispatcher.shard.tasks.stop(run, run_id, component_id, reason, by, mark_ms)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from tradewind.server.store_time import StoreTime
 from tradewind.trigger.domain.claim import Subscription
-from tradewind.trigger.domain.store_time import StoreTime
 from tradewind.trigger.ports import Heads, Survey
 
 

@@ -44,6 +44,8 @@ async def test_node_tasks_are_handed_over_whole_and_what_follows_too(ntm: Ntm, r
         30,
         10,
     )
+    assert request.sent_at.ToMilliseconds() < first.deadline.ToMilliseconds()
+    assert request.sent_at.seconds > first.deadline.seconds - 600
     assert (await ntm.node("a")).worker_id == "w1"
 
     await worker.complete(ntm.stub, first.token, out="7")

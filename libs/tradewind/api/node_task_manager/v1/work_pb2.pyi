@@ -117,7 +117,9 @@ class NodeTaskAssignment(_message.Message):
 
     @_builtins.property
     def deadline(self) -> _timestamp_pb2.Timestamp:
-        """When the attempt times out; unset for never."""
+        """When the attempt times out; unset for never. How long that is from when this arrives follows from `sent_at` of the message
+        that it is in, both by the server's clock, which the worker's may not agree with.
+        """
 
     @_builtins.property
     def planned_time(self) -> _timestamp_pb2.Timestamp:
@@ -720,6 +722,7 @@ class WorkResponse(_message.Message):
     PING_FIELD_NUMBER: _builtins.int
     RECONNECT_FIELD_NUMBER: _builtins.int
     RESYNC_FIELD_NUMBER: _builtins.int
+    SENT_AT_FIELD_NUMBER: _builtins.int
     acknowledged_sequence: _builtins.int
     """Every message of the worker up to this sequence has taken effect; what came after is to be sent again on a new stream.
     A message with nothing but a `pong` is acknowledged with the next one.
@@ -748,6 +751,10 @@ class WorkResponse(_message.Message):
     def losses(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseLoss]:
         """Tokens that hold no lease: stop the local work, its result is refused."""
 
+    @_builtins.property
+    def sent_at(self) -> _timestamp_pb2.Timestamp:
+        """When this was sent, by the clock of deadlines; only with `assignments`."""
+
     def __init__(
         self,
         *,
@@ -759,10 +766,11 @@ class WorkResponse(_message.Message):
         ping: _builtins.int = ...,
         reconnect: _builtins.bool = ...,
         resync: _builtins.bool = ...,
+        sent_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sent_at", b"sent_at", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_sequence", b"acknowledged_sequence", "assignments", b"assignments", "losses", b"losses", "ping", b"ping", "reconnect", b"reconnect", "resync", b"resync", "terminations", b"terminations", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_sequence", b"acknowledged_sequence", "assignments", b"assignments", "losses", b"losses", "ping", b"ping", "reconnect", b"reconnect", "resync", b"resync", "sent_at", b"sent_at", "terminations", b"terminations", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

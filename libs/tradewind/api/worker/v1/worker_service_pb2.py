@@ -23,24 +23,25 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from tradewind.api.node_task_manager.v1 import work_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_work__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,tradewind/api/worker/v1/worker_service.proto\x12\x17tradewind.api.worker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a-tradewind/api/node_task_manager/v1/work.proto\"\xba\x01\n\x0e\x45xecuteRequest\x12K\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32\x36.tradewind.api.node_task_manager.v1.NodeTaskAssignment\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0erenew_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"*\n\x0f\x45xecuteResponse\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x01 \x03(\t\"a\n\x10TerminateRequest\x12M\n\x0cterminations\x18\x01 \x03(\x0b\x32\x37.tradewind.api.node_task_manager.v1.NodeTaskTermination\"+\n\x11TerminateResponse\x12\x16\n\x0eunknown_tokens\x18\x01 \x03(\t2\xd1\x01\n\rWorkerService\x12\\\n\x07\x45xecute\x12\'.tradewind.api.worker.v1.ExecuteRequest\x1a(.tradewind.api.worker.v1.ExecuteResponse\x12\x62\n\tTerminate\x12).tradewind.api.worker.v1.TerminateRequest\x1a*.tradewind.api.worker.v1.TerminateResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,tradewind/api/worker/v1/worker_service.proto\x12\x17tradewind.api.worker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a-tradewind/api/node_task_manager/v1/work.proto\"\xe7\x01\n\x0e\x45xecuteRequest\x12K\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32\x36.tradewind.api.node_task_manager.v1.NodeTaskAssignment\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0erenew_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x07sent_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"*\n\x0f\x45xecuteResponse\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x01 \x03(\t\"a\n\x10TerminateRequest\x12M\n\x0cterminations\x18\x01 \x03(\x0b\x32\x37.tradewind.api.node_task_manager.v1.NodeTaskTermination\"+\n\x11TerminateResponse\x12\x16\n\x0eunknown_tokens\x18\x01 \x03(\t2\xd1\x01\n\rWorkerService\x12\\\n\x07\x45xecute\x12\'.tradewind.api.worker.v1.ExecuteRequest\x1a(.tradewind.api.worker.v1.ExecuteResponse\x12\x62\n\tTerminate\x12).tradewind.api.worker.v1.TerminateRequest\x1a*.tradewind.api.worker.v1.TerminateResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.worker.v1.worker_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EXECUTEREQUEST']._serialized_start=153
-  _globals['_EXECUTEREQUEST']._serialized_end=339
-  _globals['_EXECUTERESPONSE']._serialized_start=341
-  _globals['_EXECUTERESPONSE']._serialized_end=383
-  _globals['_TERMINATEREQUEST']._serialized_start=385
-  _globals['_TERMINATEREQUEST']._serialized_end=482
-  _globals['_TERMINATERESPONSE']._serialized_start=484
-  _globals['_TERMINATERESPONSE']._serialized_end=527
-  _globals['_WORKERSERVICE']._serialized_start=530
-  _globals['_WORKERSERVICE']._serialized_end=739
+  _globals['_EXECUTEREQUEST']._serialized_start=186
+  _globals['_EXECUTEREQUEST']._serialized_end=417
+  _globals['_EXECUTERESPONSE']._serialized_start=419
+  _globals['_EXECUTERESPONSE']._serialized_end=461
+  _globals['_TERMINATEREQUEST']._serialized_start=463
+  _globals['_TERMINATEREQUEST']._serialized_end=560
+  _globals['_TERMINATERESPONSE']._serialized_start=562
+  _globals['_TERMINATERESPONSE']._serialized_end=605
+  _globals['_WORKERSERVICE']._serialized_start=608
+  _globals['_WORKERSERVICE']._serialized_end=817
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from tradewind.api.node_task_manager.v1 import work_pb2 as _work_pb2
 import builtins as _builtins
@@ -29,6 +30,7 @@ class ExecuteRequest(_message.Message):
     ASSIGNMENTS_FIELD_NUMBER: _builtins.int
     LEASE_FIELD_NUMBER: _builtins.int
     RENEW_INTERVAL_FIELD_NUMBER: _builtins.int
+    SENT_AT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.NodeTaskAssignment]:
         """The node tasks, at most 100 and about 2 MiB of them, or a single larger one."""
@@ -41,16 +43,21 @@ class ExecuteRequest(_message.Message):
     def renew_interval(self) -> _duration_pb2.Duration:
         """Renew this often."""
 
+    @_builtins.property
+    def sent_at(self) -> _timestamp_pb2.Timestamp:
+        """When this was sent, by the clock of deadlines."""
+
     def __init__(
         self,
         *,
         assignments: _abc.Iterable[_work_pb2.NodeTaskAssignment] | None = ...,
         lease: _duration_pb2.Duration | None = ...,
         renew_interval: _duration_pb2.Duration | None = ...,
+        sent_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "renew_interval", b"renew_interval"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "renew_interval", b"renew_interval", "sent_at", b"sent_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "lease", b"lease", "renew_interval", b"renew_interval"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "lease", b"lease", "renew_interval", b"renew_interval", "sent_at", b"sent_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

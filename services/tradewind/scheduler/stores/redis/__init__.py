@@ -19,6 +19,7 @@ from tradewind.scheduler.stores.redis.partitions import RedisPartitions
 from tradewind.scheduler.stores.redis.revisions import RedisRevisions
 from tradewind.scheduler.stores.redis.scripts import Scripted
 from tradewind.scheduler.stores.redis.wakes import RedisWakeChannel
+from tradewind.server.clock import Clock
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.subscriber import Subscriber
 
@@ -40,8 +41,9 @@ class RedisStores:
         tells_ends: Callable[[], bool] = lambda: False,
         kept_revisions: int = KEPT_REVISIONS,
         settle_ms: int = 0,
+        store_clock: Clock | None = None,
     ) -> None:
-        scripted = Scripted(client, keys, clock)
+        scripted = Scripted(client, keys, clock, store_clock)
         self.flows = RedisFlows(scripted, kept_revisions)
         self.revisions = RedisRevisions(scripted)
         self.cycles = RedisCycles(scripted, tells_ends, settle_ms)

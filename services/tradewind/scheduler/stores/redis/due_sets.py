@@ -1,6 +1,5 @@
 """Open runs and the outbox in Redis: sorted sets by the time of the next look."""
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 
 from tradewind.scheduler.domain.run_name import RunName
@@ -20,13 +19,9 @@ class _DueSet:
         self._client = scripted.client
         self._keys = scripted.keys
 
-    def _now_ms(self) -> int:
-        # The store's own time is asked for inside scripts only; here a skew merely shifts a check.
-        return self._scripted.clock() or time.time_ns() // 1_000_000
-
     async def _check(self, keys: Sequence[str], limit: int) -> list[DueCheck[str]]:
         replies = await self._scripted.first_of(keys, limit + 1, scores=True)
-        now = self._now_ms()
+        now = self._scripted.now_ms()
         return [_due_of(flat, now, limit) for flat in replies]
 
 
@@ -42,7 +37,7 @@ class RedisOpenRuns(_DueSet):
 
     async def postpone(self, runs: Mapping[RunName, int]) -> None:
         pipeline = self._client.pipeline(transaction=False)
-        now = self._now_ms()
+        now = self._scripted.now_ms()
         for run, delay_ms in runs.items():
             pipeline.execute_command("ZADD", self._open(run), "XX", now + delay_ms, str(run))
         await pipeline.execute()
@@ -78,11 +73,11 @@ class RedisOutbox(_DueSet):
 
     async def add(self, flow_id: str) -> None:
         outbox = self._keys.outbox(partition_of(flow_id))
-        await self._client.execute_command("ZADD", outbox, self._now_ms(), flow_id)
+        await self._client.execute_command("ZADD", outbox, self._scripted.now_ms(), flow_id)
 
     async def postpone(self, flow_id: str, delay_ms: int) -> None:
         outbox = self._keys.outbox(partition_of(flow_id))
-        await self._client.execute_command("ZADD", outbox, "XX", self._now_ms() + delay_ms, flow_id)
+        await self._client.execute_command("ZADD", outbox, "XX", self._scripted.now_ms() + delay_ms, flow_id)
 
 
 def _due_of(flat: Sequence[bytes], now_ms: int, limit: int) -> DueCheck[str]:

@@ -8,6 +8,7 @@ from redis.asyncio import RedisCluster
 
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.stores.keys import Keys
+from tradewind.server.clock import Clock, SystemClock
 from tradewind.server.partitions import partition_of
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
@@ -30,13 +31,19 @@ def script(name: str, reply: type[Reply]) -> Script[Reply]:
 
 
 class Scripted:
-    """A client, the table of keys and a clock: what a store needs to run scripts."""
+    """A client, the table of keys and a clock: what a store needs to run scripts. `store_clock` tells Python what time
+    it is where `clock` leaves that to the store."""
 
-    def __init__(self, client: Client, keys: Keys, clock: Callable[[], int]) -> None:
+    def __init__(self, client: Client, keys: Keys, clock: Callable[[], int], store_clock: Clock | None = None) -> None:
         self.client = client
         self.keys = keys
         self.clock = clock
+        self._store_clock = store_clock or SystemClock()
         self._one_slot = isinstance(client, RedisCluster)
+
+    def now_ms(self) -> int:
+        """Return the time that a script would find."""
+        return self.clock() or self._store_clock.now_ms()
 
     def args(self, partition: int, epoch: int = 0, **more: Any) -> dict[str, Any]:
         """Return the arguments that every script of one partition takes, and `more`."""

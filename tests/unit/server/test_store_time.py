@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.trigger.domain.store_time import StoreTime
+from tradewind.server.store_time import StoreTime
 
 
 def test_the_offset_is_nothing_until_something_was_seen() -> None:

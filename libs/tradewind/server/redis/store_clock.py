@@ -1,0 +1,50 @@
+"""The store's clock, for what Python compares with times that scripts wrote."""
+
+import time
+
+import structlog
+from redis.exceptions import RedisError
+
+from tradewind.server.beats import beat
+from tradewind.server.redis.client import Client
+from tradewind.server.store_time import StoreTime
+
+_EVERY_S = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class StoreClock:
+    """Implements Clock: the store's time, as told by a clock of this machine that nobody sets and how far apart the two
+    were found to be. Until the store has been asked, the machine's own."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._seen = StoreTime()
+        self._offset_us = time.time_ns() // 1000 - _local_us()
+
+    def now_ms(self) -> int:
+        return (_local_us() + self._offset_us) // 1000
+
+    async def ask(self) -> None:
+        """Ask the store for its time. Raises ConnectionError when it does not answer."""
+        asked_us = _local_us()
+        try:
+            seconds, micros = await self._client.call("", "TIME")
+        except RedisError as error:
+            raise ConnectionError(f"the store does not answer: {error}") from error
+        self._seen.observe(int(seconds) * 1_000_000 + int(micros), asked_us, _local_us())
+        self._offset_us = self._seen.offset_us
+
+    async def run(self) -> None:
+        """Go on asking: the store may have moved to another machine, or its clock may have been set."""
+        while True:
+            await beat(_EVERY_S)
+            try:
+                await self.ask()
+            except OSError as error:
+                _log.debug("the store was not asked for its time", error=str(error))
+
+
+def _local_us() -> int:
+    return time.monotonic_ns() // 1000

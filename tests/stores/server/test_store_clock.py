@@ -1,0 +1,31 @@
+"""The store's time, as Python is told it."""
+
+import time
+
+import pytest
+
+from tests.clocks import set_clock
+from tests.servers import RedisServer
+from tradewind.server.redis.store_clock import StoreClock
+
+
+@pytest.mark.parametrize("ahead_s", [7200.0, -7200.0])
+async def test_it_is_the_stores_time_whatever_the_machines_clock_says(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    set_clock(monkeypatch, ahead_s)
+    client = redis_server.connect("scheduler")
+    clock = StoreClock(client)
+    assert abs(clock.now_ms() - time.time_ns() // 1_000_000) < 60_000
+    await clock.ask()
+    seconds, _ = await client.call("", "TIME")
+    assert abs(clock.now_ms() - int(seconds) * 1000) < 60_000
+    monkeypatch.undo()
+    assert abs(clock.now_ms() - time.time_ns() // 1_000_000) < 60_000
+
+
+async def test_a_store_that_does_not_answer_is_an_error(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    await client.end()
+    with pytest.raises(ConnectionError, match="the store does not answer"):
+        await StoreClock(client).ask()
