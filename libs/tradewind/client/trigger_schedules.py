@@ -1,8 +1,7 @@
 """When a trigger fires, as callers say it."""
 
-import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from tradewind.api.trigger.v1 import trigger_pb2
@@ -45,8 +44,8 @@ def schedule_of(
         schedule.delay.CopyFrom(span(seconds_of(after)))
     elif every is not None:
         schedule.interval.interval.CopyFrom(span(seconds_of(every)))
-        begin = anchor or start or _from_now(seconds_of(every))
-        schedule.interval.anchor.CopyFrom(timestamp(begin) or schedule.interval.anchor)
+        if anchor is not None:
+            schedule.interval.anchor.CopyFrom(timestamp(anchor) or schedule.interval.anchor)
     elif cron:
         schedule.cron.expression, schedule.cron.time_zone = cron, time_zone
     elif event:
@@ -58,10 +57,3 @@ def schedule_of(
         schedule.flow_finished.statuses.extend(statuses)
         schedule.flow_finished.SetInParent()
     return schedule
-
-
-def _from_now(seconds: float) -> datetime:
-    try:
-        return datetime.fromtimestamp(time.time(), UTC) + timedelta(seconds=seconds)
-    except OverflowError:
-        raise ValueError(f"{seconds:g} s from now is after the year 9999") from None

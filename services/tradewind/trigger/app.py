@@ -106,6 +106,7 @@ class TriggerService:
             ),
             doctor=self._doctor,
             max_payload_bytes=settings.trigger_max_payload_bytes,
+            clock=self._link.clock,
         )
 
     def bind(self, server: grpc.aio.Server) -> None:

@@ -117,7 +117,7 @@ class _TriggerService:
         self._store = store
 
     async def SaveTrigger(self, request: pb2.SaveTriggerRequest, timeout: float) -> None:
-        await self._store.save(partition_of(request.trigger.partition_key), parsing.draft(request, 65_536))
+        await self._store.save(partition_of(request.trigger.partition_key), parsing.draft(request, 65_536, 0))
 
     async def RemoveTrigger(self, request: pb2.RemoveTriggerRequest, timeout: float) -> None:
         await self._store.remove(partition_of(request.partition_key), request.trigger_id, request.epoch)

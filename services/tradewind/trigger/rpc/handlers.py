@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from tradewind.api.trigger.v1 import doctor_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as pb2_grpc
+from tradewind.server.clock import Clock
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.interception import Context
@@ -35,6 +36,7 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         deliveries: OpenDeliveries,
         doctor: Doctor,
         max_payload_bytes: int,
+        clock: Clock,
     ) -> None:
         self._change = change
         self._publish = publish
@@ -44,6 +46,7 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         self._deliveries = deliveries
         self._doctor = doctor
         self._max_payload_bytes = max_payload_bytes
+        self._clock = clock
         self._draining = asyncio.Event()
 
     def drain(self) -> None:
@@ -51,7 +54,8 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         self._draining.set()
 
     async def SaveTrigger(self, request: pb2.SaveTriggerRequest, context: Context) -> pb2.SaveTriggerResponse:
-        draft, queue = parsing.draft(request, self._max_payload_bytes), request.trigger.queue
+        draft = parsing.draft(request, self._max_payload_bytes, self._clock.now_ms())
+        queue = request.trigger.queue
         return pb2.SaveTriggerResponse(trigger=mapping.trigger(await self._save(draft, queue), queue))
 
     async def RemoveTrigger(self, request: pb2.RemoveTriggerRequest, context: Context) -> pb2.RemoveTriggerResponse:

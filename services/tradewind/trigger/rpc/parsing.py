@@ -30,8 +30,8 @@ class _CursorShape(msgspec.Struct, array_like=True):
     id: str
 
 
-def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int) -> TriggerDraft:
-    """Return the trigger to be saved, its id empty when one is to be made."""
+def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int, now_ms: int) -> TriggerDraft:
+    """Return the trigger to be saved at `now_ms`, its id empty when one is to be made."""
     trigger, faults = request.trigger, Faults()
     if not request.HasField("trigger"):
         faults.say("trigger", "must be set")
@@ -42,7 +42,7 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int) -> TriggerDra
     else:
         faults.identifier("trigger.partition_key", trigger.partition_key)
     faults.epoch("trigger.epoch", trigger.epoch)
-    schedule = schedule_mapping.read(trigger.schedule, "trigger.schedule", faults)
+    schedule = schedule_mapping.read(trigger.schedule, "trigger.schedule", faults, now_ms)
     payload("trigger.payload_json", trigger.payload_json, max_payload_bytes, faults)
     faults.refuse()
     assert schedule is not None, "its faults were told"

@@ -48,14 +48,14 @@ def message(schedule: Schedule) -> trigger_pb2.Schedule:
     return told
 
 
-def read(told: trigger_pb2.Schedule, path: str, faults: Faults) -> Schedule | None:
-    """Return the schedule of a message; None when there were faults, which are said."""
+def read(told: trigger_pb2.Schedule, path: str, faults: Faults, now_ms: int) -> Schedule | None:
+    """Return the schedule of a message that came at `now_ms`; None when there were faults, which are said."""
     before = len(faults)
-    kind = _kind(told, path, faults)
+    start_ms = faults.time_ms(f"{path}.start", told.start) if told.HasField("start") else 0
+    kind = _kind(told, path, faults, start_ms, now_ms)
     jitter_ms = faults.span_ms(f"{path}.jitter", told.jitter, least=0) if told.HasField("jitter") else 0
     if jitter_ms > MOST_JITTER_MS:
         faults.say(f"{path}.jitter", "must be at most 24 hours")
-    start_ms = faults.time_ms(f"{path}.start", told.start) if told.HasField("start") else 0
     end_ms = faults.time_ms(f"{path}.end", told.end) if told.HasField("end") else 0
     if told.HasField("end") and end_ms <= start_ms:
         faults.say(f"{path}.end", "must be after the start")
@@ -70,7 +70,7 @@ def read(told: trigger_pb2.Schedule, path: str, faults: Faults) -> Schedule | No
         return None
 
 
-def _kind(told: trigger_pb2.Schedule, path: str, faults: Faults) -> Kind | None:
+def _kind(told: trigger_pb2.Schedule, path: str, faults: Faults, start_ms: int, now_ms: int) -> Kind | None:
     before = len(faults)
     kind = told.WhichOneof("kind")
     at = f"{path}.{kind}"
@@ -80,7 +80,7 @@ def _kind(told: trigger_pb2.Schedule, path: str, faults: Faults) -> Kind | None:
                 at_ms = _required_time(f"{at}.at", told.once, "at", faults)
                 return None if len(faults) > before else Once(at_ms)
             case "interval":
-                return _interval(told.interval, at, faults)
+                return _interval(told.interval, at, faults, start_ms, now_ms)
             case "cron":
                 if len(told.cron.expression) > MAX_EXPRESSION or len(told.cron.time_zone) > MAX_EXPRESSION:
                     faults.say(at, f"must have at most {MAX_EXPRESSION} characters")
@@ -109,14 +109,18 @@ def _kind(told: trigger_pb2.Schedule, path: str, faults: Faults) -> Kind | None:
     return None
 
 
-def _interval(told: trigger_pb2.IntervalSchedule, path: str, faults: Faults) -> IntervalGrid | None:
+def _interval(
+    told: trigger_pb2.IntervalSchedule, path: str, faults: Faults, start_ms: int, now_ms: int
+) -> IntervalGrid | None:
     before = len(faults)
     interval_ms = 0
     if told.HasField("interval"):
         interval_ms = faults.span_ms(f"{path}.interval", told.interval, least=1, exact=True)
     else:
         faults.say(f"{path}.interval", "must be set, to at least 1 ms")
-    anchor_ms = _required_time(f"{path}.anchor", told, "anchor", faults)
+    anchor_ms = start_ms or now_ms + interval_ms
+    if told.HasField("anchor"):
+        anchor_ms = faults.time_ms(f"{path}.anchor", told.anchor)
     return None if len(faults) > before else IntervalGrid(interval_ms, anchor_ms)
 
 

@@ -99,7 +99,7 @@ class IntervalSchedule(_message.Message):
 
     @_builtins.property
     def anchor(self) -> _timestamp_pb2.Timestamp:
-        """First planned time."""
+        """First planned time; the schedule's `start` when unset, or without one the time at which it is saved and one interval."""
 
     def __init__(
         self,
