@@ -255,6 +255,19 @@ async def test_progress_never_falls_and_only_the_holder_is_heard(bench: Bench) -
     assert await bench.shard.lines("flow", 0, kept.log_id, 10) == []
 
 
+async def test_a_line_is_of_a_time_at_which_its_attempt_ran(bench: Bench) -> None:
+    from tradewind.node_task_manager.ports.reading import Line
+
+    began = bench.clock()
+    await bench.submit(plan_of("a"))
+    (a,) = await bench.take()
+    now = bench.clock.advance(30_000)
+    times = [began, began + 10_000, now, 0, began - 7_200_000, now + 7_200_000]
+    await bench.shard.record([], [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", "x", at) for at in times])
+    lines = await bench.shard.lines("flow", 0, "", 10)
+    assert [line.at for line in lines] == [began, began + 10_000, now, now, now, now]
+
+
 async def test_only_the_newest_five_cycles_keep_their_logs(bench: Bench) -> None:
     from tradewind.node_task_manager.ports.reading import Line
 

@@ -43,7 +43,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that a node logged; `at` in epoch ms."""
+    """A line that a node logged; `at` in epoch ms, that of the store where it is none of the attempt's."""
 
     task_id: str
     attempt: int

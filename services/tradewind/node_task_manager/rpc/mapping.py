@@ -326,7 +326,7 @@ def signals(found: Iterable[SeenSignal]) -> list[node_task_pb2.Signal]:
 
 
 def log_line(line: StoredLine) -> node_task_pb2.NodeLog:
-    """A line that a node logged; one of which no worker said when is as old as its id, which begins with a time."""
+    """A line that a node logged."""
     return node_task_pb2.NodeLog(
         log_id=line.log_id,
         cycle=line.cycle,
@@ -335,6 +335,6 @@ def log_line(line: StoredLine) -> node_task_pb2.NodeLog:
         level=line.level,
         source=line.source,
         message=line.message,
-        created_at=timestamp(line.at or int(line.log_id.partition("-")[0])),
+        created_at=timestamp(line.at),
         attempt=line.attempt,
     )

@@ -430,7 +430,7 @@ class NodeTaskLog(_message.Message):
     """At most 8 KiB; longer ones are cut."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
-        """When; when it is stored, if unset."""
+        """When; for one before the attempt began, or to come, as unset, the time at which the line is stored."""
 
     def __init__(
         self,

@@ -43,12 +43,15 @@ for _, line in ipairs(args.lines) do
   local record = holder(line, true)
   if record then
     kept = kept + 1
+    -- A worker whose clock is not the store's may tell a time at which the attempt had not begun, or that is to come.
+    local at = line.at
+    if at > time or at < (tonumber(record.started_at) or 0) then at = time end
     local flow, cycle, run, node_id = string.match(line.task_id, '^(.-):(.-):(.-):(.+)$')
     local of = flow and flow .. ':' .. cycle or run_of(line.task_id)
     local stream, index = base .. 'logs:' .. of, base .. 'flow_logs:' .. (flow or '')
     call('XADD', stream, 'MAXLEN', '~', limits.log_lines, '*', 'l', cmsgpack.pack({cycle = tonumber(cycle) or 0,
       run = tonumber(run) or 0, node_id = node_id or string.match(line.task_id, '^batch:[^:]+:(.+)$') or '', level = line.level,
-      source = line.source, message = line.message, at = line.at, attempt = line.attempt}))
+      source = line.source, message = line.message, at = at, attempt = line.attempt}))
     call('PEXPIRE', stream, flow and limits.run_retention or limits.retention)
     if flow and call('ZADD', index, 'NX', cycle, cycle) == 1 then
       call('PEXPIRE', index, limits.run_retention)

@@ -284,7 +284,8 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
             task = self._tasks.get(line.task_id)
             if task is not None and line.nonce in (task.nonce, self._private[line.task_id].settled):
                 kept += 1
-                self._log(line)
+                within = task.started_at <= line.at <= self._clock()
+                self._log(line if within else replace(line, at=self._clock()))
         return kept
 
     async def queues(self) -> list[Queue]:
