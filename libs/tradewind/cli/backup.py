@@ -66,7 +66,7 @@ async def create(
             backup = await back_up_store(store, target, now, user=user, password=password, tls=tls)
         else:
             raise fail("what is to be backed up? Name a directory with --data, or a store with --store", 2)
-        removed = remove_old(target, keep)
+        removed = remove_old(target, keep, backup)
     except (BackupError, SnapshotError, OSError) as error:
         raise fail(str(error)) from None
     if output is Format.JSON:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from typer.testing import CliRunner
 
 from tests.servers import BINARIES
 from tests.waiting import until
 from tools.store_secrets import BACKUP
+from tradewind.cli.app import app
 from tradewind.server.redis import backup as backups
 from tradewind.server.redis.backup import BackupError
 from tradewind.server.redis.client import Client, connect
@@ -171,10 +173,19 @@ def test_the_newest_stay(copied: backups.Backup, tmp_path: Path) -> None:
     target = tmp_path / "backups"
     later = [backups.back_up_directory(tmp_path / "data", target, NOW + timedelta(days=day)) for day in (1, 2)]
     (target / "20990101T000000.000000Z.part").mkdir()
-    assert [path.name for path in backups.remove_old(target, 2)] == [copied.path.name]
+    assert [path.name for path in backups.remove_old(target, 2, later[-1])] == [copied.path.name]
     assert backups.list_backups(target) == later
     assert backups.find_backup(target) == later[-1]
-    assert backups.remove_old(target, 0) == []
+    assert backups.remove_old(target, 0, later[-1]) == []
+
+
+def test_what_was_just_taken_is_not_removed_for_one_of_a_time_to_come(copied: backups.Backup, tmp_path: Path) -> None:
+    target, data = tmp_path / "backups", tmp_path / "data"
+    ahead = backups.back_up_directory(data, target, NOW + timedelta(days=36_500))
+    result = CliRunner().invoke(app, ["backup", "create", str(target), "--data", str(data), "--keep", "1"])
+    assert result.exit_code == 1
+    assert f"{ahead.path} is of a later time: no old one is removed" in result.output.replace("\n", " ")
+    assert len(backups.list_backups(target)) == 3
 
 
 async def test_a_directory_in_use_is_left_alone(copied: backups.Backup, tmp_path: Path) -> None:

@@ -94,9 +94,18 @@ def list_backups(target: Path) -> list[Backup]:
     return [read_backup(path.parent) for path in sorted(target.glob("*/backup.json")) if path.parent.suffix != ".part"]
 
 
-def remove_old(target: Path, keep: int) -> list[Path]:
-    """Remove all but the newest `keep` backups below a directory; return those that were removed."""
-    old = [backup.path for backup in list_backups(target)[:-keep]] if keep > 0 else []
+def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
+    """Remove all but the newest `keep` backups below a directory; return those that were removed.
+
+    Raises BackupError, and removes none, unless the one just `taken` is the newest of them.
+    """
+    found = list_backups(target) if keep > 0 else []
+    if found and found[-1] != taken:
+        raise BackupError(
+            f"{taken.path} is taken, but {found[-1].path} is of a later time: no old one is removed; look at the clock "
+            "of this machine, or move away what is of a time to come"
+        )
+    old = [backup.path for backup in found[:-keep]]
     for path in old:
         shutil.rmtree(path)
     return old
