@@ -135,6 +135,11 @@ async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> Non
         ),
         (every(0, 0), "trigger.schedule.interval.interval", "must be 1 ms to"),
         (
+            trigger_pb2.Schedule(interval=trigger_pb2.IntervalSchedule(interval=duration(3 * 10**14))),
+            "trigger.schedule.interval.interval",
+            "must end before the year 9999 does, from now",
+        ),
+        (
             trigger_pb2.Schedule(cron=trigger_pb2.CronSchedule(expression="61 * * * *")),
             "trigger.schedule.cron",
             'cannot read "61 * * * *" as cron (Bad minute)',

@@ -6,7 +6,7 @@ from google.protobuf.message import Message
 
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.server.schedules.event_filter import EventFilter, FilterFault
-from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
+from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
 from tradewind.trigger.domain.schedule import MOST_JITTER_MS, Delay, Kind, Once, OnEvent, Schedule
 from tradewind.trigger.rpc.faults import Faults
 from tradewind.trigger.rpc.times import duration, timestamp
@@ -121,6 +121,8 @@ def _interval(
     anchor_ms = start_ms or now_ms + interval_ms
     if told.HasField("anchor"):
         anchor_ms = faults.time_ms(f"{path}.anchor", told.anchor)
+    elif anchor_ms > LAST_MS:
+        faults.say(f"{path}.interval", "must end before the year 9999 does, from now")
     return None if len(faults) > before else IntervalGrid(interval_ms, anchor_ms)
 
 
