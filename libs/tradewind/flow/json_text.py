@@ -16,7 +16,9 @@ def encode_json(value: Any, path: str = "the value") -> bytes:
         # msgspec writes NaN and infinities as null, so only a text with a null in it needs a look at the value.
         if value is not None and text.find(b"null") >= 0:
             _refuse_non_finite(msgspec.to_builtins(value, enc_hook=to_builtin), path)
-    except (TypeError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply, or holds itself") from error
+    except (TypeError, OverflowError, msgspec.MsgspecError) as error:
         raise ValueError(str(error)) from error
     return text
 
