@@ -21,10 +21,11 @@ class StoreClock:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._seen = StoreTime()
-        self._offset_us = time.time_ns() // 1000 - _local_us()
+        local_us = _local_us()
+        self._seen.observe(time.time_ns() // 1000, local_us, local_us)
 
     def now_ms(self) -> int:
-        return (_local_us() + self._offset_us) // 1000
+        return (_local_us() + self._seen.offset_us) // 1000
 
     async def ask(self) -> None:
         """Ask the store for its time. Raises ConnectionError when it does not answer."""
@@ -34,7 +35,6 @@ class StoreClock:
         except RedisError as error:
             raise ConnectionError(f"the store does not answer: {error}") from error
         self._seen.observe(int(seconds) * 1_000_000 + int(micros), asked_us, _local_us())
-        self._offset_us = self._seen.offset_us
 
     async def run(self) -> None:
         """Go on asking: the store may have moved to another machine, or its clock may have been set."""
