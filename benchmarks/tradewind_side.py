@@ -64,9 +64,7 @@ class TradewindSide:
         for service in _SERVICES:
             environment = {**common, "TRADEWIND_PORT": str(ports[service])}
             self._spawn(service, ["-m", f"tradewind.{service}"], environment, log)
-        worker = ["-m", "tradewind.worker", *self._worker, "--worker-id", "bench"]
-        worker += ["--address", f"127.0.0.1:{ports['node_task_manager']}"]
-        worker += ["--registry-address", f"127.0.0.1:{ports['registry']}"]
+        worker = ["-m", "tradewind.cli", "worker", *self._worker, "--id", "bench"]
         self._spawn("worker", worker, {**common, **self._environment}, log)
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         reached = Addresses(**{name: f"127.0.0.1:{port}" for name, port in ports.items() if name != "trigger"})

@@ -79,8 +79,7 @@ class SoakStack:
 
     def start_worker(self, token: str) -> None:
         """Start the worker that stays."""
-        arguments = [NODES, "--worker-id", "resident", "--address", self.address("node_task_manager")]
-        self._spawn("worker", "tradewind.worker", *arguments, TRADEWIND_TOKEN=token)
+        self._spawn("worker", "tradewind.cli", "worker", NODES, "--id", "resident", TRADEWIND_TOKEN=token)
 
     async def open_crowd(self, service: str, count: int) -> int:
         """Open idle connections to a service; returns how many it took."""

@@ -29,9 +29,11 @@ async def running_worker(address: str, ledger: Path) -> AsyncIterator[None]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tradewind.worker",
+        "tradewind.cli",
+        "worker",
         "examples.momentum.nodes",
         env=environment,
+        stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:

@@ -1,5 +1,6 @@
 """`tradewind worker MODULE...` runs a worker; `tradewind worker list` lists them, `drain` sends one home."""
 
+import gc
 from typing import Annotated
 
 import typer
@@ -52,7 +53,7 @@ def run(
         str | None, typer.Option(help="Where others reach it, when that is not the address it listens on.")
     ] = None,
 ) -> None:
-    """Run a worker, until Ctrl-C."""
+    """Run a worker, until Ctrl-C or SIGTERM."""
     from tradewind.worker import Worker, WorkerError, load_nodes
     from tradewind.worker.telemetry import configure_worker_logging
 
@@ -80,6 +81,9 @@ def run(
     except WorkerError as error:
         raise fail(str(error), WRONG_INPUT) from None
     session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
+    # What is here now stays for good: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
     try:
         worker.run()
     except WorkerError as error:

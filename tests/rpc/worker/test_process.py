@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -42,11 +43,14 @@ def stuck(ctx: Context) -> None:
 
 
 @contextlib.asynccontextmanager
-async def worker_process(folder: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run `python -m tradewind.worker` in `folder`."""
+async def worker_process(folder: Path, *arguments: str, address: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run `tradewind worker` in `folder`."""
     (folder / "shop_nodes.py").write_text(NODES)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tradewind.worker", *arguments, cwd=folder, stderr=asyncio.subprocess.PIPE
+        *[sys.executable, "-m", "tradewind.cli", "worker", *arguments],
+        cwd=folder,
+        env={**os.environ, "TRADEWIND_ADDRESS": address},
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         yield process
@@ -66,7 +70,7 @@ async def begun(engine: Engine, *tokens: str) -> None:
 
 
 async def test_sigterm_lets_nodes_finish_and_exits_with_0(engine: Engine, tmp_path: Path) -> None:
-    async with worker_process(tmp_path, "shop_nodes", "--address", engine.address, "--grace", "10") as process:
+    async with worker_process(tmp_path, "shop_nodes", "--grace", "10", address=engine.address) as process:
         session = await engine.session()
         session.assign("short", "t1")
         await begun(engine, "t1")
@@ -81,7 +85,7 @@ async def test_sigterm_lets_nodes_finish_and_exits_with_0(engine: Engine, tmp_pa
 async def test_a_node_that_cannot_be_stopped_does_not_hold_the_process(
     engine: Engine, tmp_path: Path, node_type: str
 ) -> None:
-    async with worker_process(tmp_path, "shop_nodes", "--address", engine.address, "--grace", "0.1") as process:
+    async with worker_process(tmp_path, "shop_nodes", "--grace", "0.1", address=engine.address) as process:
         session = await engine.session()
         session.assign(node_type, "t1")
         await begun(engine, "t1")
@@ -92,7 +96,7 @@ async def test_a_node_that_cannot_be_stopped_does_not_hold_the_process(
 
 
 async def test_a_task_of_a_node_that_exits_fails_that_node_only(engine: Engine, tmp_path: Path) -> None:
-    async with worker_process(tmp_path, "shop_nodes", "--address", engine.address) as process:
+    async with worker_process(tmp_path, "shop_nodes", address=engine.address) as process:
         session = await engine.session()
         session.assign("exits", "t1")
         await until(lambda: session.failures or session.ended.is_set(), "the node has failed")
@@ -109,7 +113,7 @@ async def test_a_task_of_a_node_that_exits_fails_that_node_only(engine: Engine, 
 async def test_a_second_signal_ends_it_at_once(
     engine: Engine, tmp_path: Path, number: signal.Signals, node_type: str
 ) -> None:
-    async with worker_process(tmp_path, "shop_nodes", "--address", engine.address, "--grace", "600") as process:
+    async with worker_process(tmp_path, "shop_nodes", "--grace", "600", address=engine.address) as process:
         session = await engine.session()
         session.assign(node_type, "t1")
         await begun(engine, "t1")
@@ -119,9 +123,9 @@ async def test_a_second_signal_ends_it_at_once(
         assert await asyncio.wait_for(process.wait(), 30) == 128 + number
 
 
-async def test_a_module_without_nodes_exits_with_1_and_the_reason(tmp_path: Path) -> None:
+async def test_a_module_without_nodes_exits_with_2_and_the_reason(tmp_path: Path) -> None:
     async with worker_process(tmp_path, "shop_nodes:shrot") as process:
         _, said = await asyncio.wait_for(process.communicate(), 30)
 
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert said.decode() == 'error: module shop_nodes has no shrot; did you mean "short"?\n'

@@ -115,8 +115,8 @@ class Stack:
         """Start a worker and do not wait."""
         # fmt: off
         return self._start(
-            name, "tradewind.worker", NODES, "--worker-id", name, "--capacity", str(capacity), "--grace", "5",
-            "--address", address, "--registry-address", self._registry, **{LEDGER: str(self.ledger)},
+            name, "tradewind.cli", "worker", NODES, "--id", name, "--capacity", str(capacity), "--grace", "5",
+            TRADEWIND_ADDRESS=address, TRADEWIND_REGISTRY_ADDRESS=self._registry, **{LEDGER: str(self.ledger)},
         )
         # fmt: on
 

@@ -69,9 +69,9 @@ class Cluster:
         if name in self.workers:
             # fmt: off
             process = Process(
-                log, "tradewind.worker", NODES, "--worker-id", name, "--capacity", "20", "--grace", "5",
-                "--address", self.address("node_task_manager"), "--registry-address", self.address("registry"),
-                **{LEDGER: str(self.ledger)}, **_certificates(self._workers_tls), **self.environment,
+                log, "tradewind.cli", "worker", NODES, "--id", name, "--capacity", "20", "--grace", "5",
+                **self._addresses(), **{LEDGER: str(self.ledger)}, **_certificates(self._workers_tls),
+                **self.environment,
             )
             # fmt: on
         else:
@@ -123,15 +123,17 @@ class Cluster:
             process.close()
         await self.store.stop()
 
-    def _settings(self, name: str) -> dict[str, str]:
-        service = name.partition("-")[0]
-        addresses = {
+    def _addresses(self) -> dict[str, str]:
+        return {
             f"TRADEWIND_{each.upper()}_ADDRESS": self.address(each)
             for each in ("scheduler", "registry", "node_task_manager", "trigger", "access")
             if self.address(each)
         }
+
+    def _settings(self, name: str) -> dict[str, str]:
+        service = name.partition("-")[0]
         return {
-            **addresses,
+            **self._addresses(),
             **_certificates(self._tls),
             "TRADEWIND_TLS_ROLES": self._roles,
             "TRADEWIND_ACCESS_CACHE_SECONDS": "0.2",

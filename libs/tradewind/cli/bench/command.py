@@ -134,11 +134,12 @@ async def _own_worker(session: Session, client: Client) -> AsyncIterator[None]:
 
 def worker_command(session: Session) -> list[str]:
     """Return the arguments that start the worker, which every user of the machine can read."""
-    addresses = session.addresses
-    command = ["-m", "tradewind.worker", "tradewind.cli.bench.nodes", "--worker-id", f"{_WORKER_ID}-{os.getpid()}"]
-    command += ["--address", addresses.node_task_manager, "--registry-address", addresses.registry]
+    command = ["-m", "tradewind.cli"]
+    if session.address:
+        command.append(f"--address={session.address}")
     files = asdict(session.tls) if session.tls is not None else {}
-    return command + [f"--tls-{name.replace('_', '-')}={value}" for name, value in files.items() if value]
+    command += [f"--tls-{name.replace('_', '-')}={value}" for name, value in files.items() if value]
+    return [*command, "worker", "tradewind.cli.bench.nodes", "--id", f"{_WORKER_ID}-{os.getpid()}"]
 
 
 def worker_environment(session: Session) -> dict[str, str]:
@@ -150,5 +151,9 @@ def worker_environment(session: Session) -> dict[str, str]:
 def _spawn(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     # Not by the event loop: uvloop forks, which gRPC's threads may not survive, where this is a vfork.
     return subprocess.Popen(
-        [sys.executable, *command], env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, *command],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
