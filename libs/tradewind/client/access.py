@@ -76,12 +76,6 @@ class NewToken:
 
 _ROLES = words(pb.Role, Role)
 _KINDS = words(pb.SessionKind, SessionKind)
-ROLE_NUMBERS: dict[Role, pb.Role.ValueType] = {
-    Role.ADMIN: pb.ROLE_ADMIN,
-    Role.OPERATOR: pb.ROLE_OPERATOR,
-    Role.USER: pb.ROLE_USER,
-    Role.WORKER: pb.ROLE_WORKER,
-}
 
 
 def role_from(number: int) -> Role:

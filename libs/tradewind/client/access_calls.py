@@ -3,9 +3,8 @@
 from collections.abc import AsyncIterator
 
 from tradewind.api.access.v1 import access_service_pb2 as pb
-from tradewind.api.access.v1.session_pb2 import ROLE_UNSPECIFIED, User
+from tradewind.api.access.v1 import session_pb2
 from tradewind.client.access import (
-    ROLE_NUMBERS,
     NewToken,
     QuotaRecord,
     Role,
@@ -17,7 +16,7 @@ from tradewind.client.access import (
     user_from,
 )
 from tradewind.client.connection import Connection
-from tradewind.client.wire import Seconds, duration, seconds_of
+from tradewind.client.wire import Seconds, duration, number_of, seconds_of
 
 PAGE = 500
 
@@ -58,7 +57,7 @@ class AccessCalls:
         """
         request = pb.CreateTokenRequest(
             user_id=user_id,
-            role=ROLE_NUMBERS[Role(role)] if role else ROLE_UNSPECIFIED,
+            role=number_of(session_pb2.Role, Role(role)) if role else session_pb2.ROLE_UNSPECIFIED,
             label=label,
             lifetime=duration(seconds_of(lifetime)),
         )
@@ -86,7 +85,9 @@ class AccessCalls:
 
         Raises InvalidInput, PermissionDenied.
         """
-        request = pb.SetUserRequest(user=User(user_id=user_id, role=ROLE_NUMBERS[Role(role)], time_zone=time_zone))
+        request = pb.SetUserRequest(
+            user=session_pb2.User(user_id=user_id, role=number_of(session_pb2.Role, Role(role)), time_zone=time_zone)
+        )
         return user_from((await self._connection.to_access.call(self._connection.access.SetUser, request)).user)
 
     async def list_quotas(self, user_id: str = "") -> list[QuotaRecord]:

@@ -10,7 +10,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleStatus
 from tradewind.client.errors import TimedOut
-from tradewind.client.wire import Seconds, seconds_of, timestamp
+from tradewind.client.wire import Seconds, number_of, seconds_of, timestamp
 
 _PAGE = 100
 _LOOK_S = 0.2
@@ -39,9 +39,9 @@ class BulkJobCalls:
 
         Without statuses a rerun means failed, partial and timeout, a stop running. Raises InvalidInput, Conflict.
         """
-        wanted = [cycle_pb2.CycleStatus.Value(f"CYCLE_STATUS_{CycleStatus(each).upper()}") for each in statuses]
+        wanted = [number_of(cycle_pb2.CycleStatus, CycleStatus(each)) for each in statuses]
         request = job_pb2.StartBulkJobRequest(
-            action=job_pb2.BulkAction.Value(f"BULK_ACTION_{BulkAction(action).upper()}"),
+            action=number_of(job_pb2.BulkAction, BulkAction(action)),
             filter=job_pb2.BulkFilter(
                 flow_ids=flow_ids,
                 statuses=wanted,

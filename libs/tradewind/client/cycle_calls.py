@@ -23,7 +23,7 @@ from tradewind.client.log_following import follow_logs
 from tradewind.client.logs import LogLevel, LogLine, log_line_from
 from tradewind.client.node_tasks import node_task_from
 from tradewind.client.watching import watch
-from tradewind.client.wire import Seconds, duration, seconds_of, timestamp
+from tradewind.client.wire import Seconds, duration, number_of, seconds_of, timestamp
 
 PAGE = 500
 _LONG_POLL_S = 30.0
@@ -68,7 +68,7 @@ class CycleCalls:
         started_before: datetime | None = None,
     ) -> AsyncIterator[CycleRecord]:
         """Yield the cycles of a flow that are on record, the newest first. Raises NotFound."""
-        wanted = [cycle_pb2.CycleStatus.Value(f"CYCLE_STATUS_{CycleStatus(each).upper()}") for each in statuses]
+        wanted = [number_of(cycle_pb2.CycleStatus, CycleStatus(each)) for each in statuses]
         request = pb.ListCyclesRequest(
             flow_id=flow_id,
             page_size=PAGE,
@@ -187,6 +187,6 @@ def _logs_request(flow_id: str, cycle: int | None, node_id: str, min_level: LogL
         flow_id=flow_id,
         cycle=cycle,
         node_id=node_id,
-        min_level=cycle_pb2.LogLevel.Value(f"LOG_LEVEL_{min_level.upper()}"),
+        min_level=number_of(cycle_pb2.LogLevel, min_level),
         page_size=1000,
     )

@@ -198,6 +198,7 @@ class CycleDescription:
 
 
 _STATUSES = words(cycle_pb2.CycleStatus, CycleStatus)
+_PHASES = words(cycle_pb2.CyclePhase, str)
 _ORIGINS = words(cycle_pb2.CycleOrigin, CycleOrigin)
 _SIGNALS = words(node_task_pb2.SignalStatus, SignalStatus)
 
@@ -223,7 +224,7 @@ def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
         trace_id=message.trace_id,
         rerun=rerun_from(message),
         stop=stop_from(message),
-        phase=cycle_pb2.CyclePhase.Name(message.phase).removeprefix("CYCLE_PHASE_").lower() if message.phase else "",
+        phase=_PHASES.get(message.phase, ""),
         error_code=message.error_code,
         result_json=message.result_json,
         backfill_id=message.backfill_id,

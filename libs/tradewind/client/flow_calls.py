@@ -22,7 +22,7 @@ from tradewind.client.flows import (
     flow_from,
 )
 from tradewind.client.refusals import error_of_reason
-from tradewind.client.wire import Seconds, duration, inputs_json, seconds_of, timestamp
+from tradewind.client.wire import Seconds, duration, inputs_json, number_of, seconds_of, timestamp
 
 PAGE = 100
 BULK_ITEMS = 10_000
@@ -159,7 +159,7 @@ class FlowCalls:
         created_before: datetime | None = None,
     ) -> AsyncIterator[FlowRecord]:
         """Yield flows by id: those in one of `statuses` and with all of `labels`, where given."""
-        wanted = [flow_pb2.FlowStatus.Value(f"FLOW_STATUS_{FlowStatus(each).upper()}") for each in statuses]
+        wanted = [number_of(flow_pb2.FlowStatus, FlowStatus(each)) for each in statuses]
         request = pb.ListFlowsRequest(
             page_size=PAGE,
             statuses=wanted,

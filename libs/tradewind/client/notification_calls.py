@@ -8,6 +8,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.following import follow
 from tradewind.client.notifications import Notification, Severity, notification_from
+from tradewind.client.wire import number_of
 
 PAGE = 200
 
@@ -84,7 +85,7 @@ class NotificationCalls:
         """
         draft = pb.NotificationDraft(
             user_id=self._user_id if user_id is None else user_id,
-            severity=pb.Severity.Value(f"SEVERITY_{Severity(severity).upper()}"),
+            severity=number_of(pb.Severity, Severity(severity)),
             title=title,
             message=message,
             subject=pb.NotificationSubject(flow_id=flow_id, cycle=cycle),

@@ -11,7 +11,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.client.json_text import encode
 
-Word = TypeVar("Word", bound=StrEnum)
+Word = TypeVar("Word", bound=str)
+Number = TypeVar("Number", bound=int, covariant=True)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_S = 315_576_000_000
@@ -21,20 +22,32 @@ Seconds = float | timedelta
 """A length of time: a number of seconds, or a timedelta."""
 
 
-class _WireEnum(Protocol):
+class _WireEnum(Protocol[Number]):
     """An enum of the contract, as generated."""
 
-    def items(self) -> Sequence[tuple[str, int]]: ...
+    def items(self) -> Sequence[tuple[str, Number]]: ...
+
+    def Name(self, number: Any) -> str: ...  # noqa: N802
+
+    def Value(self, name: str) -> Number: ...  # noqa: N802
 
 
-def words(enum: _WireEnum, kind: type[Word]) -> dict[int, Word]:
+def words(enum: _WireEnum[Number], kind: type[Word]) -> dict[int, Word]:
     """Return the member of `kind` for each number of `enum`: `running` for CYCLE_STATUS_RUNNING.
 
     Numbers that this version does not know are for the caller to take as `kind.UNKNOWN`: servers may be newer.
     """
-    items = list(enum.items())
-    prefix = next(name for name, number in items if number == 0).removesuffix("UNSPECIFIED")
-    return {number: kind(name.removeprefix(prefix).lower()) for name, number in items if number}
+    prefix = _prefix(enum)
+    return {number: kind(name.removeprefix(prefix).lower()) for name, number in enum.items() if number}
+
+
+def number_of(enum: _WireEnum[Number], word: StrEnum) -> Number:
+    """Return the number in `enum` of a word: CYCLE_STATUS_RUNNING for `running`. Raises ValueError for `unknown`."""
+    return enum.Value(_prefix(enum) + word.upper())
+
+
+def _prefix(enum: _WireEnum[Number]) -> str:
+    return enum.Name(0).removesuffix("UNSPECIFIED")
 
 
 def seconds_of(length: Seconds) -> float:

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.client.fake_scheduler import Ending
 from tests.unit.client.fake_stack import FakeStack
 from tests.waiting import until
+from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client import (
     Client,
@@ -88,6 +89,17 @@ async def test_waiting_ends_in_time(client: Client, stack: FakeStack) -> None:
         await run.result(timeout=0.05)
 
     assert (await run.get()).status is CycleStatus.RUNNING
+
+
+async def test_a_cycle_of_a_newer_server_is_read_though_its_phase_and_status_are_not_known(
+    client: Client, stack: FakeStack
+) -> None:
+    await client.run_flow("momentum")
+    stack.scheduler.cycles["momentum"][0].MergeFrom(cycle_pb2.Cycle(status=99, phase=99))  # type: ignore[arg-type]
+
+    cycle = await client.cycle("momentum", 0).get()
+
+    assert (cycle.status, cycle.phase) == (CycleStatus.UNKNOWN, "")
 
 
 async def test_a_cycle_that_is_not_kept_any_more_is_not_waited_for(client: Client, stack: FakeStack) -> None:
