@@ -13,10 +13,11 @@ Result = TypeVar("Result")
 class Batcher(Generic[Item, Result]):
     """Turns many single submissions into few flushes, without timers and without latency when idle.
 
-    `flush(items)` gets 1 to `max_items` items in the order of their submission and returns as many results in the same
-    order; when it raises, every waiter of that batch gets the exception. With `weigh`, a batch also ends before its
-    items weigh more than `max_weight` together (one heavier item goes alone). Only one flush runs at a time. A caller
-    that is cancelled before its item was taken withdraws it; later, its result is dropped.
+    `flush(items)` gets 1 to `max_items` items in the order of their submission, those submitted `ahead` first, and
+    returns as many results in the same order; when it raises, every waiter of that batch gets the exception. With
+    `weigh`, a batch also ends before its items weigh more than `max_weight` together (one heavier item goes alone).
+    Only one flush runs at a time. A caller that is cancelled before its item was taken withdraws it; later, its result
+    is dropped.
 
     Before a batch that is not full is taken, `gate()` is awaited, which must not raise: where results would only wait
     for something else, it is better that more of them come together. Who waited for the batch before has had a turn of
@@ -40,6 +41,7 @@ class Batcher(Generic[Item, Result]):
         self._max_weight = max_weight
         self._gate = gate
         self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
+        self._ahead = 0
         self._running: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -48,7 +50,7 @@ class Batcher(Generic[Item, Result]):
         """How many items have not been taken into a flush yet."""
         return len(self._waiting)
 
-    def submit(self, item: Item) -> asyncio.Future[Result]:
+    def submit(self, item: Item, *, ahead: bool = False) -> asyncio.Future[Result]:
         """Queue `item` and return what to await for its result.
 
         Raises RuntimeError when the batcher is closed.
@@ -57,7 +59,11 @@ class Batcher(Generic[Item, Result]):
             raise RuntimeError("this batcher is closed and takes nothing more")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        self._waiting.append((item, future))
+        if ahead:
+            self._waiting.insert(self._ahead, (item, future))
+            self._ahead += 1
+        else:
+            self._waiting.append((item, future))
         if self._running is None:
             # The task starts in the loop's next round, so everything submitted in this one goes together. An empty
             # context keeps the trace of whoever came first out of everybody's flushes.
@@ -86,6 +92,7 @@ class Batcher(Generic[Item, Result]):
             for _, future in self._waiting:
                 future.cancel()
             self._waiting.clear()
+            self._ahead = 0
             raise
         finally:
             self._running = None
@@ -109,6 +116,7 @@ class Batcher(Generic[Item, Result]):
                 items.append(item)
                 futures.append(future)
             self._waiting.popleft()
+            self._ahead = max(0, self._ahead - 1)
         return items, futures
 
     async def _settle(self, items: list[Item], futures: list[asyncio.Future[Result]]) -> None:

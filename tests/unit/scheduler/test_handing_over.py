@@ -1,7 +1,9 @@
 """Handing cycles over: batches, plans, refusals, and what happens to the rest when one is at fault."""
 
+import asyncio
+
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
-from tradewind.scheduler.domain.chain_state import STOP, StopRequest
+from tradewind.scheduler.domain.chain_state import STOP, CycleOrigin, StopRequest
 from tradewind.scheduler.domain.submission import SubmitAnswer, SubmitOutcome
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
 from tradewind.scheduler.use_cases.hand_over import retry_after
@@ -34,6 +36,19 @@ async def test_large_inputs_end_a_batch_too() -> None:
     runs = [await scheduler.run(inputs_json=inputs) for _ in range(5)]
     await scheduler.hand_over(runs)
     assert [len(names) for names, _ in scheduler.node_tasks.asked] == [2, 2, 1]
+
+
+async def test_cycles_of_schedules_do_not_wait_behind_the_many_of_a_call() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register("bulk", nodes=500)
+    await scheduler.register("feed")
+    for flow_id in ("bulk", "feed"):
+        scheduler.node_tasks.plans.update(digest for _, digest in (await scheduler.planned(flow_id)).components)
+    many = [await scheduler.run("bulk") for _ in range(3)]
+    due = await scheduler.run("feed")
+    due = due._replace(state=due.state._replace(facts=due.state.facts._replace(origin=CycleOrigin.SCHEDULE)))
+    await asyncio.gather(scheduler.hand_over(many), scheduler.hand_over([due]))
+    assert [[name.flow_id for name in names] for names, _ in scheduler.node_tasks.asked] == [["feed"], *[["bulk"]] * 3]
 
 
 async def test_unknown_plans_follow_in_messages_of_a_mebibyte_each_plan_once() -> None:

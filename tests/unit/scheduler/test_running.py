@@ -84,6 +84,21 @@ async def test_many_begin_while_as_many_are_submitted() -> None:
     assert len(await all_of_them) == 2 * MOST_AT_ONCE
 
 
+async def test_a_call_of_one_has_its_turn_among_the_groups_of_a_call_of_many() -> None:
+    node_tasks = SlowNodeTasks()
+    scheduler, run = await running(node_tasks)
+    many = asyncio.ensure_future(run([Wish("f")] * (5 * MOST_AT_ONCE)))
+    flow = scheduler.stores.data.flows["f"]
+    await until(lambda: flow.last_cycle == 2 * MOST_AT_ONCE - 1, "the second group has begun")
+    one = asyncio.ensure_future(run([Wish("f")]))
+    node_tasks.taking.set()
+    ((answer,), answers) = await asyncio.gather(one, many)
+    assert answer.run is not None
+    assert answer.run.cycle <= 3 * MOST_AT_ONCE
+    assert len(answers) == 5 * MOST_AT_ONCE
+    assert {result.outcome for result in answers} == {BeginOutcome.BEGUN}
+
+
 async def test_what_fails_for_all_is_told_to_the_caller_and_to_nobody_else() -> None:
     _, run = await running(DirectNodeTasks())
     told: list[dict[str, object]] = []

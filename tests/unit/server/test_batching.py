@@ -62,6 +62,22 @@ async def test_a_batch_is_cut_by_weight_and_a_heavy_item_goes_alone() -> None:
     assert flushes.batches == [[4, 6], [1], [99], [3]]
 
 
+async def test_what_is_ahead_goes_before_all_that_is_not_in_its_own_order() -> None:
+    flushes = Flushes()
+    batcher = Batcher(flushes, max_items=2)
+    flushes.open.clear()
+    first = batcher.submit(1)
+    while not flushes.batches:
+        await asyncio.sleep(0)
+    later = [batcher.submit(2), batcher.submit(3), *(batcher.submit(item, ahead=True) for item in (4, 5, 6))]
+    flushes.open.set()
+    assert await asyncio.gather(first, *later) == [2, 4, 6, 8, 10, 12]
+    assert flushes.batches == [[1], [4, 5], [6, 2], [3]]
+    later = [batcher.submit(7), batcher.submit(8, ahead=True)]
+    assert await asyncio.gather(*later) == [14, 16]
+    assert flushes.batches[4:] == [[8, 7]]
+
+
 async def test_a_failure_reaches_every_waiter_of_that_batch_and_no_other() -> None:
     flushes = Flushes()
     batcher = Batcher(flushes, max_items=2)

@@ -1,4 +1,4 @@
-"""Hands begun cycles over to the node task manager, in natural batches."""
+"""Hands begun cycles over to the node task manager, in natural batches: those of schedules before any others."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from tradewind.scheduler.domain.backfill import BackfillStep
-from tradewind.scheduler.domain.chain_state import REASON, STOP, ChainState, StopRequest
+from tradewind.scheduler.domain.chain_state import REASON, STOP, ChainState, CycleOrigin, StopRequest
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer, SubmitOutcome
@@ -37,6 +37,13 @@ class _Group:
 
     runs: list[PlannedRun]
     weight: int
+
+    @property
+    def on_time(self) -> bool:
+        """Whether they began because it was time for them."""
+        return all(
+            run.state.facts.origin is CycleOrigin.SCHEDULE and run.state.facts.rerun is None for run in self.runs
+        )
 
 
 class HandOver:
@@ -69,7 +76,7 @@ class HandOver:
         One that was refused, or could not be sent, has its reason in its record. One whose name was found to be
         somebody else's has another number.
         """
-        return [(len(group.runs), self._batcher.submit(group)) for group in _cut(runs)]
+        return [(len(group.runs), self._batcher.submit(group, ahead=group.on_time)) for group in _cut(runs)]
 
     async def __call__(self, runs: Sequence[PlannedRun]) -> list[ChainState]:
         """Submit runs and return how they stand then."""

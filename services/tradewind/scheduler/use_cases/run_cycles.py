@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -62,21 +61,22 @@ class RunCycles:
         Answers when they are submitted, or refused by the node task manager (then they are submitted again later); with
         `wait_s` when all have ended or the time is up.
         """
-        groups = [
-            self._batcher.submit(wishes[first : first + MOST_AT_ONCE]) for first in range(0, len(wishes), MOST_AT_ONCE)
-        ]
         results: list[RunResult] = []
         handed: list[tuple[RunResult, asyncio.Future[list[ChainState]], int]] = []
         waits: list[EndWait] = []
         try:
-            for group in groups:
-                # The next group begins while this one is submitted.
+            for first in range(0, len(wishes), MOST_AT_ONCE):
+                group = self._batcher.submit(wishes[first : first + MOST_AT_ONCE])
+                # It begins while the one before is submitted; no more of them wait, so that other calls have turns.
+                submitting = handed[-1][1] if handed else None
                 some = [_result(begun) for begun in await group]
                 results += some
                 started = [result for result in some if result.outcome is BeginOutcome.BEGUN]
                 if wait_s > 0:
                     waits.append(self._await_ends.begin([r.state for r in started if r.state is not None]))
                 handed += self._hand(started)
+                if submitting is not None:
+                    await asyncio.wait((submitting,))
             unnoticed = await self._load_duplicates(results)
             for result, submitted, place in handed:
                 state = (await submitted)[place]
@@ -88,10 +88,9 @@ class RunCycles:
                 waits.append(await self._await_ends.begin_late([r.run for r in unnoticed if r.run is not None]))
         except BaseException:
             self._await_ends.abandon(waits)
-            others: list[asyncio.Future[Any]] = [*groups, *(submitted for _, submitted, _ in handed)]
-            for each in others:
+            for _, submitted, _ in handed:
                 # They may fail as well, and nobody waits for them any more.
-                each.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+                submitted.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         if wait_s > 0:
             ended = await self._await_ends.finish(waits, wait_s)
