@@ -70,8 +70,7 @@ async def submit(
             cache=cache,
             request_id=request_id,
         )
-        for warning in handle.warnings if output is Format.TEXT else ():
-            typer.secho(f"note: {warning}", fg=typer.colors.YELLOW, err=True)
+        session.screen.notes(handle.warnings if output is Format.TEXT else ())
         if watch:
             client.patience = session.patience
             await _watch(session, handle, output)

@@ -182,6 +182,7 @@ async def rerun(
     inputs = inputs_of(input, inputs_json)
     async with session.client() as client:
         handle = await client.rerun_cycle(flow, cycle, from_nodes=from_nodes or (), inputs=inputs, reason=reason)
+        session.screen.notes(handle.warnings)
         if wait:
             client.patience = session.patience
             if not await wait_for_outcome(session.screen, client, handle, timeout, output):

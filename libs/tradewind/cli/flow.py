@@ -141,8 +141,7 @@ async def run(
     inputs = inputs_of(input, inputs_json)
     async with session.client() as client:
         handle = await client.run_flow(name, inputs)
-        for warning in handle.warnings:
-            typer.secho(f"note: {warning}", fg=typer.colors.YELLOW, err=True)
+        session.screen.notes(handle.warnings)
         if wait:
             client.patience = session.patience
             if not await wait_for_outcome(session.screen, client, handle, timeout, output):

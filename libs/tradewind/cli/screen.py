@@ -1,7 +1,7 @@
 """Where a command prints: tables and colours for a person at a terminal, plain lines in a pipe, JSON for programs."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from io import TextIOWrapper
@@ -41,7 +41,7 @@ class Format(StrEnum):
 
 
 class Screen:
-    """Prints to stdout."""
+    """Prints to stdout, and notes to stderr."""
 
     def __init__(self) -> None:
         if isinstance(sys.stdout, TextIOWrapper):
@@ -73,6 +73,11 @@ class Screen:
             self.console.print(Text(text, style=style), soft_wrap=True)
         else:
             typer.echo(text)
+
+    def notes(self, warnings: Iterable[str]) -> None:
+        """Print what is odd, but hinders nothing."""
+        for warning in warnings:
+            typer.secho(f"note: {warning}", fg=typer.colors.YELLOW, err=True)
 
     def json(self, value: object) -> None:
         """Print a value as indented JSON."""

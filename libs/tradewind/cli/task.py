@@ -76,8 +76,7 @@ async def submit(
             cache=cache,
             request_id=request_id,
         )
-        for warning in handle.warnings if output is Format.TEXT else ():
-            typer.secho(f"note: {warning}", fg=typer.colors.YELLOW, err=True)
+        session.screen.notes(handle.warnings if output is Format.TEXT else ())
         if not wait:
             if output is Format.JSON:
                 session.screen.json({"task": handle.record, "warnings": handle.warnings})

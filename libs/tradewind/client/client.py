@@ -174,7 +174,8 @@ class Client(
         """Run a cycle again, the latest when `cycle` is None, as a new run of the same number; good results are kept.
 
         What has no good result runs again, `from_nodes` too, and all that is downstream of these. `inputs` replace
-        those of the run before by name, for entry nodes that run again. Raises NotFound, InvalidInput, and WrongStatus
+        those of the run before by name, for entry nodes that run again; `handle.warnings` tells of those that no entry
+        node takes. Raises NotFound, InvalidInput, and WrongStatus
         while the cycle runs, when there is nothing to run again, and when results have expired.
         """
         started = await self._start_rerun(
@@ -187,7 +188,8 @@ class Client(
     ) -> list[CycleHandle | TradewindError]:
         """Run many cycles now, in few messages; a text among `requests` is the id of a flow to run without inputs.
 
-        Returns a handle for each, in their order, or in its place the error with which it was refused.
+        Returns a handle for each, in their order, or in its place the error with which it was refused. Where runs of a
+        flow have inputs of the same names, only the first handle has `warnings` of them.
         """
         results = await self._start_cycles(requests, wait=wait)
         return [result if isinstance(result, TradewindError) else self._handle(result) for result in results]

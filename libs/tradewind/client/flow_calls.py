@@ -72,7 +72,7 @@ class Started:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was found odd about a run."""
-        return tuple(self._answer.warnings) if isinstance(self._answer, pb.RunFlowResponse) else ()
+        return () if isinstance(self._answer, pb.GetCycleResponse) else tuple(self._answer.warnings)
 
     def record(self) -> CycleRecord:
         """Read the cycle."""

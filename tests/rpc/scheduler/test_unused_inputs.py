@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.rpc.scheduler.conftest import Client, Peers
+from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.registry.v1 import node_type_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
@@ -91,3 +92,39 @@ async def test_a_long_list_is_cut(scheduler: Client, peers: Peers) -> None:
     offer(peers, "prices", "month")
     await register(scheduler, "prices")
     assert len(await warned(scheduler, *(f"name{number}" for number in range(1000)))) == 10
+
+
+async def test_a_bulk_tells_of_the_same_names_once(scheduler: Client, peers: Peers) -> None:
+    offer(peers, "prices", "month")
+    await register(scheduler, "prices")
+    given = [{"monht": 1}, None, {"monht": 2}, {"month": 3}, {"x": 4, "monht": 4}, {"monht": 5, "x": 5}]
+    items = [pb2.RunFlowItem(flow_id="f", inputs_json=json.dumps(each) if each else "") for each in given]
+    items.insert(0, pb2.RunFlowItem(flow_id="none", inputs_json='{"monht": 0}'))
+    response = await scheduler.stub.RunFlows(pb2.RunFlowsRequest(items=items))
+    near = 'no entry node takes the input "monht"; did you mean "month"?'
+    other = 'no entry node takes the input "x"; they take "month"'
+    assert [list(each.warnings) for each in response.results] == [[], [near], [], [], [], [other, near], []]
+
+
+async def test_a_bulk_tells_of_a_hundred_items_at_most(scheduler: Client, peers: Peers) -> None:
+    offer(peers, "prices", "month")
+    await register(scheduler, "prices")
+    peers.registry.asked.clear()
+    names = ["month", *(f"name{number}" for number in range(150))]
+    items = [pb2.RunFlowItem(flow_id="f", inputs_json=json.dumps({name: 1})) for name in names]
+    response = await scheduler.stub.RunFlows(pb2.RunFlowsRequest(items=items))
+    assert [len(each.warnings) for each in response.results] == [0] + [1] * 100 + [0] * 50
+    assert len(peers.registry.asked) <= 1
+
+
+async def test_a_rerun_tells_of_what_it_was_given(scheduler: Client, peers: Peers) -> None:
+    offer(peers, "prices", "month")
+    await register(scheduler, "prices")
+    cycle = (await scheduler.run_flow(inputs_json='{"symbol": 1}')).cycle
+    failed = node_task_pb2.NodeTask(node_id="n0", run_id=cycle.run_id, status=node_task_pb2.NODE_TASK_STATUS_FAILED)
+    peers.node_tasks.nodes["f", 0, 0] = [failed]
+    again = pb2.RerunCycleRequest(flow_id="f", inputs_json='{"monht": 1}', request_id="once")
+    for _ in range(2):
+        response = await scheduler.stub.RerunCycle(again)
+        assert response.cycle.run == 1
+        assert list(response.warnings) == ['no entry node takes the input "monht"; did you mean "month"?']

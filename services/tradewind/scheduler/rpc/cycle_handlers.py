@@ -18,6 +18,7 @@ from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunWish
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 from tradewind.server.telemetry import current_traceparent
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -32,6 +33,7 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
     _await_ends: AwaitEnds
     _definitions: Definitions
     _outputs: SinkOutputs
+    _unused_inputs: UnusedInputs
     _rerun: RerunCycle
     _stop_cycle: StopCycle
 
@@ -51,6 +53,8 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
         response = pb2.RerunCycleResponse(cycle=cycle_mapping.cycle(reran.state))
         if request.include_outputs:
             await self._add_outputs(response, reran.state, reran.planned)
+        if reran.planned is not None:
+            response.warnings.extend(await self._unused_inputs(reran.planned, request.inputs_json))
         return response
 
     async def _add_outputs(

@@ -212,7 +212,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             cycle_mapping.fill_cycle(response.cycle, result.state)
             if request.include_outputs:
                 await self._add_outputs(response, result.state, result.planned)
-        if request.inputs_json and result.planned is not None:
+        if result.planned is not None:
             response.warnings.extend(await self._unused_inputs(result.planned, request.inputs_json))
         return response
 
@@ -226,6 +226,13 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             results = await self._run(wishes, wait_s)
             response = run_mapping.run_flows_response(wishes, results, request.request_id)
             await counted.refund(sum(bool(each.error_reason) for each in response.results))
+        judged = [
+            (message, (result.planned, item.inputs_json))
+            for message, result, item in zip(response.results, results, request.items, strict=True)
+            if item.inputs_json and result.state is not None and result.planned is not None
+        ]
+        for place, warnings in await self._unused_inputs.of_many([run for _, run in judged]):
+            judged[place][0].warnings.extend(warnings)
         if request.include_outputs:
             begun = [
                 (message, (result.state, result.planned))

@@ -1,6 +1,8 @@
 """Tells whoever runs a flow of inputs that nothing takes, as a misspelt one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
 
 import msgspec
 
@@ -13,6 +15,7 @@ from tradewind.server.batching import Batcher
 from tradewind.server.built_in import BUILT_IN, FLOW
 
 _MOST = 10
+_MOST_OF_BULK = 100
 
 _names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -26,23 +29,50 @@ class UnusedInputs:
 
     async def __call__(self, planned: PlannedFlow, inputs_json: str) -> list[str]:
         """Return a sentence for each input of a run that no entry node takes, at most ten."""
-        if FLOW.name in planned.entry_types:
-            # It passes all of them on.
+        if not inputs_json:
             return []
-        # Those that are built in take no inputs of a run.
-        declared_types = planned.entry_types - BUILT_IN.keys()
-        catalogue = await self._batcher.submit(declared_types)
-        taken: set[str] = {"outcome"} if planned.shape.handlers else set()
-        for node_type in declared_types:
-            declared = catalogue.declared(node_type) if catalogue is not None else None
-            if declared is None:
-                return []
-            taken.update(declared.inputs)
-        names = sorted(taken)
-        nearest = NearestName(names)
-        otherwise = f"; they take {listed(names)}" if names else "; they take none"
-        unused = [name for name in _names(inputs_json) if name not in taken][:_MOST]
-        return [f"no entry node takes the input {quoted(name)}{nearest.hint(name, otherwise)}" for name in unused]
+        return _told(planned, _names(inputs_json), await self._batcher.submit(_declared_types(planned)))
+
+    async def of_many(self, runs: Iterable[tuple[PlannedFlow, str]]) -> Iterator[tuple[int, list[str]]]:
+        """Return the places of runs that have such inputs, at most a hundred, with the sentences.
+
+        Of runs of one revision with inputs of the same names only the first is looked at.
+        """
+        first: dict[tuple[int, frozenset[str]], tuple[int, PlannedFlow, Iterable[str]]] = {}
+        for place, (planned, inputs_json) in enumerate(runs):
+            if inputs_json:
+                names = _names(inputs_json)
+                first.setdefault((id(planned), frozenset(names)), (place, planned, names))
+        if not first:
+            return iter(())
+        wanted = (_declared_types(planned) for _, planned, _ in first.values())
+        catalogue = await self._batcher.submit(frozenset().union(*wanted))
+        told = ((place, _told(planned, names, catalogue)) for place, planned, names in first.values())
+        return islice(filter(itemgetter(1), told), _MOST_OF_BULK)
 
     async def _flush(self, wanted: list[frozenset[str]]) -> Sequence[NodeTypeCatalogue | None]:
         return [await self._node_types.catalogue(frozenset().union(*wanted))] * len(wanted)
+
+
+def _declared_types(planned: PlannedFlow) -> frozenset[str]:
+    # Those that are built in take no inputs of a run.
+    return planned.entry_types.difference(BUILT_IN)
+
+
+def _told(planned: PlannedFlow, given: Iterable[str], catalogue: NodeTypeCatalogue | None) -> list[str]:
+    if FLOW.name in planned.entry_types:
+        # It passes all of them on.
+        return []
+    taken: set[str] = {"outcome"} if planned.shape.handlers else set()
+    for node_type in _declared_types(planned):
+        declared = catalogue.declared(node_type) if catalogue is not None else None
+        if declared is None:
+            return []
+        taken.update(declared.inputs)
+    unused = [name for name in given if name not in taken][:_MOST]
+    if not unused:
+        return []
+    names = sorted(taken)
+    nearest = NearestName(names)
+    otherwise = f"; they take {listed(names)}" if names else "; they take none"
+    return [f"no entry node takes the input {quoted(name)}{nearest.hint(name, otherwise)}" for name in unused]

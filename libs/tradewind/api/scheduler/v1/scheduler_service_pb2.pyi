@@ -934,6 +934,7 @@ class RunFlowResult(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     OUTPUTS_OMITTED_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     error_reason: _builtins.str
     """Name of an ErrorReason when refused."""
     error_message: _builtins.str
@@ -948,6 +949,12 @@ class RunFlowResult(_message.Message):
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOutputs]:
         """What sink nodes emitted, where asked for."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in RunFlowResponse. Of items that give one flow inputs of the same names only the first has them, and of all items at
+        most a hundred.
+        """
+
     def __init__(
         self,
         *,
@@ -956,10 +963,11 @@ class RunFlowResult(_message.Message):
         error_message: _builtins.str = ...,
         outputs: _abc.Iterable[Global___NodeOutputs] | None = ...,
         outputs_omitted: _builtins.bool = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "error_message", b"error_message", "error_reason", b"error_reason", "outputs", b"outputs", "outputs_omitted", b"outputs_omitted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "error_message", b"error_message", "error_reason", b"error_reason", "outputs", b"outputs", "outputs_omitted", b"outputs_omitted", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1189,6 +1197,7 @@ class RerunCycleResponse(_message.Message):
     CYCLE_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     OUTPUTS_OMITTED_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     outputs_omitted: _builtins.bool
     """They emitted more than goes into this answer, so `outputs` is empty: DescribeCycle has them."""
     @_builtins.property
@@ -1199,16 +1208,21 @@ class RerunCycleResponse(_message.Message):
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOutputs]:
         """What sink nodes emitted, where asked for."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in RunFlowResponse, of the inputs that this call gave."""
+
     def __init__(
         self,
         *,
         cycle: _cycle_pb2.Cycle | None = ...,
         outputs: _abc.Iterable[Global___NodeOutputs] | None = ...,
         outputs_omitted: _builtins.bool = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs", "outputs_omitted", b"outputs_omitted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs", "outputs_omitted", b"outputs_omitted", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
