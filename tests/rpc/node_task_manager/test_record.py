@@ -63,6 +63,42 @@ async def test_what_was_registered_first_stays_and_the_end_is_told(ntm: Ntm, wor
     assert not after.HasField("lease_deadline")
 
 
+@pytest.mark.parametrize("way", ["stream", "FailNodeTasks", "ReportNodeTasks"])
+async def test_the_log_tells_of_each_failed_attempt_with_its_traceback(ntm: Ntm, worker: MakeWorker, way: str) -> None:
+    w = worker("w1")
+    await w.open()
+    await ntm.submit(CHAIN)
+    (a,) = await w.assigned()
+    error = pb2.NodeTaskError(
+        code="NODE_ERROR",
+        message="it broke",
+        type="ValueError",
+        traceback="Traceback:\n  in average\nValueError: it broke\n",
+    )
+    failure = work_pb2.NodeTaskFailure(token=a.token, error=error)
+    stale = work_pb2.NodeTaskFailure(token=f"{a.token}x", error=error)
+    if way == "stream":
+        await w.acknowledged(await w.say(failures=[failure, stale]))
+    elif way == "FailNodeTasks":
+        await ntm.stub.FailNodeTasks(
+            node_task_manager_service_pb2.FailNodeTasksRequest(worker_id="w1", failures=[failure, stale])
+        )
+    else:
+        await ntm.stub.ReportNodeTasks(
+            node_task_manager_service_pb2.ReportNodeTasksRequest(worker_id="w1", failures=[failure, stale])
+        )
+
+    async def logged() -> bool:
+        return bool((await ntm.stub.ListNodeLogs(LOGS)).logs)
+
+    await until(logged, "the line is there")
+    (line,) = (await ntm.stub.ListNodeLogs(LOGS)).logs
+    assert (line.node_id, line.attempt, line.level, line.source) == ("a", 1, "ERROR", "system")
+    assert line.message == "NODE_ERROR: ValueError: it broke\nTraceback:\n  in average\nValueError: it broke"
+    task = await ntm.node("a")
+    assert task.started_at.ToMilliseconds() <= line.created_at.ToMilliseconds()
+
+
 async def test_the_next_attempt_begins_its_progress_anew(ntm: Ntm, worker: MakeWorker) -> None:
     first, second = worker("w1"), worker("w2")
     await first.open()
@@ -132,3 +168,21 @@ async def test_a_log_line_has_a_known_level(ntm: Ntm, worker: MakeWorker) -> Non
 
     await until(logged, "all lines are kept")
     assert kept == ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "INFO", "INFO"]
+
+
+async def test_the_log_leaves_out_the_middle_of_a_long_traceback(ntm: Ntm, worker: MakeWorker) -> None:
+    w = worker("w1")
+    await w.open()
+    await ntm.submit(CHAIN)
+    (a,) = await w.assigned()
+    error = pb2.NodeTaskError(code="NODE_ERROR", message="m" * 4096, traceback="é" * 9000 + "\nValueError: the end")
+    await w.acknowledged(await w.say(failures=[work_pb2.NodeTaskFailure(token=a.token, error=error)]))
+
+    async def logged() -> bool:
+        return bool((await ntm.stub.ListNodeLogs(LOGS)).logs)
+
+    await until(logged, "the line is there")
+    (line,) = (await ntm.stub.ListNodeLogs(LOGS)).logs
+    assert len(line.message) == 8192
+    assert line.message.startswith("NODE_ERROR: mmm")
+    assert line.message.endswith("éé\nValueError: the end")

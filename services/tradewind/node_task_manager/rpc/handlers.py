@@ -314,6 +314,7 @@ class NodeTaskManagerHandlers(
         outcomes = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
         work_mapping.require_shards("failures", outcomes, self._shards)
         work_mapping.note_ends(self._traces, request.failures)
+        self._notes.take((), list(work_mapping.failure_lines(outcomes)))
         return pb2.FailNodeTasksResponse(losses=await self._ended(request.worker_id, outcomes))
 
     async def ReportNodeTasks(
@@ -333,7 +334,8 @@ class NodeTaskManagerHandlers(
     async def _reported(self, request: pb2.ReportNodeTasksRequest) -> pb2.ReportNodeTasksResponse:
         require_no_eager(request.completions)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
-        outcomes += [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
+        failures = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
+        outcomes += failures
         given_back = work_mapping.held("give_back_tokens", request.give_back_tokens)
         held = work_mapping.held("held_tokens", request.held_tokens)
         progress = [work_mapping.progress(at, each) for at, each in enumerate(request.progress)]
@@ -348,7 +350,7 @@ class NodeTaskManagerHandlers(
             work_mapping.require_shards(path, items, self._shards)
         work_mapping.note_ends(self._traces, request.completions)
         work_mapping.note_ends(self._traces, request.failures)
-        self._notes.take(progress, lines)
+        self._notes.take(progress, [*lines, *work_mapping.failure_lines(failures)])
         lost = await self._unary.end(request.worker_id, outcomes)
         if given_back:
             # Of what holds no lease no line is kept.

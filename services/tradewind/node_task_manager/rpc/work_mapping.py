@@ -1,7 +1,7 @@
 """Protobuf on the outside, domain on the inside: what passes to and from workers."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -24,6 +24,7 @@ from tradewind.server.json_depth import check_depth
 from tradewind.server.metrics import SWITCH
 
 _LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
+LINE_CHARACTERS = 8192
 _json = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -127,8 +128,18 @@ def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:
     level = message.level.upper() if message.level.upper() in _LEVELS else "INFO"
     created = milliseconds(message.created_at) if is_instant(message.created_at) else 0
     return parsed.shard, Line(
-        parsed.task_id, parsed.attempt, parsed.nonce, level, "node", message.message[:8192], created
+        parsed.task_id, parsed.attempt, parsed.nonce, level, "node", message.message[:LINE_CHARACTERS], created
     )
+
+
+def failure_lines(failures: Iterable[tuple[int, Outcome]]) -> Iterator[tuple[int, Line]]:
+    """Yield what is logged of failed attempts: the error and its traceback, without the middle of a long one."""
+    for shard, outcome in failures:
+        if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
+            text = f"{outcome.error.words}\n{outcome.error.traceback}".rstrip()
+            if len(text) > LINE_CHARACTERS:
+                text = f"{text[: LINE_CHARACTERS // 2]}\n...\n{text[5 - LINE_CHARACTERS // 2 :]}"
+            yield shard, Line(outcome.task_id, outcome.attempt, outcome.nonce, "ERROR", "system", text, 0)
 
 
 def assignment(

@@ -132,12 +132,12 @@ class WorkStream:
         outcomes = with_eager(worker.worker_id, [*outcomes, *failures], message.completions)
         given_back = self._held("give_back_tokens", message.give_back_tokens)
         renewed = self._held("held_tokens", message.held_tokens) if message.renew else None
-        if message.progress or message.logs:
+        if message.progress or message.logs or failures:
             progress = [mapping.progress(at, each) for at, each in enumerate(message.progress)]
             lines = [mapping.line(at, each) for at, each in enumerate(message.logs)]
             mapping.require_shards("progress", progress, shards)
             mapping.require_shards("logs", lines, shards)
-            self._notes.take(progress, lines)
+            self._notes.take(progress, [*lines, *mapping.failure_lines(failures)])
         if message.draining or message.capacity:
             worker.capacity = 0 if message.draining else min(message.capacity, _MAX_CAPACITY)
             self._connections.refresh(worker)
