@@ -9,7 +9,7 @@ from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.errors import refused
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import backfill_pb2 as pb2
-from tradewind.api.scheduler.v1 import cycle_pb2, explanation_pb2, scheduler_service_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, explanation_pb2, flow_pb2, scheduler_service_pb2
 
 HOUR = 3_600_000
 T = 1_600_000_200_000
@@ -171,3 +171,26 @@ async def test_a_stopped_flow_is_filled_on_the_grid_on_which_it_ran(scheduler: C
     assert (await backfill(scheduler, 3)).times == 3
     assert (await ended(scheduler)).completed == 3
     assert {time % HOUR for time in await firings(scheduler, 1)} == {started % HOUR}
+
+
+async def test_a_range_that_is_too_long_is_told_how_to_be_split(scheduler: Client) -> None:
+    await scheduler.register(interval="1h")
+    call = scheduler.stub.BackfillFlow(asked(25_000))
+    ((path, message),) = (await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")).violations
+    assert (path, message.partition(" times")[0]) == ("end", "25000")
+    assert message.endswith(
+        "split it into 3, the first with end 2018-12-28T12:30:00.000Z, each from where the one before ends"
+    )
+    first = asked(25_000)
+    first.end.FromJsonString("2018-12-28T12:30:00.000Z")
+    assert (await scheduler.stub.BackfillFlow(first)).backfill.times == 10_000
+
+
+async def test_a_calendars_range_that_is_too_long_is_to_be_split(scheduler: Client) -> None:
+    spec = flow_pb2.FlowSpec(schedule=flow_pb2.ScheduleSpec(cron="* * * * *"))
+    spec.nodes.add(id="a", type="noop")
+    await scheduler.stub.RegisterFlow(scheduler_service_pb2.RegisterFlowRequest(flow_id="f", spec=spec))
+    call = scheduler.stub.BackfillFlow(asked(200))
+    ((path, message),) = (await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")).violations
+    assert path == "end"
+    assert message.endswith("split it into several, each from where the one before ends")

@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.backfill import (
     Backfill,
     BackfillDraft,
     BackfillOutcome,
+    PastTimes,
     past_times,
 )
 from tradewind.scheduler.domain.flow_record import FlowRecord, RememberedRequest
@@ -26,6 +27,7 @@ from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.reasons import iso
 
 
 class BackfillFlows:
@@ -122,9 +124,7 @@ class BackfillFlows:
         if times is None:
             raise InvalidInput([Violation("start", "nothing is planned from start on and before end")])
         if times.count > MOST_TIMES or not times.exact:
-            count = f"{times.count}" if times.exact else f"more than {MOST_TIMES}"
-            message = f"{count} times are planned from start on and before it; at most {MOST_TIMES} in one backfill"
-            raise InvalidInput([Violation("end", message)])
+            raise InvalidInput([Violation("end", _too_many(times))])
         return BackfillDraft(
             flow.flow_id,
             from_ms,
@@ -142,3 +142,13 @@ class BackfillFlows:
         runs = await self._begin.one(flow_id, backfill_id)
         if runs:
             await self._hand_over(runs)
+
+
+def _too_many(times: PastTimes) -> str:
+    """Say how to split a range with too many times; where a calendar's first 10 000 end takes too long to find out."""
+    count, into = f"more than {MOST_TIMES}", "several"
+    if times.exact:
+        count, parts = f"{times.count}", -(-times.count // MOST_TIMES)
+        into = f"{parts}, the first with end {iso(times.first_ms + MOST_TIMES * times.schedule.interval_ms)}"
+    split = f"split it into {into}, each from where the one before ends"
+    return f"{count} times are planned from start on and before it; at most {MOST_TIMES} in one backfill: {split}"
