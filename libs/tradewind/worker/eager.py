@@ -7,6 +7,9 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.outputs import Ending
 from tradewind.worker.times import seconds_of
 
+_LONGEST_S = 100 * 366 * 86_400.0
+"""The longest time that a node may have, which keeps a deadline within what a message can hold."""
+
 
 def next_assignment(
     assignment: work_pb2.NodeTaskAssignment,
@@ -49,7 +52,7 @@ def _assignment(
     if before.HasField("planned_time"):
         given.planned_time.CopyFrom(before.planned_time)
     if step.HasField("timeout"):
-        given.deadline.FromNanoseconds(round((now() + seconds_of(step.timeout)) * 1e9))
+        given.deadline.FromNanoseconds(round((now() + seconds_of(step.timeout, _LONGEST_S)) * 1e9))
     return given
 
 

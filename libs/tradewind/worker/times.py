@@ -5,6 +5,6 @@ from google.protobuf.duration_pb2 import Duration
 MOST_S = 86_400.0
 
 
-def seconds_of(span: Duration) -> float:
-    """Return how long a span is: 0 for one that is negative, and at most a day."""
-    return min(MOST_S, max(0.0, span.seconds + span.nanos / 1e9))
+def seconds_of(span: Duration, most_s: float = MOST_S) -> float:
+    """Return how long a span is: 0 for one that is negative, and at most `most_s`."""
+    return min(most_s, max(0.0, span.seconds + span.nanos / 1e9))

@@ -139,6 +139,15 @@ async def test_its_time_is_its_own() -> None:
         assert error.code == "TIMEOUT"
 
 
+@pytest.mark.parametrize("days", [3, 36_600, 10**11], ids=["three days", "the longest there is", "none that is real"])
+async def test_its_time_may_be_days(days: int) -> None:
+    step = work_pb2.EagerStep(after_node_id="n0", handle="output", node_id="n1")
+    step.timeout.seconds = days * 86_400
+    given = next_assignment(work_pb2.NodeTaskAssignment(node_id="n0"), [step], [("output", "1")], lambda: 1e9)
+    assert given is not None
+    assert given.deadline.seconds == 10**9 + min(days, 36_600) * 86_400
+
+
 @pytest.mark.parametrize("types", [("late_add",), ("unknown",)])
 async def test_what_is_not_eager_here_does_not_go_on(types: tuple[str, ...]) -> None:
     async with Bench(NODES) as bench:
