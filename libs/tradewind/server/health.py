@@ -28,11 +28,18 @@ Check = Callable[[], Awaitable[str | None]]
 """Asks a service why it is not ready; None when it is."""
 
 
+class OnlyReads(str):
+    """Why a service refuses calls that write, and answers others."""
+
+    __slots__ = ()
+
+
 class Health:
     """Serves health. `liveness` depends on nothing but this process; the others on what the services say.
 
-    A service's name follows that service; "" and `readiness` need all of them. They look every `interval_s`; a check
-    that takes longer than `timeout_s` counts as not ready.
+    A service's name follows that service; "" and `readiness` need all of them. Those two let pass what only reads: all
+    replicas share a store, and without them nobody would be there to read, or to say why writing is refused. They look
+    every `interval_s`; a check that takes longer than `timeout_s` counts as not ready.
     """
 
     def __init__(
@@ -76,8 +83,9 @@ class Health:
             for name in names:
                 READY.labels(name).set(reason is None)
                 self._servicer.set(name, _SERVING if reason is None else _NOT_SERVING)
+        ready = all(isinstance(reason, OnlyReads) for reason in reasons)
         for name in ("", READINESS):
-            self._servicer.set(name, _NOT_SERVING if reasons else _SERVING)
+            self._servicer.set(name, _SERVING if ready else _NOT_SERVING)
         if reasons != self._reasons:
             self._reasons = reasons
             _log.warning("not_ready", reasons=reasons) if reasons else _log.info("ready")

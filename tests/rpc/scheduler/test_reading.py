@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.errors import refused
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
@@ -225,3 +226,16 @@ async def test_long_lines_are_read_in_as_many_messages_as_they_take(scheduler: C
     *node_lines, _, ended = [line.message for line in described.logs]
     assert ended == "Cycle 0 completed"
     assert node_lines == said[-len(node_lines) :]
+
+
+async def test_a_store_that_takes_no_writes_is_still_read(scheduler: Client, embedded: RedisServer) -> None:
+    await scheduler.register()
+    (node,) = embedded.nodes
+    await embedded.on_node(node, "CONFIG", "SET", "maxmemory", "1")
+    try:
+        assert (await scheduler.flow()).flow_id == "f"
+        assert [each.flow_id for each in (await scheduler.stub.ListFlows(pb2.ListFlowsRequest())).flows] == ["f"]
+        assert not (await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f"))).cycles
+        await refused(scheduler.run(), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE")
+    finally:
+        await embedded.on_node(node, "CONFIG", "SET", "maxmemory", "0")

@@ -20,7 +20,7 @@ from tradewind.server.channels import open_channel
 from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 
-SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
 @pytest_asyncio.fixture
@@ -70,10 +70,10 @@ async def test_a_moment_without_writes_is_none_of_readiness(link: RedisLink, red
     ],
     ids=["read only", "out of memory"],
 )
-async def test_who_cannot_write_is_not_ready(
+async def test_who_cannot_write_still_answers(
     redis_servers: RedisServers, begin: tuple[str, ...], end: tuple[str, ...], why: str
 ) -> None:
-    """But alive; the log says why, once, and it comes back by itself."""
+    """All replicas would go at once; under the service's own name, in the metric and in the log it says so."""
     store = redis_servers.get("embedded")
     await store.flush()
     registry = Registry(RegistrySettings(store_url=store.url("registry")))
@@ -86,21 +86,21 @@ async def test_who_cannot_write_is_not_ready(
             async def health(name: str) -> int:
                 return int((await stub.Check(health_pb2.HealthCheckRequest(service=name))).status)
 
-            async def ready() -> bool:
-                return await health("readiness") == SERVING
+            async def writes() -> bool:
+                return await health(registry.names[0]) == SERVING
 
-            async def not_ready() -> bool:
-                return not await ready()
+            async def refuses() -> bool:
+                return not await writes()
 
-            assert await ready()
+            assert await writes()
             with capture_logs() as logs:
                 await on_all(store, *begin)
                 try:
-                    await until(not_ready, "readiness sees that the store takes no writes")
-                    assert await health("liveness") == SERVING
+                    await until(refuses, "it sees that the store takes no writes")
+                    assert [await health(name) for name in ("liveness", "readiness", "")] == [SERVING] * 3
                 finally:
                     await on_all(store, *end)
-                await until(ready, "readiness sees that the store takes writes again")
+                await until(writes, "it sees that the store takes writes again")
             told = [each["reasons"] for each in logs if each["event"] == "not_ready"]
             assert len(told) == 1
             assert why in told[0][0]

@@ -5,6 +5,7 @@ import asyncio
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 
 from tradewind.server.ending import end_tasks
+from tradewind.server.health import OnlyReads
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
 from tradewind.server.redis.connections import StoreRefuses
 from tradewind.server.redis.data_version import DataVersion, require_data_version
@@ -13,7 +14,7 @@ from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.settings import CommonSettings
 
 _REFUSALS = 3
-"""At so many looks in a row a store has to refuse writes: for a moment of it not all replicas are to go and come."""
+"""At so many looks in a row a store has to refuse writes: a moment of it is none of anybody's."""
 
 
 class RedisLink:
@@ -54,7 +55,7 @@ class RedisLink:
             await self.client.call(self._data.key, "SET", self._data.key, self._data.text, "NX")
         except (ReadOnlyError, OutOfMemoryError, StoreRefuses) as error:
             self._refused += 1
-            return f"the store takes no writes: {error}" if self._refused >= _REFUSALS else None
+            return OnlyReads(f"the store takes no writes: {error}") if self._refused >= _REFUSALS else None
         except (RedisError, OSError) as error:
             return f"the store does not answer: {error}"
         self._refused = 0
