@@ -72,7 +72,9 @@ class MemoryScheduler:
             self.node_tasks, self.stores.states, self.begin, self.fold, self.open_states, wakes_nobody, self.clock
         )
 
-    async def register(self, flow_id: str = "f", nodes: int = 1, config: str = "", **fields: Any) -> None:
+    async def register(
+        self, flow_id: str = "f", nodes: int = 1, config: str = "", user_id: str = "", **fields: Any
+    ) -> None:
         """Register a flow of nodes that are not connected: as many components."""
         listed = [{"id": f"n{at}", "type": "t", "config": {"at": at, "text": config}} for at in range(nodes)]
         definition = read_weather({"interval": 60, "overlap": "allow", "nodes": listed, **fields}).definition
@@ -80,7 +82,7 @@ class MemoryScheduler:
         config_json = definition.to_json()
         made = FlowRegistration(
             flow_id,
-            "",
+            user_id,
             config_json,
             "{}",
             (),

@@ -1,10 +1,15 @@
-"""Reading cycles by what is asked for."""
+"""Reading cycles by what is asked for, and what is said of flows that are not there."""
+
+import asyncio
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.beginning import RerunRequest
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.read_flows import CycleFilter, ReadFlows
+from tradewind.server.access.identity import Identity, set_identity
+from tradewind.server.access.roles import Role
 
 
 async def test_a_rerun_of_an_old_cycle_is_among_those_that_started_lately() -> None:
@@ -22,3 +27,30 @@ async def test_a_rerun_of_an_old_cycle_is_among_those_that_started_lately() -> N
     wanted = CycleFilter(started_after_ms=scheduler.clock.now_ms())
     found, following = await read.cycles("f", wanted, None, 10)
     assert ([state.name for state in found], following) == ([RunName("f", 2, 1)], None)
+
+
+async def test_a_user_is_told_the_nearest_of_their_own_flows() -> None:
+    scheduler = MemoryScheduler()
+    for owner, flow_id in (("ann", "shops"), ("bob", "shop")):
+        await scheduler.register(flow_id, user_id=owner)
+    flows = scheduler.stores.flows
+    assert (await no_such_flow(flows, "shopp")).message == 'no flow "shopp"; did you mean "shop"?'
+
+    async def told(user_id: str) -> str:
+        set_identity(Identity(user_id, Role.USER))
+        return (await no_such_flow(flows, "shopp")).message
+
+    found = [await asyncio.create_task(told(user_id)) for user_id in ("ann", "bob", "eve")]
+    assert found == [
+        'no flow "shopp"; did you mean "shops"?',
+        'no flow "shopp"; did you mean "shop"?',
+        'no flow "shopp"',
+    ]
+
+
+async def test_the_nearest_of_many_flows_is_told() -> None:
+    scheduler = MemoryScheduler()
+    for number in range(1000):
+        await scheduler.register(f"flow-{number:04}")
+    await scheduler.register("zebra")
+    assert (await no_such_flow(scheduler.stores.flows, "zebrra")).message == 'no flow "zebrra"; did you mean "zebra"?'

@@ -7,6 +7,7 @@ import grpc
 
 from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2, explanation_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping, watch_mapping
 from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
@@ -204,6 +205,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         wait_s = run_mapping.wait_of(request)
         (wish,) = run_mapping.wishes_of(request, [request], "", traceparent)
         (result,) = await self._run([wish], wait_s)
+        if result.outcome is BeginOutcome.NOT_FOUND:
+            raise await self._read.missing(request.flow_id)
         fault = run_mapping.refusal(request.flow_id, result, request.request_id)
         if fault is not None:
             raise fault

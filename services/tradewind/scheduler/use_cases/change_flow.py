@@ -15,11 +15,11 @@ from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.faults import (
     flow_deleting,
-    flow_not_found,
     flow_not_paused,
     flow_not_running,
     schedule_over,
 )
+from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.stop_orders import STOPS_AT_ONCE, stop_order
 from tradewind.server.clock import Clock
@@ -103,7 +103,7 @@ class ChangeFlow:
     async def _found(self, flow_id: str) -> FlowRecord:
         (flow,) = await self._flows.find([flow_id])
         if flow is None:
-            raise flow_not_found(flow_id)
+            raise await no_such_flow(self._flows, flow_id)
         return flow
 
     async def stop(self, flow_id: str, by: str, reason: str) -> FlowRecord:
@@ -151,7 +151,7 @@ class ChangeFlow:
     async def _change(self, change: StatusChange) -> StatusAnswer:
         answer = await self._flows.change_status(change)
         if answer.outcome is StatusOutcome.NOT_FOUND:
-            raise flow_not_found(change.flow_id)
+            raise await no_such_flow(self._flows, change.flow_id)
         if answer.outcome is StatusOutcome.REFUSED:
             if answer.found in (None, FlowStatus.DELETING):
                 raise flow_deleting(change.flow_id)

@@ -12,9 +12,9 @@ from tradewind.server.faults import Aborted, Conflict, Exhausted, FailedPrecondi
 _SHOWN = 20
 
 
-def flow_not_found(flow_id: str) -> NotFound:
-    """No flow has this id."""
-    return NotFound("flow", flow_id)
+def flow_not_found(flow_id: str, hint: str = "") -> NotFound:
+    """No flow has this id; `hint` may name one that has a similar one."""
+    return NotFound("flow", flow_id, hint=hint)
 
 
 def flow_deleting(flow_id: str) -> FailedPrecondition:

@@ -13,7 +13,6 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.flows import FlowMemories
 from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
-    flow_not_found,
     memory_closed,
     memory_full,
     memory_moved,
@@ -59,7 +58,7 @@ class KeepMemory:
             return (await self._state(scope)).notes.memory
         memory = await self._memories.load(scope.flow_id)
         if memory is None:
-            raise flow_not_found(scope.flow_id)
+            raise await self._read.missing(scope.flow_id)
         return memory
 
     async def change(self, scope: Scope, change: MemoryChange, result_json: str | None = None) -> Memory:
@@ -115,7 +114,7 @@ class KeepMemory:
         async def once() -> tuple[UpdateResult, Memory]:
             memory = await self._memories.load(flow_id)
             if memory is None:
-                raise flow_not_found(flow_id)
+                raise await self._read.missing(flow_id)
             if memory.knows(change):
                 return UpdateResult(UpdateOutcome.OK, memory.version), memory
             wanted = _changed(flow_id, memory, change)
@@ -132,7 +131,7 @@ class KeepMemory:
             raise memory_moved(flow_id, -1) from None
         result, memory = answer
         if not result.ok:
-            raise flow_not_found(flow_id)
+            raise await self._read.missing(flow_id)
         return memory
 
 

@@ -15,7 +15,8 @@ from tradewind.scheduler.domain.placement import Placement, placements
 from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.planning import Limits, Workers
-from tradewind.scheduler.use_cases.faults import diff_too_large, flow_deleting, flow_moved, flow_not_found
+from tradewind.scheduler.use_cases.faults import diff_too_large, flow_deleting, flow_moved
+from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.read_revisions import LARGEST_DIFF_BYTES, weather_of
 from tradewind.scheduler.use_cases.read_schedules import planned_times, times_from
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationWish
@@ -82,7 +83,7 @@ class PlanFlow:
             raise flow_deleting(wish.flow_id)
         etag = wish.author.etag
         if etag and flow is None:
-            raise flow_not_found(wish.flow_id)
+            raise await no_such_flow(self._flows, wish.flow_id)
         if etag and flow is not None and flow.etag != etag:
             raise flow_moved(flow)
         return flow

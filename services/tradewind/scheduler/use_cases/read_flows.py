@@ -10,8 +10,10 @@ from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
-from tradewind.scheduler.use_cases.faults import cycle_not_found, flow_not_found
+from tradewind.scheduler.use_cases.faults import cycle_not_found
+from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.watch_backlog import weight_of
+from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
 
 _LEAST_READ = 50
@@ -68,8 +70,12 @@ class ReadFlows:
         """Return a flow. Raises NotFound."""
         (flow,) = await self._flows.find([flow_id])
         if flow is None:
-            raise flow_not_found(flow_id)
+            raise await self.missing(flow_id)
         return flow
+
+    async def missing(self, flow_id: str) -> NotFound:
+        """Return the refusal for a flow that is not there."""
+        return await no_such_flow(self._flows, flow_id)
 
     async def owners(self, flow_ids: Collection[str]) -> set[str]:
         """Return to whom flows belong, as far as there are any."""

@@ -6,6 +6,7 @@ from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
 from tradewind.scheduler.domain.chain_state import STOP, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.peers import NodeTasks
@@ -106,8 +107,9 @@ class StopCycle:
         Raises NotFound, FailedPrecondition for a cycle that has ended, PeerUnavailable.
         """
         state = await self._open(flow_id, cycle, run)
-        if node_id not in await self._cycles.node_ids(state.name):
-            raise NotFound("node task", f"{state.name}:{node_id}")
+        known = await self._cycles.node_ids(state.name)
+        if node_id not in known:
+            raise NotFound("node task", f"{state.name}:{node_id}", hint=NearestName(known).hint(node_id))
         stopped = await self._node_tasks.stop_node(state, node_id, by, reason)
         await self._note(state, f"Stopping node {node_id}, by {by}: {reason}")
         return stopped

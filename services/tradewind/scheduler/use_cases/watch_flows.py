@@ -10,7 +10,8 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
-from tradewind.scheduler.use_cases.faults import cycle_not_found, flow_not_found
+from tradewind.scheduler.use_cases.faults import cycle_not_found
+from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.watch_backlog import Backlog
 from tradewind.server.faults import Unavailable
@@ -54,7 +55,7 @@ class WatchFlows:
         latest: dict[str, int] = {}
         for flow_id, record in zip(flow_ids, await self._flows.find(flow_ids), strict=True):
             if record is None:
-                raise flow_not_found(flow_id)
+                raise await no_such_flow(self._flows, flow_id)
             latest[flow_id] = record.last_cycle
         watch = _Watch(set(flow_ids), cycle)
         try:

@@ -1,0 +1,24 @@
+"""Names the flow that somebody who misspelt its id most likely meant."""
+
+from tradewind.scheduler.domain.nearest_name import NearestName
+from tradewind.scheduler.ports.flows import FlowRecords
+from tradewind.scheduler.use_cases.faults import flow_not_found
+from tradewind.server.access.identity import current_identity, is_restricted
+from tradewind.server.faults import NotFound
+
+_MOST = 200
+
+
+async def no_such_flow(flows: FlowRecords, flow_id: str) -> NotFound:
+    """Return the refusal for a flow that is not there, with the nearest id of one that the caller may see.
+
+    Of many flows only the first two hundred are looked at, and two hundred behind those that begin as this one does.
+    """
+    ids = await flows.list_ids("", _MOST)
+    if len(ids) == _MOST:
+        ids += await flows.list_ids(max(ids[-1], flow_id[: len(flow_id) // 2]), _MOST)
+    identity = current_identity()
+    if identity is not None and is_restricted():
+        owners = await flows.owners(ids)
+        ids = [each for each, owner in zip(ids, owners, strict=True) if owner == identity.user_id]
+    return flow_not_found(flow_id, NearestName(ids).hint(flow_id))

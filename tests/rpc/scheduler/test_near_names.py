@@ -1,0 +1,45 @@
+"""Names that are not there: whoever misspelt one is told the nearest."""
+
+from collections.abc import Awaitable
+
+import grpc
+
+from tests.rpc.scheduler.conftest import Client, Peers
+from tests.rpc.scheduler.errors import refused
+from tradewind.api.scheduler.v1 import backfill_pb2, memory_pb2, revision_pb2, stop_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+
+NOT_FOUND = grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_misspelt_flow_is_told_the_nearest(scheduler: Client) -> None:
+    for flow_id in ("shop", "prices", "alpha"):
+        await scheduler.register(flow_id)
+    stub = scheduler.stub
+    calls: list[Awaitable[object]] = [
+        stub.GetFlow(pb2.GetFlowRequest(flow_id="shopp")),
+        stub.StartFlow(pb2.StartFlowRequest(flow_id="shopp")),
+        stub.DeleteFlow(pb2.DeleteFlowRequest(flow_id="shopp")),
+        stub.RunFlow(pb2.RunFlowRequest(flow_id="shopp")),
+        stub.GetCycle(pb2.GetCycleRequest(flow_id="shopp")),
+        stub.ListLogs(pb2.ListLogsRequest(flow_id="shopp")),
+        stub.GetMemory(memory_pb2.GetMemoryRequest(scope=memory_pb2.MemoryScope(flow_id="shopp"))),
+        stub.ListBackfills(backfill_pb2.ListBackfillsRequest(flow_id="shopp")),
+        stub.ListRevisions(revision_pb2.ListRevisionsRequest(flow_id="shopp")),
+        stub.RollBackFlow(revision_pb2.RollBackFlowRequest(flow_id="shopp", revision=1)),
+    ]
+    for call in calls:
+        refusal = await refused(call, NOT_FOUND, "FLOW_NOT_FOUND")
+        assert refusal.message == 'no flow "shopp"; did you mean "shop"?'
+        assert refusal.metadata["flow_id"] == "shopp"
+    far = await refused(stub.GetFlow(pb2.GetFlowRequest(flow_id="zebra")), NOT_FOUND, "FLOW_NOT_FOUND")
+    assert far.message == 'no flow "zebra"'
+
+
+async def test_a_misspelt_node_is_told_the_nearest(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", "average", "report")
+    await scheduler.run(wait=0)
+    call = scheduler.stub.StopNode(stop_pb2.StopNodeRequest(flow_id="f", node_id="averag"))
+    refusal = await refused(call, NOT_FOUND, "NODE_TASK_NOT_FOUND")
+    assert refusal.message == 'no node task "f:0:0:averag"; did you mean "average"?'
