@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := -m pip --disable-pip-version-check install --quiet
 PIP := $(BIN)/python $(INSTALL) --constraint constraints.txt
+# gRPC has no wheels for free-threaded builds.
+export SUITS := import sys, sysconfig as s; sys.exit(sys.version_info < (3, 11) or s.get_config_var("Py_GIL_DISABLED") == 1)
 # Each stamp is newer than what it was made from, so a warm set-up installs nothing.
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
@@ -91,9 +93,10 @@ clean:  ## Remove .venv and caches; what a stack keeps in .tradewind/ stays
 
 $(RUNTIME): pyproject.toml constraints.txt
 	@python=; for candidate in $(PYTHON) python3.14 python3.13 python3.12 python3.11; do \
-		"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && python=$$candidate && break; \
+		"$$candidate" -c "$$SUITS" 2>/dev/null && python=$$candidate && break; \
 	done; \
-	[ -n "$$python" ] || { echo "Tradewind needs Python 3.11 or later: install it, or name it with make PYTHON=..."; exit 1; }; \
+	[ -n "$$python" ] || { echo "Tradewind needs Python 3.11 or later, not free-threaded (gRPC has no wheels for that):" \
+		"install it, or name it with make PYTHON=..."; exit 1; }; \
 	echo "Setting up $(VENV) with $$($$python --version): under a minute, and only when pyproject.toml or constraints.txt changed."; \
 	[ -x $(BIN)/pip ] || "$$python" -m venv $(VENV)
 	@$(PIP) --editable .
