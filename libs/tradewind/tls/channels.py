@@ -5,6 +5,8 @@ import json
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
@@ -28,9 +30,11 @@ _EVERY_CHANNEL: Options = (
     ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # Whoever calls again paces that; gRPC's own pauses, of up to two minutes, would come on top.
+    # Whoever calls again paces that; gRPC's own pauses would come on top: of up to two minutes, and of 30 s until a
+    # name is looked up again.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
 )
 
 FORKED = (
@@ -224,5 +228,10 @@ def _credentials(pem: Pem) -> grpc.ChannelCredentials:
 
 def _of_machine() -> bytes | None:
     """Return the CAs that this machine trusts, as OpenSSL finds them; gRPC would take a list that it brings along."""
-    trusted = ssl.create_default_context().get_ca_certs(binary_form=True)
+    context = ssl.create_default_context()
+    # A CA in a folder is read only when a certificate names it, by a hash of that name: it is in no list before.
+    for file in Path(ssl.get_default_verify_paths().capath or os.devnull).glob("*.[0-9]"):
+        with suppress(OSError):
+            context.load_verify_locations(file)
+    trusted = context.get_ca_certs(binary_form=True)
     return "".join(map(ssl.DER_cert_to_PEM_cert, trusted)).encode() or None

@@ -70,6 +70,19 @@ async def test_without_a_ca_those_of_the_machine_vouch_for_servers(
             assert await said(server, security) == "hello"
 
 
+async def test_a_ca_in_a_folder_of_the_machine_vouches_for_servers(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a folder as `openssl rehash` makes it, where a link may lead nowhere."""
+    folder = tmp_path / "certs"
+    folder.mkdir()
+    (folder / "5ed36f99.0").symlink_to(authority.ca)
+    (folder / "0a775a30.0").symlink_to("gone")
+    monkeypatch.setenv("SSL_CERT_DIR", str(folder))
+    async with serving(authority.issue("server")) as server:
+        assert await said(server, TlsFiles(ca=SYSTEM)) == "hello"
+
+
 async def told(server: Server, security: Security) -> str:
     """Return what a user of the client is told."""
     async with Client(server.address, patience=0, credentials=security) as client:
