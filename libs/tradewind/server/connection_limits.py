@@ -48,6 +48,8 @@ def connection_options(age_s: float = 0.0, idle_s: float = MAX_IDLE_S, most: int
         ("grpc.server_handshake_timeout_ms", _SILENT_MS),
         ("grpc.keepalive_time_ms", _PING_EVERY_MS),
         ("grpc.keepalive_timeout_ms", _PONG_WITHIN_MS),
+        # By itself the core gives whoever takes bytes, and answers no ping, a minute.
+        ("grpc.http2.ping_timeout_ms", _PONG_WITHIN_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         # Clients that ping more often than this while nothing is sent are cut off; the core's default is 5 minutes.

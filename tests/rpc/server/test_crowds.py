@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from benchmarks.soak.crowd import IdleConnection, frame, open_crowd
 from tests.rpc.server.echo_service import EchoClient, EchoService
 from tests.waiting import until
+from tradewind.server import connection_limits
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import MAX_METADATA_BYTES, open_channel
 from tradewind.server.connection_limits import most_connections
@@ -223,6 +224,24 @@ async def test_who_watches_health_and_does_not_read_holds_nobody_up() -> None:
         await server.stop()
     assert service.calls[-2:] == ["drain", "stop"]
     deaf.close()
+
+
+class HangingConnection(IdleConnection):
+    """Takes what comes, and answers nothing but the greeting."""
+
+    def data_received(self, data: bytes) -> None:
+        if not self.greeted.done():
+            super().data_received(data)
+
+
+async def test_who_answers_no_ping_is_hung_up_on(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its system takes what is sent, as that of a stopped process does."""
+    monkeypatch.setattr(connection_limits, "_PING_EVERY_MS", 100)
+    monkeypatch.setattr(connection_limits, "_PONG_WITHIN_MS", 100)
+    server = await start()
+    loop = asyncio.get_running_loop()
+    _, hanging = await loop.create_connection(HangingConnection, "127.0.0.1", server.port)
+    await until(hanging.closed.done, "the server has closed it")
 
 
 async def test_an_idle_connection_answers_pings() -> None:
