@@ -63,8 +63,8 @@ def nodes(tmp_path: Path) -> Path:
 
 
 async def test_no_process_outlives_a_worker_that_is_killed(engine: Engine, nodes: Path) -> None:
-    options = ("crafts", "--address", engine.address, "--processes", "2")
-    async with worker_process(nodes, *options) as worker:
+    options = ("crafts", "--processes", "2")
+    async with worker_process(nodes, *options, address=engine.address) as worker:
         session = await engine.session()
         session.assign("finishes", "t1", "t2", config_json=json.dumps({"flag": str(nodes / "never")}))
         pids = await begun(session, "t1", "t2")
@@ -74,7 +74,7 @@ async def test_no_process_outlives_a_worker_that_is_killed(engine: Engine, nodes
 
 
 async def test_sigterm_lets_nodes_in_processes_finish_even_when_all_are_sent_it(engine: Engine, nodes: Path) -> None:
-    async with worker_process(nodes, "crafts", "--address", engine.address, "--grace", "30") as worker:
+    async with worker_process(nodes, "crafts", "--grace", "30", address=engine.address) as worker:
         session = await engine.session()
         session.assign("finishes", "t1", config_json=json.dumps({"flag": str(nodes / "flag")}))
         (pid,) = await begun(session, "t1")
@@ -91,7 +91,7 @@ async def test_sigterm_lets_nodes_in_processes_finish_even_when_all_are_sent_it(
 
 
 async def test_sigterm_gives_back_what_does_not_finish_in_the_grace(engine: Engine, nodes: Path) -> None:
-    async with worker_process(nodes, "crafts", "--address", engine.address, "--grace", "0.1") as worker:
+    async with worker_process(nodes, "crafts", "--grace", "0.1", address=engine.address) as worker:
         session = await engine.session()
         session.assign("finishes", "t1", config_json=json.dumps({"flag": str(nodes / "never")}))
         (pid,) = await begun(session, "t1")
@@ -105,7 +105,7 @@ async def test_sigterm_gives_back_what_does_not_finish_in_the_grace(engine: Engi
 async def test_a_signal_to_what_a_node_has_forked_ends_that_and_is_none_of_the_worker_s(
     engine: Engine, nodes: Path
 ) -> None:
-    async with worker_process(nodes, "crafts", "--address", engine.address):
+    async with worker_process(nodes, "crafts", address=engine.address):
         session = await engine.session()
         session.assign("forks", "t1", "t2")
         await session.until_completed("t1", "t2")
@@ -115,7 +115,7 @@ async def test_a_signal_to_what_a_node_has_forked_ends_that_and_is_none_of_the_w
 
 
 async def test_what_nodes_print_and_log_goes_where_the_worker_s_messages_go(engine: Engine, nodes: Path) -> None:
-    async with worker_process(nodes, "crafts", "--address", engine.address) as worker:
+    async with worker_process(nodes, "crafts", address=engine.address) as worker:
         session = await engine.session()
         session.assign("talks", "t1")
         await session.until_completed("t1")
