@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED, fail
-from tradewind.cli.parameters import FlowName, Output, first, moment
+from tradewind.cli.parameters import FlowName, Newest, Output, Why, first, moment
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -59,7 +59,7 @@ async def backfill(
 async def backfills(
     session: Session,
     name: FlowName,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
     """List backfills, the newest first, and how far they are."""
@@ -89,7 +89,7 @@ async def cancel_backfill(
     session: Session,
     name: FlowName,
     number: BackfillNumber,
-    reason: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    reason: Why = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Begin no more cycles of a backfill; those that run go on."""

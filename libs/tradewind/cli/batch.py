@@ -9,12 +9,14 @@ from tradewind.cli.parameters import (
     Attempts,
     CacheName,
     ConcurrencyText,
+    Newest,
     NodeTypeName,
     Output,
     Priority,
     RateText,
     RequestId,
     RequireWorker,
+    Why,
     chosen_statuses,
     concurrency_of,
     first,
@@ -151,7 +153,7 @@ async def results(
 async def list_(
     session: Session,
     status: Annotated[list[str] | None, typer.Option(help="Only batches in this status; may be repeated.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
     """List your batches, newest first."""
@@ -183,7 +185,7 @@ async def list_(
 async def cancel(
     session: Session,
     batch_id: BatchId,
-    reason: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    reason: Why = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Cancel a batch.

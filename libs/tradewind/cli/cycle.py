@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
-from tradewind.cli.parameters import Inputs, InputsJson, Output, RequestId, chosen_statuses, first, inputs_of
+from tradewind.cli.parameters import Inputs, InputsJson, Newest, Output, RequestId, chosen_statuses, first, inputs_of
 from tradewind.cli.screen import Format, length
 from tradewind.cli.session import Session, asynchronous
 
@@ -127,7 +127,7 @@ async def list_(
     session: Session,
     flow: Flow,
     status: Annotated[list[str] | None, typer.Option(help="Only cycles in this status; may be repeated.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
     """List the cycles of a flow, newest first."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.parameters import Output, first
+from tradewind.cli.parameters import Newest, Output, first
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -17,7 +17,7 @@ app = typer.Typer(
 @asynchronous
 async def list_(
     session: Session,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
     """List your dead letters, newest first: what lost its worker too often, or failed in all its attempts."""

@@ -12,8 +12,8 @@ from tradewind.cli.parameters import (
     Inputs,
     InputsJson,
     Labels,
-    Note,
     Output,
+    Why,
     chosen_statuses,
     inputs_of,
     pairs,
@@ -46,7 +46,7 @@ async def register(
     name: FlowName,
     file: DefinitionFile,
     label: Labels = None,
-    note: Note = "",
+    note: Why = "",
     etag: Etag = "",
     output: Output = Format.TEXT,
 ) -> None:
@@ -109,7 +109,7 @@ async def start(session: Session, name: FlowName, output: Output = Format.TEXT) 
 async def stop(
     session: Session,
     name: FlowName,
-    reason: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    reason: Why = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Let no cycle begin and stop what runs.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED
-from tradewind.cli.parameters import Output, RequestId, chosen_statuses, first, moment
+from tradewind.cli.parameters import Newest, Output, RequestId, chosen_statuses, first, moment
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 
@@ -95,7 +95,7 @@ async def cancel(session: Session, job_id: JobId, output: Output = Format.TEXT) 
 @asynchronous
 async def list_(
     session: Session,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
     """List jobs, newest first."""

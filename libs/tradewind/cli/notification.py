@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import Output
+from tradewind.cli.parameters import Newest, Output
 from tradewind.cli.screen import Format, Screen, iso
 from tradewind.cli.session import Session, asynchronous
 
@@ -21,7 +21,7 @@ _STYLES = {"error": "red", "warning": "yellow"}
 @asynchronous
 async def list_(
     session: Session,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    limit: Newest = 20,
     unread: Annotated[bool, typer.Option("--unread", help="Only those that are not read.")] = False,
     output: Output = Format.TEXT,
 ) -> None:

@@ -16,7 +16,8 @@ Record = TypeVar("Record")
 FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME")]
 Output = Annotated[Format, typer.Option("-o", "--format", help="json prints for programs.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
-Note = Annotated[str, typer.Option(help="Why, for whoever looks later.")]
+Newest = Annotated[int, typer.Option(min=1, help="At most this many, the newest.")]
+Why = Annotated[str, typer.Option(help="Why, for whoever looks later.")]
 Etag = Annotated[
     str, typer.Option(help="Only the flow that has this etag, as flow plan and flow status show it with -o json.")
 ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
-from tradewind.cli.parameters import Etag, FlowName, Labels, Note, Output, first, pairs
+from tradewind.cli.parameters import Etag, FlowName, Labels, Newest, Output, Why, first, pairs
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -55,7 +55,7 @@ async def update(
             help="Such as interval=5m, overlap=queue_one, schedule.jitter=5s, max_running=none, labels.team=a.",
         ),
     ],
-    note: Note = "",
+    note: Why = "",
     etag: Etag = "",
     output: Output = Format.TEXT,
 ) -> None:
@@ -77,7 +77,7 @@ async def update(
 async def revisions(
     session: Session,
     name: FlowName,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
     """List the revisions of a flow, the newest first: who made them when, and why."""
@@ -128,7 +128,7 @@ async def rollback(
     session: Session,
     name: FlowName,
     revision: Annotated[int, typer.Argument(metavar="REVISION", min=1, help="The revision to take up again.")],
-    note: Note = "",
+    note: Why = "",
     etag: Etag = "",
     output: Output = Format.TEXT,
 ) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.parameters import FlowName, Output, first
+from tradewind.cli.parameters import FlowName, Output, Why, first
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -16,7 +16,7 @@ app = typer.Typer()
 async def pause(
     session: Session,
     name: FlowName,
-    note: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    note: Why = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Let no cycle begin until it is resumed; what runs goes on."""

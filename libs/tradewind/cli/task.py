@@ -10,6 +10,7 @@ from tradewind.cli.parameters import (
     Attempts,
     CacheName,
     ConcurrencyText,
+    Newest,
     NodeTypeName,
     Output,
     Params,
@@ -18,6 +19,7 @@ from tradewind.cli.parameters import (
     RateText,
     RequestId,
     RequireWorker,
+    Why,
     chosen_statuses,
     concurrency_of,
     first,
@@ -123,7 +125,7 @@ async def watch(
 async def list_(
     session: Session,
     status: Annotated[list[str] | None, typer.Option(help="Only tasks in this status; may be repeated.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
     """List your ad-hoc tasks, newest first."""
@@ -148,7 +150,7 @@ async def list_(
 async def cancel(
     session: Session,
     task_id: TaskId,
-    reason: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    reason: Why = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Cancel an ad-hoc task.
@@ -227,7 +229,7 @@ async def signal(
 async def terminate(
     session: Session,
     task_id: TaskId,
-    reason: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    reason: Why = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Stop a node task.
