@@ -26,8 +26,6 @@ STOP = "stop"
 """Field: the request to stop."""
 SUBMITTED = "submitted_at"
 """Field: since when the node task manager is known to have it."""
-MESSAGE = REASON
-"""Field: the same under its name in the specification."""
 ERROR = "error"
 """Field: the code of what kept it from completing."""
 MEMORY = "variables"

@@ -4,9 +4,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-LONGEST_TEXT = 8192
-"""In characters; what is longer is cut."""
-
 
 class LogLevel(StrEnum):
     """How grave a line is, least first."""
