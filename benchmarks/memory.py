@@ -22,8 +22,8 @@ from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind, Vacancy
 from tradewind.node_task_manager.stores.keys import Keys as NodeTaskKeys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
+from tradewind.node_task_manager.stores.redis_events import RedisEventLog
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
-from tradewind.node_task_manager.stores.redis_reader import RedisEventLog
 from tradewind.scheduler.domain.beginning import BeginRequest, CycleShape
 from tradewind.scheduler.domain.chain_state import STATUS, ChainState, ComponentEnd, CycleOrigin, component_field
 from tradewind.scheduler.domain.cycle_status import CycleStatus

@@ -19,10 +19,11 @@ from tradewind.node_task_manager.stores.memory import MemoryShard
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
 from tradewind.node_task_manager.stores.redis_doctor import RedisShardDoctor
+from tradewind.node_task_manager.stores.redis_events import RedisEventLog
 from tradewind.node_task_manager.stores.redis_notices import RedisNotices
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
-from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
+from tradewind.node_task_manager.stores.redis_reader import RedisNodeTaskReader
 from tradewind.server.clock import ManualClock
 from tradewind.server.redis.client import Redis
 

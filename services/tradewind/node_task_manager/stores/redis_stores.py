@@ -10,10 +10,11 @@ from tradewind.node_task_manager.stores.redis_cache_doctor import RedisCacheDoct
 from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
 from tradewind.node_task_manager.stores.redis_doctor import RedisShardDoctor
+from tradewind.node_task_manager.stores.redis_events import RedisEventLog
 from tradewind.node_task_manager.stores.redis_notices import RedisNotices
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
-from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
+from tradewind.node_task_manager.stores.redis_reader import RedisNodeTaskReader
 from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
 from tradewind.node_task_manager.stores.redis_waits import RedisWaits
 from tradewind.node_task_manager.use_cases.shard import Shard

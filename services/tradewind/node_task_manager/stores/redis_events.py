@@ -1,0 +1,61 @@
+"""The events of one shard in Redis."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tradewind.node_task_manager.ports.events import Event
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.server.redis.client import Redis
+from tradewind.server.redis.script import Script
+
+_SUBSCRIBE = Script(__name__, "subscribe_events", bool)
+
+
+class RedisEventLog:
+    """An EventLog over one stream per partition."""
+
+    def __init__(self, client: Redis, keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+
+    async def subscribe(self, partition: int, epoch: int) -> bool:
+        return await _SUBSCRIBE(self._client, [self._keys.events_epoch(partition)], {"epoch": epoch})
+
+    async def read(self, after: dict[int, str], limit: int) -> list[Event]:
+        partitions = list(after)
+        streams = [self._keys.events(partition) for partition in partitions]
+        raw = await self._client.call(streams[0], "XREAD", "COUNT", limit, "STREAMS", *streams, *after.values())
+        names = dict(zip(streams, partitions, strict=True))
+        pairs = raw.items() if isinstance(raw, dict) else raw or ()
+        events: list[Event] = []
+        for stream, entries in pairs:
+            partition = names[stream.decode()]
+            for entry_id, fields in _entries(entries):
+                name, packed = _only_field(fields)
+                facts = msgspec.msgpack.decode(packed)
+                events.append(msgspec.convert([name.decode(), entry_id.decode(), partition, *facts], Event))
+        return events
+
+    async def acknowledge(self, through: dict[int, str]) -> None:
+        keys = {self._keys.events(partition): event_id for partition, event_id in through.items()}
+        trims = [self._client.call(key, "XTRIM", key, "MINID", _after(event_id)) for key, event_id in keys.items()]
+        await asyncio.gather(*trims)
+
+
+def _after(event_id: str) -> str:
+    ms, _, sequence = event_id.partition("-")
+    return f"{ms}-{int(sequence or 0) + 1}"
+
+
+def _entries(entries: Any) -> Sequence[tuple[bytes, Any]]:
+    """RESP3 wraps a stream's entries once more."""
+    wrapped = bool(entries) and isinstance(entries[0][0], list | tuple)
+    return list(entries[0] if wrapped else entries)
+
+
+def _only_field(fields: Any) -> tuple[bytes, bytes]:
+    name, value = next(iter(fields.items())) if isinstance(fields, dict) else fields[:2]
+    return bytes(name), bytes(value)

@@ -1,0 +1,176 @@
+"""What the records of node tasks and components in Redis say."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from tradewind.node_task_manager.domain.component import Component, ComponentStatus
+from tradewind.node_task_manager.domain.item_counts import ItemCounts
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
+from tradewind.node_task_manager.domain.waiting import Resumption, Wait
+
+Facts = TypeVar("Facts", bound=msgspec.Struct)
+
+_stop = msgspec.msgpack.Decoder(StopMark).decode
+_history = msgspec.msgpack.Decoder(tuple[PastAttempt, ...]).decode
+_error = msgspec.msgpack.Decoder(TaskError).decode
+_wait = msgspec.msgpack.Decoder(Wait).decode
+_resumption = msgspec.msgpack.Decoder(Resumption).decode
+_COUNTS = ("total", "need", "begun", "completed", "failed", "cancelled")
+FIELDS = (
+    *("status", "facts", "waiting", "live", "reason", "error", "lost"),
+    *("failures", "retry_at", "history", "slots", "blocked"),
+    *("progress", "message", "step", "cached", "kept", "child", "postponed"),
+    *("ended_at", "stop", "wait", "resumed"),
+    *(f"items_{name}" for name in _COUNTS),
+)
+"""Those of a node task that are not values."""
+
+
+def _number(record: Mapping[bytes, bytes], field: str) -> int:
+    return int(record.get(field.encode()) or 0)
+
+
+def text_of(record: Mapping[bytes, bytes], field: str) -> str:
+    """Return a field, "" when it is not there."""
+    return record.get(field.encode(), b"").decode()
+
+
+def without_values(known: Sequence[bytes | None], names: Sequence[bytes]) -> Mapping[bytes, bytes]:
+    """Return a record in which values, which may be large, stand by their names only."""
+    record = dict.fromkeys(names, b"")
+    record.update((name.encode(), value) for name, value in zip(FIELDS, known, strict=True) if value is not None)
+    return record
+
+
+_SHORT_LIST = 0x90
+"""How MessagePack says that so many values follow, up to 15, which are a list."""
+
+
+def _unpacked(values: bytes, kind: type[Facts]) -> Facts:
+    """Return values that stand one after the other, as scripts pack them, under their names."""
+    return msgspec.msgpack.decode(bytes([_SHORT_LIST + len(kind.__struct_fields__)]) + values, type=kind)
+
+
+class _TaskFacts(msgspec.Struct, array_like=True, frozen=True):
+    """What all node tasks come to have; as `pack_task` of records.lua writes it."""
+
+    component_id: str
+    index: int
+    registered_at: str
+    ready_at: str | None
+    attempt: int | None
+    nonce: str | None
+    worker_id: str | None
+    started_at: str | None
+    close_at: int | None
+    edge: int | None
+
+
+def task_of(
+    task_id: str, record: Mapping[bytes, bytes], deadline: float | None, inputs: bool, outputs: bool
+) -> NodeTask:
+    """Return a node task, with what came to it and what it emitted where that is asked for; `deadline` in epoch ms."""
+    stop, error = record.get(b"stop"), record.get(b"error")
+    facts = _unpacked(record[b"facts"], _TaskFacts)
+    return NodeTask(
+        task_id=task_id,
+        status=NodeTaskStatus(text_of(record, "status")),
+        component_id=facts.component_id,
+        index=facts.index,
+        waiting=_number(record, "waiting"),
+        live=_number(record, "live"),
+        reason=text_of(record, "reason"),
+        error=None if error is None else _error(error),
+        attempt=facts.attempt or 0,
+        nonce=facts.nonce or "",
+        worker_id=facts.worker_id or "",
+        lost=_number(record, "lost"),
+        failures=_number(record, "failures"),
+        retry_at=_number(record, "retry_at"),
+        history=_history(record[b"history"]) if b"history" in record else (),
+        progress=_number(record, "progress"),
+        message=text_of(record, "message"),
+        step=text_of(record, "step"),
+        registered_at=int(facts.registered_at),
+        ready_at=int(facts.ready_at or 0),
+        started_at=int(facts.started_at or 0),
+        ended_at=_number(record, "ended_at"),
+        lease_deadline=int(deadline or 0),
+        stop=None if stop is None else _stop(stop),
+        slots=tuple(sorted(text_of(record, "slots").split())) if record[b"status"] == b"running" else (),
+        blocked=text_of(record, "blocked").partition("|")[0],
+        inputs=_inputs(record, facts.edge) if inputs else (),
+        outputs=tuple(sorted(prefixed(record, b"out:"))) if outputs else (),
+        emitted=tuple(sorted(handle for handle, _ in prefixed(record, b"out:"))),
+        cached=text_of(record, "cached"),
+        kept=text_of(record, "kept"),
+        child=text_of(record, "child"),
+        postponed=_number(record, "postponed"),
+        items=_items(record),
+        wait=_wait(record[b"wait"]) if record[b"status"] == b"suspended" else None,
+        resumed=_resumption(record[b"resumed"]) if b"resumed" in record else None,
+    )
+
+
+def _inputs(record: Mapping[bytes, bytes], only: int | None) -> tuple[tuple[int, str], ...]:
+    """What came along which edges; `only` is the edge of a node that has a single one."""
+    if only is not None and b"input" in record:
+        return ((only, text_of(record, "input")),)
+    return tuple(sorted((int(at), value) for at, value in prefixed(record, b"in:")))
+
+
+def _items(record: Mapping[bytes, bytes]) -> ItemCounts | None:
+    return ItemCounts(*(_number(record, f"items_{name}") for name in _COUNTS)) if b"items_total" in record else None
+
+
+def prefixed(record: Mapping[bytes, bytes], prefix: bytes) -> list[tuple[str, str]]:
+    """Return the fields that begin with `prefix`, by the rest of their names."""
+    return [(k[len(prefix) :].decode(), v.decode()) for k, v in record.items() if k.startswith(prefix)]
+
+
+class _ComponentFacts(msgspec.Struct, array_like=True, frozen=True):
+    """What is known of a component from its beginning; as `pack_facts` of records.lua writes it."""
+
+    run_id: str
+    user_id: str
+    plan: str
+    nodes: int
+    policy: str
+    partition: int
+    planned_ms: int
+    traceparent: str | bool
+    parts: int | bool
+    submitted_at: int
+    node_type: str
+    edition: str
+    has_inputs: bool
+
+
+def component_of(run: RunName, component_id: str, record: Mapping[bytes, bytes]) -> Component:
+    """Return a component."""
+    stop = record.get(b"stop")
+    facts = _unpacked(record[b"facts"], _ComponentFacts)
+    return Component(
+        run=run,
+        run_id=facts.run_id,
+        component_id=component_id,
+        status=ComponentStatus(text_of(record, "status")),
+        user_id=facts.user_id,
+        plan=facts.plan,
+        nodes=facts.nodes,
+        completed=_number(record, "completed"),
+        failed=_number(record, "failed"),
+        terminated=_number(record, "terminated"),
+        skipped=_number(record, "skipped"),
+        sinks_completed=_number(record, "sinks"),
+        submitted_at=facts.submitted_at,
+        finished_at=_number(record, "finished_at"),
+        stop=None if stop is None else _stop(stop),
+        node_type=facts.node_type,
+        running=_number(record, "running"),
+        cached=_number(record, "cached"),
+        withheld=text_of(record, "early") == "held" and text_of(record, "status") == "running",
+    )
