@@ -6,6 +6,9 @@ from enum import StrEnum
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.waiting import Resumption, Wait
 
+ELSEWHERE = "@"
+"""In the place of a value that stays with its source; it is no JSON, so no value is taken for it."""
+
 
 class NodeTaskStatus(StrEnum):
     """Where a node task stands."""
@@ -115,7 +118,7 @@ class NodeTask:
 
     `failures` of its attempts failed, the last with `error`; until `retry_at` it waits for the next one.
     `history` holds the latest 20 that failed while more were allowed, or whose worker was lost.
-    `inputs` holds the value of each live edge by its place in the plan, `@` where the value stays with its source;
+    `inputs` holds the value of each live edge by its place in the plan, ELSEWHERE where it stays with its source;
     `outputs` the emitted values by handle. Both are filled only where asked for; `emitted` names the handles.
     `cached` is the cache that its outputs came from, "" when it ran. While `postponed` equals `retry_at` it waits for
     another node task to finish the same work, whose outputs will be cached.

@@ -42,7 +42,7 @@ class _OfAttempt:
 class Assignment(_OfAttempt, msgspec.Struct, frozen=True, array_like=True):
     """A node task leased to a worker; times in epoch ms, 0 for none. It was ready for `waited_ms`.
 
-    `inputs` pairs the place of a live edge with its value. A value of `@` stays with its source and is read outside
+    `inputs` pairs the place of a live edge with its value. A value that is ELSEWHERE is read outside
     the claim, and so are all when there are too many of them (`inputs_outside`).
     """
 

@@ -8,7 +8,7 @@ import msgspec
 
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.node_task import NodeTask
+from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis_records import (
@@ -22,7 +22,6 @@ from tradewind.node_task_manager.stores.redis_records import (
 from tradewind.server.redis.client import Redis
 
 _PIECE = 500
-ELSEWHERE = "@"
 _WHOLE_PIECE = 64
 
 

@@ -17,9 +17,8 @@ from tradewind.node_task_manager.domain.fan_out import (
     StepKind,
 )
 from tradewind.node_task_manager.domain.names import TaskName
-from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.use_cases.inputs import ELSEWHERE
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.batching import Batcher

@@ -7,14 +7,13 @@ from msgspec import structs
 
 from tradewind.node_task_manager.domain.eager import NONE, eager_steps
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.node_task import ELSEWHERE, TaskError
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.ports.reading import NodeTaskReader
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
 
-ELSEWHERE = "@"
 MAX_INPUT_BYTES = 3 * 1024 * 1024
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import (
+    ELSEWHERE,
     KNOWN_CODES,
     NodeTask,
     NodeTaskStatus,
@@ -254,7 +255,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         private = self._private[target.task_id]
         if value is not None:
             small = not source.kept and len(value.encode()) <= self._limits.signal_bytes
-            kept = value if small else "@"
+            kept = value if small else ELSEWHERE
             target = replace(target, inputs=(*target.inputs, (at, kept)))
         elif not live:
             private.dead = private.dead or _why_dead(source, self._node(source).node_id, edge.source_handle)

@@ -17,7 +17,7 @@ from tradewind.node_task_manager.domain.fan_out import (
 )
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark, TaskError
+from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask, NodeTaskStatus, StopMark, TaskError
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.work import Effects, Vacancy
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
@@ -133,7 +133,7 @@ class MemoryFanOut(MemoryClaiming):
         assert fan_out is not None
         edge = plan.mapped_edge(task.index)
         shared = [
-            (at, value if len(value.encode()) <= INLINE_BYTES else "@") for at, value in task.inputs if at != edge
+            (at, value if len(value.encode()) <= INLINE_BYTES else ELSEWHERE) for at, value in task.inputs if at != edge
         ]
         while mapped.waiting and (counts := _counts(self._tasks[task_id])).open < fan_out.max_parallel:
             value = mapped.waiting.pop(0)

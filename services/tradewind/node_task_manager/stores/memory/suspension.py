@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tradewind.node_task_manager.domain.names import TaskName
-from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.waiting import (
@@ -141,7 +141,7 @@ class MemorySuspension(MemoryFanOut):
         for at, value in sorted(task.inputs):
             edge = self._plan(task).edges[at]
             source = TaskName.parse(task.task_id).run.task_id(self._plan(task).nodes[edge.source].node_id)
-            return value if value != "@" else dict(self._tasks[source].outputs)[edge.source_handle]
+            return value if value != ELSEWHERE else dict(self._tasks[source].outputs)[edge.source_handle]
         return "null"
 
     def _dequeue(self, task: NodeTask) -> NodeTask:
