@@ -5,9 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.rpc.trigger.receiving import (
-    Replica,
-)
+from tests.rpc.trigger.receiving import Replica
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 

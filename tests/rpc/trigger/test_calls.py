@@ -5,6 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.rpc.trigger.queues import refused
 from tests.rpc.trigger.receiving import (
     KEY,
     Cast,
@@ -30,13 +31,6 @@ HOUR = 3_600_000
 def with_window(**fields: Any) -> trigger_pb2.Schedule:
     """Return the schedule that fires each second from 1 s after 1970 on, with these fields besides."""
     return trigger_pb2.Schedule(interval=every(1000, 1000).interval, **fields)
-
-
-async def refused(call: Any) -> grpc.aio.AioRpcError:
-    """Return the error that a call ends with."""
-    with pytest.raises(grpc.aio.AioRpcError) as refusal:
-        await call
-    return refusal.value
 
 
 async def test_a_saved_trigger_is_found_as_it_was_saved(replica: Replica) -> None:

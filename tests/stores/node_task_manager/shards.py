@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tests.servers import RedisServer
-from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.component import Component, RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.ports.events import EventLog, Notices
@@ -126,7 +127,17 @@ def held(*assignments: Assignment) -> list[Held]:
     return [Held(a.task_id, a.attempt, a.nonce) for a in assignments]
 
 
-async def only_component(bench: Bench):  # type: ignore[no-untyped-def]
+def completed(given: Assignment) -> Outcome:
+    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))
+
+
+async def task_of(bench: Bench, node: str = "a") -> NodeTask:
+    (found,) = await bench.shard.tasks([f"flow:0:0:{node}"], outputs=True)
+    assert found is not None
+    return found
+
+
+async def only_component(bench: Bench) -> Component:
     (component,) = await bench.shard.components([(RUN, "0")])
     assert component is not None
     return component

@@ -1,18 +1,12 @@
 """What the contract says of silence and of the total time of a node task, over every store."""
 
-from tests.stores.node_task_manager.shards import Bench, plan_of
-from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
+from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.ports.reading import Progress
 from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind
 
 PATIENT = RetryPolicy(attempts=3, initial_ms=1_000, jitter=0, factor=1)
-
-
-async def only(bench: Bench) -> NodeTask:
-    (task,) = await bench.shard.tasks(["flow:0:0:a"])
-    assert task is not None
-    return task
 
 
 async def begun(bench: Bench, **options: object) -> Assignment:
@@ -32,12 +26,12 @@ async def say(bench: Bench, assignment: Assignment, progress: int = 0) -> None:
 
 async def test_an_attempt_that_is_silent_for_too_long_is_stopped_and_tried_again(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000, retry=PATIENT)
-    assert (await only(bench)).lease_deadline == bench.clock() + 5_000
+    assert (await task_of(bench)).lease_deadline == bench.clock() + 5_000
     bench.clock.advance(5_000)
     effects = await bench.shard.reap()
     (stopped,) = effects.terminations
     assert (stopped.task_id, stopped.nonce, stopped.stop.by) == (first.task_id, first.nonce, "system")
-    waiting = await only(bench)
+    waiting = await task_of(bench)
     assert (waiting.status, waiting.failures, waiting.lost) == (NodeTaskStatus.PENDING, 1, 0)
     assert waiting.error == TaskError(
         "HEARTBEAT_TIMEOUT", "attempt 1 gave no sign of life for 5000 ms on worker w1", final=""
@@ -51,7 +45,7 @@ async def test_progress_is_a_sign_of_life_and_keeps_the_lease(bench: Bench) -> N
         bench.clock.advance(4_000)
         await say(bench, first, at)
         assert (await bench.shard.reap()).results == ()
-    assert (await only(bench)).lease_deadline == bench.clock() + 5_000
+    assert (await task_of(bench)).lease_deadline == bench.clock() + 5_000
     assert await bench.complete(first) == ""
 
 
@@ -69,7 +63,7 @@ async def test_renewing_the_lease_is_none(bench: Bench) -> None:
     await bench.shard.renew("w1", 0, [held(first)])
     bench.clock.advance(1_000)
     assert (await bench.shard.reap()).results == (first.task_id,)
-    failed = await only(bench)
+    failed = await task_of(bench)
     assert failed.error is not None
     assert (failed.status, failed.error.code) == (NodeTaskStatus.FAILED, "HEARTBEAT_TIMEOUT")
 
@@ -78,7 +72,7 @@ async def test_a_worker_that_comes_back_begins_its_silence_anew(bench: Bench) ->
     first = await begun(bench, heartbeat_ms=5_000)
     bench.clock.advance(4_999)
     await bench.shard.open_session("w1", "i1", [held(first)])
-    assert (await only(bench)).lease_deadline == bench.clock() + 5_000
+    assert (await task_of(bench)).lease_deadline == bench.clock() + 5_000
 
 
 async def test_all_that_a_worker_names_when_it_is_back_may_be_silent_anew(bench: Bench) -> None:
@@ -96,9 +90,9 @@ async def test_all_that_a_worker_names_when_it_is_back_may_be_silent_anew(bench:
 async def test_what_was_asked_to_stop_is_not_kept_by_signs_of_life(bench: Bench) -> None:
     first = await begun(bench, heartbeat_ms=5_000)
     await bench.shard.terminate(first.task_id, "0", 0, "enough", "ann")
-    deadline = (await only(bench)).lease_deadline
+    deadline = (await task_of(bench)).lease_deadline
     await say(bench, first)
-    assert (await only(bench)).lease_deadline == deadline
+    assert (await task_of(bench)).lease_deadline == deadline
 
 
 async def test_the_total_time_ends_an_attempt_and_the_worker_knows_when(bench: Bench) -> None:
@@ -110,7 +104,7 @@ async def test_the_total_time_ends_an_attempt_and_the_worker_knows_when(bench: B
         bench.clock.advance(10_000)
         await bench.shard.renew("w1", 0, [held(first)])
     assert (await bench.shard.reap()).results == (first.task_id,)
-    failed = await only(bench)
+    failed = await task_of(bench)
     assert failed.error is not None
     assert (failed.status, failed.error.code) == (NodeTaskStatus.FAILED, "TOTAL_TIMEOUT")
     assert failed.error.final == "the total time is over before the next attempt could begin"
@@ -133,14 +127,14 @@ async def test_no_attempt_is_waited_for_that_would_begin_after_the_total_time(be
     error = TaskError("NODE_ERROR", "broke")
     outcome = Outcome(first.task_id, first.attempt, first.nonce, OutcomeKind.FAILED, (), error)
     assert (await bench.shard.complete([outcome])).due_in == -1
-    assert (await only(bench)).status is NodeTaskStatus.FAILED
+    assert (await task_of(bench)).status is NodeTaskStatus.FAILED
 
 
 async def test_the_total_time_ends_a_wait_for_a_worker(bench: Bench) -> None:
     await bench.submit(plan_of("a", total_ms=60_000, schedule_to_start_ms=0))
     bench.clock.advance(60_000)
     await bench.shard.reap()
-    failed = await only(bench)
+    failed = await task_of(bench)
     assert failed.error == TaskError("TOTAL_TIMEOUT", "no attempt succeeded within the total time of 60000 ms")
 
 
@@ -149,6 +143,6 @@ async def test_an_attempt_with_a_shorter_limit_of_its_own_ends_by_that(bench: Be
     assert first.deadline_ms == bench.clock() + 10_000
     bench.clock.advance(20_000)
     await bench.shard.reap()
-    failed = await only(bench)
+    failed = await task_of(bench)
     assert failed.error is not None
     assert failed.error.code == "TIMEOUT"

@@ -9,12 +9,11 @@ import pytest
 
 from tests.servers import RedisServer, no_leaked_keys
 from tests.stores.node_task_manager.invariants import read_keys
-from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of, redis_shard
+from tests.stores.node_task_manager.shards import LIMITS, Bench, completed, plan_of, redis_shard
 from tests.waiting import until
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.ports.reading import Line
-from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 from tradewind.server.clock import ManualClock
 from tradewind.server.redis.subscriber import Subscriber
 
@@ -66,7 +65,7 @@ async def test_a_run_of_more_nodes_than_one_script_does_expires_as_a_whole(
         effects = await bench.shard.claim()
     while taken := await bench.take(500):
         for first in range(0, len(taken), 100):
-            await bench.shard.complete([_completed(each) for each in taken[first : first + 100]])
+            await bench.shard.complete([completed(each) for each in taken[first : first + 100]])
     effects = await bench.shard.claim()
     while effects.todo:
         effects = await bench.shard.claim()
@@ -237,7 +236,3 @@ async def test_the_only_input_of_a_node_stands_in_a_field_of_its_own(
     names = [await admin.hgetall(f"{BASE}node_tasks:{given.task_id}") for given in (b, c)]
     assert (b"input" in names[0], b"in:0" in names[0]) == (not as_before, as_before)
     assert {b"in:1", b"in:2"} <= set(names[1])
-
-
-def _completed(given: Assignment) -> Outcome:
-    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))

@@ -8,8 +8,8 @@ import pytest_asyncio
 
 from tests.servers import RedisServer, RedisServers, redis_kinds
 from tests.stores.node_task_manager.invariants import check_invariants
-from tests.stores.node_task_manager.shards import Bench, redis_shard
-from tradewind.node_task_manager.domain.component import Component, ComponentStatus, RunSubmission
+from tests.stores.node_task_manager.shards import Bench, completed, only_component, redis_shard
+from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
 from tradewind.node_task_manager.domain.fan_out import FanOut, FanOutOffer, FanOutStep, StepKind
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.limits import Limits
@@ -245,13 +245,3 @@ async def drained(bench: Bench, effects: Effects) -> None:
 
 def room(credits: int) -> list[Vacancy]:
     return [Vacancy("w1", 0, credits, ("noop",))]
-
-
-def completed(given: Assignment) -> Outcome:
-    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))
-
-
-async def only_component(bench: Bench) -> Component:
-    (component,) = await bench.shard.components([(RUN, "0")])
-    assert component is not None
-    return component

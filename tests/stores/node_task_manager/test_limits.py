@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.stores.node_task_manager.shards import Bench, plan_of
+from tests.stores.node_task_manager.shards import Bench, completed, plan_of
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Vacancy
 from tradewind.server.rates import Rate
 
 FIVE = plan_of("a b c d e")
@@ -49,7 +49,7 @@ async def test_what_becomes_ready_in_the_script_of_a_claim_is_bounded_too(bench:
     bench.shard.configure(SystemConfig(max_running_per_user=2))
     await bench.submit(plan_of("a>b a>c a>d"))
     (a,) = await bench.take()
-    done = await bench.shard.complete([_completed(a)], [Vacancy("w1", 0, 10, ("noop",))])
+    done = await bench.shard.complete([completed(a)], [Vacancy("w1", 0, 10, ("noop",))])
     assert len(done.assignments) == 2
 
 
@@ -192,10 +192,6 @@ async def test_waiting_for_a_rate_is_not_waiting_for_a_worker(bench: Bench) -> N
     await bench.complete(a)
     bench.clock.advance(1001)
     assert (await bench.shard.reap()).results == ()
-
-
-def _completed(given: Assignment) -> Outcome:
-    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from msgspec import structs
 
-from tests.stores.node_task_manager.shards import Bench, plan_of
+from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind, Postponed
 
 PLAN = plan_of("a")
@@ -14,18 +14,12 @@ def postponed(given: Assignment, wait_ms: int = 5_000) -> Postponed:
     return Postponed(given.task_id, given.attempt, given.nonce, wait_ms)
 
 
-async def task(bench: Bench, node: str = "a") -> NodeTask:
-    (found,) = await bench.shard.tasks([f"flow:0:0:{node}"], outputs=True)
-    assert found is not None
-    return found
-
-
 async def test_what_is_postponed_holds_nothing_and_comes_back_in_time(bench: Bench) -> None:
     await bench.submit(PLAN)
     (given,) = await bench.take()
     effects = await bench.shard.postpone([postponed(given)])
     assert (effects.results, effects.due_in) == (("",), 5_000)
-    waiting = await task(bench)
+    waiting = await task_of(bench)
     assert (waiting.status, waiting.postponed == waiting.retry_at, waiting.failures) == ("pending", True, 0)
     assert await bench.shard.held_by("w1") == []
     assert await bench.complete(given, out="1") != ""
@@ -33,7 +27,7 @@ async def test_what_is_postponed_holds_nothing_and_comes_back_in_time(bench: Ben
     bench.clock.advance(5_000)
     (again,) = await bench.take()
     assert await bench.complete(again, out="1") == ""
-    assert (await task(bench)).failures == 0
+    assert (await task_of(bench)).failures == 0
 
 
 async def test_who_is_hastened_is_ready_at_once_and_others_are_left_alone(bench: Bench) -> None:
@@ -49,7 +43,7 @@ async def test_what_does_not_hold_its_lease_is_not_postponed(bench: Bench) -> No
     await bench.submit(PLAN)
     (given,) = await bench.take()
     assert (await bench.shard.postpone([structs.replace(postponed(given), nonce="other")])).results == ("lost",)
-    assert (await task(bench)).status is NodeTaskStatus.RUNNING
+    assert (await task_of(bench)).status is NodeTaskStatus.RUNNING
 
 
 async def test_nobody_waits_beyond_the_total_time(bench: Bench) -> None:
@@ -59,7 +53,7 @@ async def test_nobody_waits_beyond_the_total_time(bench: Bench) -> None:
     bench.clock.advance(3_001)
     await bench.shard.claim()
     await bench.shard.reap()
-    ended = await task(bench)
+    ended = await task_of(bench)
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "TOTAL_TIMEOUT")
 
@@ -71,7 +65,7 @@ async def test_who_waits_can_be_stopped(bench: Bench) -> None:
     await bench.shard.stop(RunName("flow", 0, 0), "r0", "", "enough", "ann", 10**9)
     # One that was asked to stop before it could be postponed has ended.
     assert (await bench.shard.postpone([postponed(second)])).results == ("lost",)
-    assert [(await task(bench, node)).status.value for node in "ab"] == ["skipped", "terminated"]
+    assert [(await task_of(bench, node)).status.value for node in "ab"] == ["skipped", "terminated"]
     bench.clock.advance(10_000)
     assert await bench.take() == []
 
@@ -81,7 +75,7 @@ async def test_a_cached_result_is_on_record_as_such(bench: Bench) -> None:
     (given,) = await bench.take()
     outcome = Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),), cache="mine")
     assert (await bench.shard.complete([outcome])).results == ("",)
-    ended = await task(bench)
+    ended = await task_of(bench)
     assert (ended.status, ended.cached, ended.worker_id, ended.outputs) == ("completed", "mine", "", (("out", "1"),))
     (successor,) = await bench.take()
     assert successor.inputs == ((0, "1"),)

@@ -1,8 +1,8 @@
 """What the contract says of failed attempts and what follows them, over every store."""
 
-from tests.stores.node_task_manager.shards import Bench, plan_of
+from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Held, Outcome, OutcomeKind, Vacancy
 
@@ -17,12 +17,6 @@ async def fail(
     return await bench.shard.complete([outcome])
 
 
-async def only(bench: Bench) -> NodeTask:
-    (task,) = await bench.shard.tasks(["flow:0:0:a"])
-    assert task is not None
-    return task
-
-
 async def begun(bench: Bench, retry: RetryPolicy, **options: int) -> Assignment:
     """Submit a flow of one node and return its first attempt."""
     await bench.submit(plan_of("a", retry=retry, **options))  # type: ignore[arg-type]
@@ -34,7 +28,7 @@ async def test_a_failed_attempt_waits_for_its_time_and_no_longer(bench: Bench) -
     first = await begun(bench, TWICE)
     effects = await fail(bench, first)
     assert (effects.results, effects.due_in) == (("",), 1_000)
-    waiting = await only(bench)
+    waiting = await task_of(bench)
     assert (waiting.status, waiting.failures, waiting.attempt) == (NodeTaskStatus.PENDING, 1, 1)
     assert waiting.retry_at == bench.clock() + 1_000
     assert waiting.error == TaskError("NODE_ERROR", "it broke", "IOError")
@@ -44,7 +38,7 @@ async def test_a_failed_attempt_waits_for_its_time_and_no_longer(bench: Bench) -
     bench.clock.advance(1)
     (second,) = await bench.take()
     assert second.attempt == 2
-    assert (await only(bench)).retry_at == 0
+    assert (await task_of(bench)).retry_at == 0
 
 
 async def test_a_node_that_fails_twice_and_then_succeeds_is_completed(bench: Bench) -> None:
@@ -54,7 +48,7 @@ async def test_a_node_that_fails_twice_and_then_succeeds_is_completed(bench: Ben
         bench.clock.advance(wait)
         (attempt,) = await bench.take()
     assert await bench.complete(attempt, out="1") == ""
-    done = await only(bench)
+    done = await task_of(bench)
     assert (done.status, done.failures, done.attempt) == (NodeTaskStatus.COMPLETED, 2, 3)
     assert done.error is not None, "the last failure stays for whoever looks"
     (component,) = await bench.shard.components([(RunName("flow", 0, 0), "0")])
@@ -68,7 +62,7 @@ async def test_the_last_attempt_that_fails_fails_the_node_task(bench: Bench) -> 
     bench.clock.advance(5)
     (attempt,) = await bench.take()
     assert (await fail(bench, attempt)).due_in == -1
-    failed = await only(bench)
+    failed = await task_of(bench)
     assert (failed.status, failed.failures) == (NodeTaskStatus.FAILED, 2)
     assert failed.error == TaskError("NODE_ERROR", "it broke", "IOError", final="all 2 attempts failed")
 
@@ -88,7 +82,7 @@ async def test_a_node_may_ask_for_its_time_but_not_for_more_attempts(bench: Benc
     bench.clock.advance(70_000)
     (attempt,) = await bench.take()
     await fail(bench, attempt, RetryWish(0))
-    assert (await only(bench)).status is NodeTaskStatus.FAILED
+    assert (await task_of(bench)).status is NodeTaskStatus.FAILED
 
 
 async def test_at_once_is_the_next_millisecond(bench: Bench) -> None:
@@ -97,14 +91,14 @@ async def test_at_once_is_the_next_millisecond(bench: Bench) -> None:
 
 async def test_a_node_may_ask_for_no_further_attempt(bench: Bench) -> None:
     await fail(bench, await begun(bench, TWICE), RetryWish(none=True))
-    error = (await only(bench)).error
+    error = (await task_of(bench)).error
     assert error is not None
     assert error.final == "the node asked for no further attempt"
 
 
 async def test_types_and_codes_that_are_not_retried(bench: Bench) -> None:
     await fail(bench, await begun(bench, RetryPolicy(3, non_retryable=("KeyError", "IOError"))))
-    failed = await only(bench)
+    failed = await task_of(bench)
     assert (failed.status, failed.failures) == (NodeTaskStatus.FAILED, 1)
     assert failed.error is not None
     assert failed.error.final == "IOError is not retried"
@@ -114,7 +108,7 @@ async def test_an_attempt_that_took_too_long_is_followed_by_another(bench: Bench
     late = await begun(bench, TWICE, start_to_close_ms=5_000)
     bench.clock.advance(15_000)
     assert (await bench.shard.reap()).results == (late.task_id,)
-    waiting = await only(bench)
+    waiting = await task_of(bench)
     assert (waiting.status, waiting.failures, waiting.lost) == (NodeTaskStatus.PENDING, 1, 0)
     assert waiting.error is not None
     assert waiting.error.code == "TIMEOUT"
@@ -128,7 +122,7 @@ async def test_lost_workers_do_not_count_against_the_attempts(bench: Bench) -> N
         await bench.shard.reap()
         (attempt,) = await bench.take()
     assert (await fail(bench, attempt)).due_in == 5
-    waiting = await only(bench)
+    waiting = await task_of(bench)
     assert (waiting.status, waiting.attempt, waiting.failures, waiting.lost) == (NodeTaskStatus.PENDING, 3, 1, 2)
 
 
@@ -136,14 +130,14 @@ async def test_a_failure_reported_again_changes_nothing_and_is_no_fault(bench: B
     first = await begun(bench, TWICE)
     await fail(bench, first)
     assert (await fail(bench, first)).results == ("",)
-    assert (await only(bench)).failures == 1
+    assert (await task_of(bench)).failures == 1
     assert (await bench.complete(first)).startswith("the lease lapsed"), "but it has not completed"
     bench.clock.advance(1_000)
     await bench.take()
     assert (await fail(bench, first)).results == ("",)
     renewal = await bench.shard.renew("w1", 0, [Held(first.task_id, first.attempt, first.nonce)])
     assert renewal.lost == ()
-    assert (await only(bench)).status is NodeTaskStatus.RUNNING
+    assert (await task_of(bench)).status is NodeTaskStatus.RUNNING
 
 
 async def test_what_stops_a_node_task_that_waits_for_its_next_attempt_skips_it(bench: Bench) -> None:
@@ -166,7 +160,7 @@ async def test_an_attempt_that_was_asked_to_stop_is_not_followed_by_another(benc
     first = await begun(bench, TWICE)
     await bench.shard.terminate(first.task_id, "0", 0, "enough", "ann")
     await fail(bench, first)
-    assert (await only(bench)).status is NodeTaskStatus.FAILED
+    assert (await task_of(bench)).status is NodeTaskStatus.FAILED
 
 
 async def test_a_flow_that_is_removed_leaves_nothing_that_waits(bench: Bench) -> None:
@@ -188,7 +182,7 @@ async def test_what_is_due_without_room_stands_in_the_queue(bench: Bench) -> Non
     await fail(bench, await begun(bench, TWICE))
     bench.clock.advance(1_000)
     assert (await bench.shard.claim()).due_in == -1
-    queued = await only(bench)
+    queued = await task_of(bench)
     assert (queued.status, queued.retry_at, queued.ready_at) == (NodeTaskStatus.PENDING, 0, bench.clock())
     assert [each.attempt for each in await bench.take()] == [2]
 

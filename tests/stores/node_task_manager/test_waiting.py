@@ -3,9 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from tests.stores.node_task_manager.shards import Bench, plan_of
+from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.node_task import NodeTask
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.system_config import SystemConfig
@@ -14,12 +13,6 @@ from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeK
 
 CHAIN = plan_of("a.out>b.in")
 PAID = Wait("paid")
-
-
-async def task(bench: Bench, node: str = "a") -> NodeTask:
-    (found,) = await bench.shard.tasks([f"flow:0:0:{node}"], outputs=True)
-    assert found is not None
-    return found
 
 
 async def suspend(bench: Bench, given: Assignment, wait: Wait) -> str:
@@ -42,7 +35,7 @@ async def begun(bench: Bench, wait: Wait, plan: Plan = CHAIN) -> Assignment:
 async def test_a_suspended_node_task_holds_neither_worker_nor_slot_and_goes_on_with_what_came(bench: Bench) -> None:
     bench.shard.configure(SystemConfig(max_running_per_user=1))
     given = await begun(bench, PAID)
-    found = await task(bench)
+    found = await task_of(bench)
     assert (found.status, found.wait, found.slots) == ("suspended", replace(PAID, since=bench.clock()), ())
     assert await bench.shard.held_by("w1") == []
     assert await bench.shard.held(["user:default"]) == [0]
@@ -55,7 +48,7 @@ async def test_a_suspended_node_task_holds_neither_worker_nor_slot_and_goes_on_w
     (again,) = await bench.take()
     assert (again.attempt, again.resumed) == (2, Resumption(bench.clock(), "paid", "7", "ann"))
     assert await bench.complete(again, out="1") == ""
-    assert (await task(bench)).failures == 0
+    assert (await task_of(bench)).failures == 0
     assert (await bench.statuses(CHAIN))["b"] == "pending"
 
 
@@ -63,7 +56,7 @@ async def test_of_two_signals_at_the_same_moment_one_ends_the_wait(bench: Bench)
     await begun(bench, replace(PAID, completes="out"))
     became = await asyncio.gather(*(signal(bench, handle="out", payload=str(at)) for at in range(5)))
     assert sorted(became) == ["ended"] * 4 + ["resumed"]
-    done = await task(bench)
+    done = await task_of(bench)
     assert (done.status, done.outputs) == ("completed", (("out", str(became.index("resumed"))),))
 
 
@@ -73,7 +66,7 @@ async def test_the_same_request_does_it_once_and_gets_the_same_answer(bench: Ben
     (again,) = await bench.take()
     await suspend(bench, again, PAID)
     assert await signal(bench, 2, request_id="r1") == "resumed"
-    assert (await task(bench)).status == "suspended"
+    assert (await task_of(bench)).status == "suspended"
 
 
 async def test_what_comes_early_is_kept_and_ends_the_wait_that_it_is_for(bench: Bench) -> None:
@@ -88,7 +81,7 @@ async def test_what_comes_early_is_kept_and_ends_the_wait_that_it_is_for(bench: 
     (again,) = await bench.take()
     assert again.resumed == Resumption(came, "paid", "8", "ann")
     await suspend(bench, again, PAID)
-    assert (await task(bench)).status == "suspended"
+    assert (await task_of(bench)).status == "suspended"
     assert await signal(bench, -1) == "changed"
 
 
@@ -103,7 +96,7 @@ async def test_nothing_kept_answers_a_form(bench: Bench) -> None:
     await signal(bench, -1)
     (given,) = await bench.take()
     await suspend(bench, given, replace(PAID, form='{"title":"Sure?"}', title="Sure?"))
-    assert (await task(bench)).status == "suspended"
+    assert (await task_of(bench)).status == "suspended"
 
 
 async def test_a_time_ends_a_wait_without_a_signal(bench: Bench) -> None:
@@ -125,14 +118,14 @@ async def test_retries_are_not_used_up_by_waiting(bench: Bench) -> None:
         assert await signal(bench, attempt) == "resumed"
         (given,) = await bench.take()
         await suspend(bench, given, PAID)
-    assert ((await task(bench)).attempt, (await task(bench)).failures) == (4, 0)
+    assert ((await task_of(bench)).attempt, (await task_of(bench)).failures) == (4, 0)
 
 
 async def test_the_total_time_counts_on(bench: Bench) -> None:
     await begun(bench, PAID, plan_of("a", total_ms=3_000))
     bench.clock.advance(3_000)
     await bench.shard.claim()
-    failed = await task(bench)
+    failed = await task_of(bench)
     assert failed.error is not None
     assert (failed.status, failed.error.code) == ("failed", "TOTAL_TIMEOUT")
 
@@ -140,7 +133,7 @@ async def test_the_total_time_counts_on(bench: Bench) -> None:
 async def test_a_stop_ends_a_wait(bench: Bench) -> None:
     await begun(bench, replace(PAID, after_ms=5_000))
     await bench.shard.terminate("flow:0:0:a", "0", 0, "no more", "ann")
-    stopped = await task(bench)
+    stopped = await task_of(bench)
     assert (stopped.status, stopped.reason, stopped.retry_at) == ("terminated", "no more", 0)
     assert (await bench.statuses(CHAIN))["b"] == "skipped"
     assert await signal(bench) == "ended"
@@ -173,8 +166,8 @@ async def test_a_node_that_needs_no_worker_passes_on_what_it_got(bench: Bench) -
     await bench.submit(plan)
     (given,) = await bench.take()
     await bench.complete(given, out=large)
-    assert (await task(bench, "pause")).status == "suspended"
+    assert (await task_of(bench, "pause")).status == "suspended"
     bench.clock.advance(700)
     await bench.shard.claim()
-    assert (await task(bench, "pause")).outputs == (("output", large),)
+    assert (await task_of(bench, "pause")).outputs == (("output", large),)
     assert [each.task_id for each in await bench.take()] == ["flow:0:0:z"]

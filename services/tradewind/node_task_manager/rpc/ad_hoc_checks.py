@@ -9,7 +9,7 @@ from tradewind.node_task_manager.domain.batch import MAX_ITEMS
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from tradewind.node_task_manager.rpc.cache_mapping import ad_hoc_cache_faults
-from tradewind.node_task_manager.rpc.checks import concurrency_faults, rate_faults
+from tradewind.node_task_manager.rpc.checks import concurrency_faults, rate_faults, require
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
 from tradewind.node_task_manager.rpc.times import is_duration, milliseconds
 from tradewind.server.built_in import BUILT_IN
@@ -98,13 +98,6 @@ def watched_task(task_id: str, user_id: str) -> None:
     except ValueError as error:
         faults.insert(0, Violation("task_id", str(error)))
     require(faults)
-
-
-def require(faults: Iterable[Violation | None]) -> None:
-    """Raise InvalidInput when there are faults."""
-    found = [fault for fault in faults if fault is not None]
-    if found:
-        raise InvalidInput(found)
 
 
 def _cache_faults(

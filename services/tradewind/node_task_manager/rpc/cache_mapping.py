@@ -6,6 +6,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from tradewind.api.node_task_manager.v1 import cache_pb2, config_pb2, work_pb2
 from tradewind.node_task_manager.domain.caching import CacheScope, CacheSettings, CacheUse
+from tradewind.node_task_manager.rpc.times import milliseconds
 from tradewind.node_task_manager.use_cases.cache_statistics import CacheUsage
 from tradewind.node_task_manager.use_cases.workers import Offer
 from tradewind.server.faults import Violation
@@ -29,7 +30,7 @@ def cache_use(message: cache_pb2.CacheUse) -> CacheUse | None:
     """Parse which cache a node uses, None for none."""
     if not message.name:
         return None
-    return CacheUse(message.name, message.key, _SCOPES[message.scope], _ms(message.ttl))
+    return CacheUse(message.name, message.key, _SCOPES[message.scope], milliseconds(message.ttl))
 
 
 def cache_faults(path: str, message: cache_pb2.CacheUse) -> Iterator[Violation]:
@@ -86,7 +87,7 @@ def offer_faults(path: str, given: Iterable[work_pb2.OfferedType]) -> Iterator[V
 
 def cache_settings(message: cache_pb2.CacheSettings) -> CacheSettings:
     """Parse how a cache is set up."""
-    return CacheSettings(_ms(message.ttl) / 1000, message.max_entries or _COMMON.max_entries)
+    return CacheSettings(milliseconds(message.ttl) / 1000, message.max_entries or _COMMON.max_entries)
 
 
 def settings_message(settings: CacheSettings) -> cache_pb2.CacheSettings:
@@ -128,9 +129,5 @@ def duration(seconds: float) -> Duration | None:
 
 
 def _ttl_faults(path: str, ttl: Duration) -> Iterator[Violation]:
-    if not _SHORTEST_MS <= _ms(ttl) <= _LONGEST_MS:
+    if not _SHORTEST_MS <= milliseconds(ttl) <= _LONGEST_MS:
         yield Violation(path, "must be 1 s to 366 days")
-
-
-def _ms(value: Duration) -> int:
-    return value.seconds * 1000 + value.nanos // 1_000_000

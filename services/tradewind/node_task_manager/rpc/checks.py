@@ -37,7 +37,7 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 
 def identifiers(**fields: str) -> None:
     """Raise InvalidInput unless every field holds an identifier."""
-    _require(check_identifier(name, value) for name, value in fields.items())
+    require(check_identifier(name, value) for name, value in fields.items())
 
 
 def task_id(node_task_id: str, user_id: str) -> None:
@@ -47,7 +47,7 @@ def task_id(node_task_id: str, user_id: str) -> None:
         TaskName.parse(node_task_id)
     except ValueError as error:
         faults.insert(0, Violation("node_task_id", str(error)))
-    _require(faults)
+    require(faults)
 
 
 def at_most(path: str, items: Sequence[object], most: int = _MAX_REFERENCES) -> None:
@@ -66,7 +66,7 @@ def references(node_tasks: Sequence[pb2.NodeTaskReference]) -> None:
 def runs(named: Sequence[pb2.RunReference]) -> None:
     """Raise InvalidInput for too many runs or components, or names that cannot be any."""
     at_most("runs", named, _MAX_RUNS)
-    _require(
+    require(
         fault
         for at, run in enumerate(named)
         for fault in (
@@ -84,7 +84,7 @@ def stop(request: pb2.StopComponentRequest) -> None:
         faults.append(check_identifier("component_id", request.component_id))
     if request.cycle < 0 or request.run < 0:
         faults.append(Violation("cycle", "cycle and run are 0 or more"))
-    _require([*faults, _instant_fault("deadline", request.deadline)])
+    require([*faults, _instant_fault("deadline", request.deadline)])
 
 
 def release(request: pb2.ReleaseComponentsRequest) -> None:
@@ -95,14 +95,14 @@ def release(request: pb2.ReleaseComponentsRequest) -> None:
         faults.append(check_identifier(f"releases[{at}].component_id", each.component_id))
         if each.inputs_json:
             faults.append(json_fault(f"releases[{at}].inputs_json", each.inputs_json, wants_object=True))
-    _require(faults)
+    require(faults)
 
 
 def claim(request: pb2.ClaimNodeTasksRequest) -> None:
     """Raise InvalidInput unless this can name a worker and what it offers."""
     at_most("node_types", request.node_types, _MAX_NODE_TYPES)
     at_most("offers", request.offers, _MAX_NODE_TYPES)
-    _require(
+    require(
         [
             check_identifier("worker_id", request.worker_id),
             Violation("limit", f"must not be negative, is {request.limit}") if request.limit < 0 else None,
@@ -134,7 +134,7 @@ def submission(request: pb2.SubmitComponentsRequest) -> None:
         faults += [Violation(f"runs[{at}].{fault.path}", fault.message) for fault in found]
     for at, plan in enumerate(request.plans):
         faults += _plan_faults(f"plans[{at}]", plan)
-    _require(faults)
+    require(faults)
 
 
 def _run_faults(run: component_pb2.RunSubmission) -> Iterator[Violation | None]:
@@ -291,7 +291,8 @@ def json_fault(path: str, text: str, *, wants_object: bool = False) -> Violation
     return None
 
 
-def _require(faults: Iterable[Violation | None]) -> None:
+def require(faults: Iterable[Violation | None]) -> None:
+    """Raise InvalidInput when there are faults."""
     found = [fault for fault in faults if fault is not None]
     if found:
         raise InvalidInput(found)

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from google.protobuf.duration_pb2 import Duration
-
 from tradewind.api.node_task_manager.v1 import batch_pb2, component_pb2, retry_pb2, work_pb2
 from tradewind.node_task_manager.domain.retry import LONGEST_WAIT_MS, RetryPolicy, RetryWish
+from tradewind.node_task_manager.rpc.times import milliseconds
 from tradewind.server.faults import Violation
 
 _MOST_ATTEMPTS = 1000
@@ -20,12 +19,12 @@ def retry_policy(node: component_pb2.PlanNode | batch_pb2.TaskOptions) -> RetryP
     if not node.HasField("retry"):
         return None
     given = node.retry
-    initial_ms = _ms(given.initial) if given.HasField("initial") else _DEFAULT.initial_ms
+    initial_ms = milliseconds(given.initial) if given.HasField("initial") else _DEFAULT.initial_ms
     return RetryPolicy(
         attempts=given.attempts if given.HasField("attempts") else _DEFAULT.attempts,
         initial_ms=initial_ms,
         factor=given.factor if given.HasField("factor") else _DEFAULT.factor,
-        max_ms=_ms(given.maximum) if given.HasField("maximum") else max(_DEFAULT.max_ms, initial_ms),
+        max_ms=milliseconds(given.maximum) if given.HasField("maximum") else max(_DEFAULT.max_ms, initial_ms),
         jitter=given.jitter if given.HasField("jitter") else _DEFAULT.jitter,
         non_retryable=tuple(given.non_retryable),
     )
@@ -36,9 +35,13 @@ def retry_faults(path: str, given: retry_pb2.RetryPolicy) -> Iterator[Violation]
     if given.HasField("attempts") and not 1 <= given.attempts <= _MOST_ATTEMPTS:
         yield Violation(f"{path}.attempts", f"must be from 1 to {_MOST_ATTEMPTS}, is {given.attempts}")
     for name in ("initial", "maximum"):
-        if given.HasField(name) and not 0 <= _ms(getattr(given, name)) <= LONGEST_WAIT_MS:
+        if given.HasField(name) and not 0 <= milliseconds(getattr(given, name)) <= LONGEST_WAIT_MS:
             yield Violation(f"{path}.{name}", "must be from 0 to 365 days")
-    if given.HasField("initial") and given.HasField("maximum") and _ms(given.maximum) < _ms(given.initial):
+    if (
+        given.HasField("initial")
+        and given.HasField("maximum")
+        and milliseconds(given.maximum) < milliseconds(given.initial)
+    ):
         yield Violation(f"{path}.maximum", "must not be less than initial")
     # Written so that what is no number is outside, too.
     if given.HasField("factor") and not 1 <= given.factor <= _LARGEST_FACTOR:
@@ -57,9 +60,5 @@ def retry_wish(failure: work_pb2.NodeTaskFailure) -> RetryWish | None:
     if failure.non_retryable:
         return RetryWish(none=True)
     if failure.HasField("retry_after"):
-        return RetryWish(min(max(_ms(failure.retry_after), 0), LONGEST_WAIT_MS))
+        return RetryWish(min(max(milliseconds(failure.retry_after), 0), LONGEST_WAIT_MS))
     return None
-
-
-def _ms(value: Duration) -> int:
-    return value.seconds * 1000 + value.nanos // 1_000_000
