@@ -6,13 +6,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.eager import Begun
 from tradewind.worker.notes import Line, Notes
+from tradewind.worker.outcomes import Completion, Outcome, Sent, token_of
 from tradewind.worker.outputs import Ending
 
 MAX_ITEMS = 500
@@ -21,41 +21,6 @@ REMEMBERED_TOKENS = 4096
 RESYNC_S = 5.0
 RESYNC_MESSAGES = 2000
 RESYNC_BYTES = 64 * 1024 * 1024
-
-
-class _Completion(msgspec.Struct, frozen=True):
-    """A node that ran; `eager_token` is that of the one that goes on with its outputs, "" for none."""
-
-    token: str
-    ending: Ending
-    duration_ns: int
-    traceparent: str
-    eager_token: str
-
-
-_Outcome = _Completion | work_pb2.NodeTaskFailure | str
-"""A completion, a failure, or a token to be given back."""
-
-
-@dataclass(slots=True)
-class _Sent:
-    """What one message held of that which must not be lost."""
-
-    sequence: int
-    completions: list[_Completion] = field(default_factory=list)
-    failures: list[work_pb2.NodeTaskFailure] = field(default_factory=list)
-    give_backs: list[str] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
-    size: int = 0
-
-    def tokens(self) -> list[str]:
-        tokens = [completion.token for completion in self.completions]
-        tokens += [failure.token for failure in self.failures]
-        tokens += self.give_backs
-        return tokens
-
-    def __bool__(self) -> bool:
-        return bool(self.completions or self.failures or self.give_backs or self.lines)
 
 
 class Outbox:
@@ -76,7 +41,7 @@ class Outbox:
         self._wanted = asyncio.Event()
         self._waking = False
         self._acknowledgement = asyncio.Event()
-        self._completions: deque[_Completion] = deque()
+        self._completions: deque[Completion] = deque()
         self._failures: deque[work_pb2.NodeTaskFailure] = deque()
         self._give_backs: deque[str] = deque()
         self._renew = False
@@ -84,10 +49,10 @@ class Outbox:
         self._draining = False
         self._begun = Begun()
         self._notes = Notes(self._begun)
-        self._waiting: list[_Outcome] = []
+        self._waiting: list[Outcome] = []
         """What must not go with the message that was taken last."""
-        self._unacknowledged: deque[_Sent] = deque()
-        self._recent: deque[tuple[float, _Sent]] = deque()
+        self._unacknowledged: deque[Sent] = deque()
+        self._recent: deque[tuple[float, Sent]] = deque()
         """What was acknowledged last, and when, to be said again after an outage of the store."""
         self._recent_bytes = 0
         self._unsettled: set[str] = set()
@@ -100,7 +65,7 @@ class Outbox:
         self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
     ) -> None:
         """Report that a node ran, and that another one was begun with its outputs under `eager_token`."""
-        self._completions.append(_Completion(token, outputs, duration_ns, traceparent, eager_token))
+        self._completions.append(Completion(token, outputs, duration_ns, traceparent, eager_token))
         if eager_token:
             self._begun[eager_token] = 0
         self._end(token)
@@ -150,7 +115,7 @@ class Outbox:
 
     def outcome_tokens(self) -> list[str]:
         """Return the tokens of completions and failures that are not acknowledged."""
-        tokens = [_token_of(outcome) for outcome in self._waiting if not isinstance(outcome, str)]
+        tokens = [token_of(outcome) for outcome in self._waiting if not isinstance(outcome, str)]
         tokens += [completion.token for completion in self._completions]
         tokens += [failure.token for failure in self._failures]
         for sent in self._unacknowledged:
@@ -178,9 +143,9 @@ class Outbox:
         begun = [
             each.eager_token
             for each in outcomes
-            if isinstance(each, _Completion) and each.token == token and each.eager_token
+            if isinstance(each, Completion) and each.token == token and each.eager_token
         ]
-        self._waiting = [each for each in self._waiting if _token_of(each) != token]
+        self._waiting = [each for each in self._waiting if token_of(each) != token]
         self._completions = deque(each for each in self._completions if each.token != token)
         self._failures = deque(each for each in self._failures if each.token != token)
         self._give_backs = deque(each for each in self._give_backs if each != token)
@@ -215,7 +180,7 @@ class Outbox:
             request.draining = True
         if self._pong:
             request.pong, self._pong = self._pong, 0
-        sent = _Sent(sequence)
+        sent = Sent(sequence)
         sent.lines, size = self._notes.take(request)
         self._take_outcomes(request, sent, MAX_BYTES - size)
         if self._renew:
@@ -288,18 +253,18 @@ class Outbox:
             self._acknowledgement.clear()
             await self._acknowledgement.wait()
 
-    def _take_outcomes(self, request: work_pb2.WorkRequest, sent: _Sent, room: int) -> None:
+    def _take_outcomes(self, request: work_pb2.WorkRequest, sent: Sent, room: int) -> None:
         left, sequence, begun = MAX_ITEMS, request.sequence, self._begun
         completions = request.completions
         while self._completions and left > 0:
-            size = _size_of(self._completions[0])
+            size = self._completions[0].size()
             if room < size and sent.completions:
                 break
             completion = self._completions.popleft()
             if begun and self._keep_back(completion, sequence):
                 continue
             sent.completions.append(completion)
-            _write(completion, completions.add())
+            completion.write(completions.add())
             if completion.eager_token:
                 begun[completion.eager_token] = sequence
             room -= size
@@ -326,9 +291,9 @@ class Outbox:
             left -= 1
         sent.size = MAX_BYTES - room
 
-    def _keep_back(self, outcome: _Outcome, sequence: int) -> bool:
+    def _keep_back(self, outcome: Outcome, sequence: int) -> bool:
         """Put aside what must not go with this message; say whether that is so."""
-        kept = self._begun.keeps_back(_token_of(outcome), sequence)
+        kept = self._begun.keeps_back(token_of(outcome), sequence)
         if kept:
             self._waiting.append(outcome)
         return kept
@@ -339,7 +304,7 @@ class Outbox:
         for outcome in waiting:
             if isinstance(outcome, str):
                 self._give_backs.append(outcome)
-            elif isinstance(outcome, _Completion):
+            elif isinstance(outcome, Completion):
                 self._completions.append(outcome)
             else:
                 self._failures.append(outcome)
@@ -361,37 +326,3 @@ class Outbox:
     def _woken(self) -> None:
         self._waking = False
         self._wanted.set()
-
-
-def _token_of(outcome: _Outcome) -> str:
-    return outcome if isinstance(outcome, str) else outcome.token
-
-
-def _size_of(completion: _Completion) -> int:
-    """Return the bytes of the texts that a completion holds."""
-    ending = completion.ending
-    if not isinstance(ending, list):
-        return len(ending.form_json.encode())
-    size = 0
-    for _, text in ending:
-        size += len(text) if text.isascii() else len(text.encode())
-    return size
-
-
-def _write(completion: _Completion, message: work_pb2.NodeTaskCompletion) -> None:
-    # Fields that are set one by one cost half of what keyword arguments do.
-    message.token = completion.token
-    if completion.traceparent:
-        message.traceparent = completion.traceparent
-    if completion.eager_token:
-        message.eager_token = completion.eager_token
-    ending = completion.ending
-    if isinstance(ending, list):
-        for handle, text in ending:
-            output = message.outputs.add()
-            output.handle = handle
-            output.value_json = text
-    else:
-        message.wait.CopyFrom(ending.to_message())
-    duration = message.duration
-    duration.seconds, duration.nanos = divmod(completion.duration_ns, 1_000_000_000)

@@ -1,0 +1,76 @@
+"""How attempts ended, and what one message to the node task manager holds of that."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker.notes import Line
+from tradewind.worker.outputs import Ending
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """A node that ran; `eager_token` is that of the one that goes on with its outputs, "" for none."""
+
+    token: str
+    ending: Ending
+    duration_ns: int
+    traceparent: str
+    eager_token: str
+
+    def size(self) -> int:
+        """Return the bytes of the texts in it."""
+        if not isinstance(self.ending, list):
+            return len(self.ending.form_json.encode())
+        size = 0
+        for _, text in self.ending:
+            size += len(text) if text.isascii() else len(text.encode())
+        return size
+
+    def write(self, message: work_pb2.NodeTaskCompletion) -> None:
+        """Write it into a message. Fields that are set one by one cost half of what keyword arguments do."""
+        message.token = self.token
+        if self.traceparent:
+            message.traceparent = self.traceparent
+        if self.eager_token:
+            message.eager_token = self.eager_token
+        if isinstance(self.ending, list):
+            for handle, text in self.ending:
+                output = message.outputs.add()
+                output.handle = handle
+                output.value_json = text
+        else:
+            message.wait.CopyFrom(self.ending.to_message())
+        duration = message.duration
+        duration.seconds, duration.nanos = divmod(self.duration_ns, 1_000_000_000)
+
+
+Outcome = Completion | work_pb2.NodeTaskFailure | str
+"""A completion, a failure, or a token to be given back."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What one message held of that which must not be lost."""
+
+    sequence: int
+    completions: list[Completion] = field(default_factory=list)
+    failures: list[work_pb2.NodeTaskFailure] = field(default_factory=list)
+    give_backs: list[str] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    size: int = 0
+
+    def tokens(self) -> list[str]:
+        """Return the tokens of all outcomes in it."""
+        tokens = [completion.token for completion in self.completions]
+        tokens += [failure.token for failure in self.failures]
+        tokens += self.give_backs
+        return tokens
+
+    def __bool__(self) -> bool:
+        return bool(self.completions or self.failures or self.give_backs or self.lines)
+
+
+def token_of(outcome: Outcome) -> str:
+    """Return whose outcome it is."""
+    return outcome if isinstance(outcome, str) else outcome.token
