@@ -142,9 +142,9 @@ def dies(ctx: Context, how: str) -> None:
     elif how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif how == "close":
-        os.closerange(3, 100)
+        os.closerange(3, 10_000)
     elif how == "hang up":
-        for descriptor in range(3, 100):
+        for descriptor in range(3, 10_000):
             with contextlib.suppress(OSError):
                 socket.socket(fileno=os.dup(descriptor)).shutdown(socket.SHUT_WR)
         signal.pause()
