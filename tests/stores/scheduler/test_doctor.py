@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.servers import RedisServer, RedisServers
+from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
 from tests.unit.scheduler.memory_scheduler import wakes_nobody
 from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd, CycleOrigin
@@ -100,12 +100,6 @@ class Ward(Bench):
 
     async def found(self, *, mend: bool = False) -> list[tuple[str, str]]:
         return [(each.check, each.subject) for each in await self.findings(mend=mend)]
-
-
-@pytest.fixture(scope="session")
-def embedded(redis_servers: RedisServers) -> RedisServer:
-    """The embedded store."""
-    return redis_servers.get("embedded")
 
 
 @pytest_asyncio.fixture

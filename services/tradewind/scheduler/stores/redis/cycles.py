@@ -1,5 +1,6 @@
 """Cycles and their chain states in Redis."""
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec
@@ -18,6 +19,7 @@ from tradewind.scheduler.stores.redis.ranks import OPEN, RUNS, STOPPING, rank
 from tradewind.scheduler.stores.redis.run_codec import (
     facts_text,
     facts_text_of,
+    fields_of,
     large_fields,
     parent_text,
     rerun_text,
@@ -165,15 +167,10 @@ class RedisCycles:
         return (await self.load_many([run]))[0]
 
     async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
-        if not runs:
-            return []
-        pipeline = self._client.pipeline(transaction=False)
-        for run in runs:
-            pipeline.hgetall(self._keys.run(*run))
-        return [
-            state_of(run, {name.decode(): value.decode() for name, value in record.items()}) if record else None
-            for run, record in zip(runs, await pipeline.execute(), strict=True)
-        ]
+        keys = [self._keys.run(*run) for run in runs]
+        # As scripts do: of those that ask for cycles there may be far more than connections in the pool.
+        records = map(fields_of, await asyncio.gather(*(self._client.call(key, "HGETALL", key) for key in keys)))
+        return [state_of(run, record) if record else None for run, record in zip(runs, records, strict=True)]
 
     async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
         (result,) = await self.update_many([RunUpdate(state, fields)])

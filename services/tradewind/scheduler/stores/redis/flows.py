@@ -1,5 +1,6 @@
 """Flows in Redis."""
 
+import asyncio
 import heapq
 from collections.abc import Mapping, Sequence
 
@@ -93,12 +94,9 @@ class RedisFlows:
         ]
 
     async def owners(self, flow_ids: Sequence[str]) -> list[str | None]:
-        if not flow_ids:
-            return []
-        pipeline = self._client.pipeline(transaction=False)
-        for flow_id in flow_ids:
-            pipeline.hget(self._keys.flow(flow_id), "user_id")
-        return [None if owner is None else owner.decode() for owner in await pipeline.execute()]
+        keys = map(self._keys.flow, flow_ids)
+        owners = await asyncio.gather(*(self._client.call(key, "HGET", key, "user_id") for key in keys))
+        return [None if owner is None else owner.decode() for owner in owners]
 
     async def list_ids(self, after: str, limit: int) -> list[str]:
         pipeline = self._client.pipeline(transaction=False)

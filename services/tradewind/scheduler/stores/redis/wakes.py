@@ -21,7 +21,8 @@ class RedisWakeChannel:
         self._channel = keys.wake()
 
     async def tell(self, wake_up: WakeUp) -> None:
-        await self._client.publish(self._channel, f"{wake_up.work.value} {wake_up.partition} {wake_up.in_ms}")
+        message = f"{wake_up.work.value} {wake_up.partition} {wake_up.in_ms}"
+        await self._client.call(self._channel, "PUBLISH", self._channel, message)
 
     async def listen(self, hear: Callable[[WakeUp], None], missed: Callable[[], None]) -> Callable[[], None]:
         def deliver(_channel: str, message: bytes) -> None:

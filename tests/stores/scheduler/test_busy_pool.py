@@ -1,0 +1,30 @@
+"""What goes on when every connection of a store's pool is in use, as by callers who wait for large answers."""
+
+import asyncio
+from typing import Any
+
+from tests.servers import RedisServer
+from tests.stores.scheduler.bench import Bench, redis_stores
+from tradewind.scheduler.ports.waking import EVERY, WakeUp, Work
+from tradewind.server.clock import ManualClock
+
+
+async def test_cycles_are_read_and_partitions_kept_without_the_pool(embedded: RedisServer, clock: ManualClock) -> None:
+    await embedded.flush()
+    stores = redis_stores(embedded, clock)
+    bench = Bench(stores, clock)
+    await bench.register()
+    state = await bench.begun()
+    pool: Any = stores.states._client.connection_pool  # type: ignore[attr-defined]
+    taken = [await pool.get_connection() for _ in range(pool.max_connections)]
+    try:
+        async with asyncio.timeout(5):
+            assert await stores.states.load_many([state.name]) == [state]
+            assert await stores.states.load_many([]) == []
+            assert await stores.flows.owners(["f", "nobody's"]) == ["default", None]
+            await stores.partitions.meet()
+            await stores.wakes.tell(WakeUp(Work.SHARES, EVERY, 0))
+    finally:
+        for connection in taken:
+            await pool.release(connection)
+        await embedded.close_clients()
