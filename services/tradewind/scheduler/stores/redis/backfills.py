@@ -12,6 +12,7 @@ from tradewind.scheduler.domain.backfill import (
     BackfillStatus,
 )
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
+from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
 
 _KEPT = 100
@@ -67,7 +68,7 @@ class RedisBackfills:
             pipeline.execute_command("ZCOUNT", self._keys.filling(flow_id), backfill_id, backfill_id)
         replies = await pipeline.execute()
         return [
-            _backfill({name.decode(): value.decode() for name, value in record.items()}, running) if record else None
+            _backfill(fields_of(record), running) if record else None
             for record, running in zip(replies[::2], replies[1::2], strict=True)
         ]
 

@@ -15,11 +15,11 @@ from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.metrics import CONFLICTS
 from tradewind.scheduler.ports.flows import Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
+from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.ranks import OPEN, RUNS, STOPPING, rank
 from tradewind.scheduler.stores.redis.run_codec import (
     facts_text,
     facts_text_of,
-    fields_of,
     large_fields,
     parent_text,
     rerun_text,

@@ -20,6 +20,7 @@ from tradewind.scheduler.domain.flow_record import (
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
+from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import TOMBSTONE_MS, Scripted, script
 from tradewind.server.partitions import PARTITIONS, partition_of
@@ -89,7 +90,7 @@ class RedisFlows:
             pipeline.execute_command("ZCOUNT", self._keys.cycles(flow_id), STOPPING, "+inf")
         replies = await pipeline.execute()
         return [
-            _record({name.decode(): value.decode() for name, value in record.items()}, running) if record else None
+            _record(fields_of(record), running) if record else None
             for record, running in zip(replies[::2], replies[1::2], strict=True)
         ]
 

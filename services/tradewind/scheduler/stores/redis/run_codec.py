@@ -1,7 +1,6 @@
 """Chain states as the fields of a hash, and back."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -178,12 +177,6 @@ def paired(flat: Iterable[Field]) -> dict[str, Field]:
     """Return flat fields as a mapping."""
     each = iter(flat)
     return dict(zip(map(str, each), each, strict=True))
-
-
-def fields_of(reply: Any) -> dict[str, str]:
-    """Return the fields of a record as HGETALL gives them: names and values in turns, a mapping after a redirection."""
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    return {name.decode(): value.decode() for name, value in pairs}
 
 
 def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
