@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from tests.ports import free_port
 from tests.rpc.server.echo_service import KINDS, NAME, EchoClient, EchoService, OnPurpose
+from tests.servers import RedisServer, RedisServers
 from tradewind.server import faults
 from tradewind.server.bootstrap import Server
 from tradewind.server.interception import Context
@@ -116,6 +117,33 @@ async def test_each_fault_has_its_code_and_reason(
     service.act = raising(error)
     told, status = await failure(client)
     assert (told.code(), detail(status, details_pb2.ErrorInfo).reason) == (code, reason)
+
+
+@pytest.fixture
+def embedded(redis_servers: RedisServers) -> RedisServer:
+    return redis_servers.get("embedded")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("OOM command not allowed", "the store is out of memory and takes no writes"),
+        ("MISCONF No space left on device", "the store cannot write to its disk and takes no writes"),
+        ("NOREPLICAS Not enough", "the store has too few replicas at hand and takes no writes"),
+    ],
+)
+async def test_why_the_store_takes_no_writes_is_told(
+    client: EchoClient, service: EchoService, embedded: RedisServer, answer: str, told: str
+) -> None:
+    store = embedded.connect()
+
+    async def write(_text: str, _context: Context) -> str:
+        return str(await store.call("a", "EVAL", f'return redis.error_reply("{answer}")', 1, "a"))
+
+    service.act = write
+    error, _ = await failure(client)
+    await store.end()
+    assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, told)
 
 
 async def test_what_is_not_found_is_named(client: EchoClient, service: EchoService) -> None:

@@ -15,12 +15,14 @@ from redis.exceptions import (
 )
 
 from tradewind.server.faults import Unavailable
-from tradewind.server.redis.connections import StoreRefuses
+from tradewind.server.redis.connections import DiskFails, ReplicasMissing, StoreRefuses
 
 _UNREACHABLE = (ConnectionError, TimeoutError, ReadOnlyError, ClusterError, RedisClusterException, TryAgainError)
 MESSAGES: Mapping[type[Exception], str] = {
     **dict.fromkeys(_UNREACHABLE, "the store cannot be reached at the moment"),
     OutOfMemoryError: "the store is out of memory and takes no writes",
+    DiskFails: "the store cannot write to its disk and takes no writes",
+    ReplicasMissing: "the store has too few replicas at hand and takes no writes",
     StoreRefuses: "the store refuses to do it at the moment",
 }
 """What callers are told of what redis-py raises while the store, or the part of it that is asked, is of no use.

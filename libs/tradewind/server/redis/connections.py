@@ -20,10 +20,20 @@ class StoreRefuses(ResponseError):
     """The store does nothing, or writes nothing, for now: its disk or replicas fail it, or a script keeps it busy."""
 
 
+class DiskFails(StoreRefuses):
+    """It cannot write to its disk, which may be full."""
+
+
+class ReplicasMissing(StoreRefuses):
+    """It has fewer replicas at hand than `min-replicas-to-write`."""
+
+
 class _Parser(DefaultParser):  # type: ignore[misc, valid-type]  # It is the one that hiredis is for.
     EXCEPTION_CLASSES: ClassVar = {
         **DefaultParser.EXCEPTION_CLASSES,
-        **dict.fromkeys(("MISCONF", "NOREPLICAS", "BUSY"), StoreRefuses),
+        "MISCONF": DiskFails,
+        "NOREPLICAS": ReplicasMissing,
+        "BUSY": StoreRefuses,
     }
 
 
