@@ -218,18 +218,28 @@ class CycleHandle:
         not ended after `timeout`; NotFound when it has passed its retention, or only what its nodes emitted has.
         """
         if self._outputs is None:
-            cycle = await self.wait(timeout)
-            started = self._started
-            outputs = started.outputs() if started is not None and started.message.run == cycle.run else None
-            # What emitted nothing looks like what is on record no more.
-            if not outputs:
-                description = await self._client.describe_cycle(
-                    self.flow_id, self.cycle, cycle.run, include_outputs=True, include_logs=False
-                )
-                outputs = {node.node_id: node.outputs for node in description.sinks if node.outputs}
-                if not cycle.succeeded:
-                    raise CycleFailed(cycle, description.failures, outputs)
-                if description.gone:
-                    raise NotFound(description.gone, reason="RESULTS_EXPIRED")
-            self._outputs = outputs
+            self._outputs = self._emitted() or await self._result(timeout)
         return self._outputs
+
+    def _emitted(self) -> Outputs | None:
+        """What came along with the answer in which its end was told, None where nothing did."""
+        started = self._started
+        # What was heard since may be another run, or no cycle that has completed.
+        return started.outputs() if started is not None and self._record is None else None
+
+    async def _result(self, timeout: Seconds | None) -> Outputs:
+        cycle = await self.wait(timeout)
+        started = self._started
+        outputs = started.outputs() if started is not None and started.message.run == cycle.run else None
+        # What emitted nothing looks like what is on record no more.
+        if outputs:
+            return outputs
+        description = await self._client.describe_cycle(
+            self.flow_id, self.cycle, cycle.run, include_outputs=True, include_logs=False
+        )
+        outputs = {node.node_id: node.outputs for node in description.sinks if node.outputs}
+        if not cycle.succeeded:
+            raise CycleFailed(cycle, description.failures, outputs)
+        if description.gone:
+            raise NotFound(description.gone, reason="RESULTS_EXPIRED")
+        return outputs
