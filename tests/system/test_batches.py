@@ -51,9 +51,49 @@ async def test_a_task_that_fails_says_why(client: Client) -> None:
     given_up = await client.submit_task("failing", {"total": 3}, retry=Retry(2, initial="10ms"))
     with pytest.raises(TaskFailed, match="ValueError: will not have 3\nnot tried again: all 2 attempts failed"):
         await given_up.result(30)
-    unknown = await client.submit_task("numbers", {"begin": 5})
-    with pytest.raises(TaskFailed, match=r"config.begin: node type numbers has no such parameter"):
+    unknown = await client.submit_batch("numbers", [{"begin": 5}])
+    with pytest.raises(BatchFailed, match=r"config.begin: node type numbers has no such parameter"):
         await unknown.result(30)
+
+
+async def test_parameters_that_workers_do_not_take_are_refused_at_once(client: Client) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await client.submit_task("numbers", {"begin": 5, "count": "three", "start": {"$secret": "first"}})
+    assert {(fault.path, fault.message) for fault in caught.value.violations} == {
+        ("parameters_json.begin", "is not known; there are start, count"),
+        ("parameters_json.count", '"three" is not of type "integer"'),
+    }
+    with pytest.raises(InvalidInput, match='parameters_json: "total" is required: the node has no default for it'):
+        await client.submit_task("failing")
+
+
+@node("renamed")
+async def before(window: int) -> int:
+    return window
+
+
+@node("renamed")
+async def after(width: int) -> int:
+    return width
+
+
+async def test_a_task_that_was_accepted_stays_so_when_workers_declare_other_parameters(stack: Standalone) -> None:
+    async with Client(stack.address) as client:
+        async with Worker([before], address=stack.address):
+            task = await client.submit_task("renamed", {"window": 3}, request_id="first")
+            assert await task.result(30) == {"output": 3}
+        async with Worker([after], address=stack.address):
+
+            async def refused() -> bool:
+                try:
+                    await client.submit_task("renamed", {"window": 3})
+                except InvalidInput:
+                    return True
+                return False
+
+            await until(refused, "the new declaration is known")
+            again = await client.submit_task("renamed", {"window": 3}, request_id="first")
+            assert again.task_id == task.task_id
 
 
 async def test_a_running_task_is_watched_and_cancelled(client: Client, tmp_path: Path) -> None:

@@ -220,8 +220,9 @@ class Client(
 
         `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority`, `concurrency`,
         `rate` and `cache` are those of such a node, but that it waits for a worker as long as it takes unless they say
-        else. Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
-        `require_worker` NotFound when no live worker offers the node type; without, the handle has a warning.
+        else. Raises InvalidInput, also for parameters that are not what live workers have declared, Conflict when
+        `request_id` was used for something else, Exhausted, and with `require_worker` NotFound when no live worker
+        offers the node type; without, the handle has a warning.
         """
         options = options_of(
             require_worker=require_worker,

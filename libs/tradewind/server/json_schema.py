@@ -9,12 +9,12 @@ import jsonschema_rs
 
 from tradewind.server.faults import Violation
 
-SECRET = "$secret"
-"""`{"$secret": "name"}` stands for a value that only the worker knows."""
+_HIDDEN = ("$secret", "$encoded")
+"""`{"$secret": "name"}` and `{"$encoded": "..."}` stand for values that only workers can read."""
 
 _MESSAGE_CHARACTERS = 300
 _MOST_FAULTS = 100
-# What decides over a whole value by looking at all that is in it, so that a secret within leaves it undecided. What
+# What decides over a whole value by looking at all that is in it, so that a hidden one within leaves it undecided. What
 # `if` decides shows as the place of the failing keyword, in `then` or `else`.
 _SUMMING_UP = frozenset(
     {"anyOf", "const", "contains", "enum", "not", "oneOf", "unevaluatedItems", "unevaluatedProperties", "uniqueItems"}
@@ -44,17 +44,20 @@ def schema_fault(schema_text: str) -> str | None:
 def faults(schema_text: str, value: object, at: str = "") -> list[Violation]:
     """Return everything in which `value` (as read from JSON) fails the schema, at most 100 faults.
 
-    Paths begin with `at`, as in `nodes[3].config.window`. A secret reference is accepted in place of any value, and
-    what cannot be decided without knowing the secret is no fault. Raises ValueError when `schema_fault` finds one.
+    Paths begin with `at`, as in `nodes[3].config.window`. What stands for a value that only workers can read is
+    accepted in place of any, and what cannot be decided without it is no fault. Raises ValueError when `schema_fault`
+    finds one.
     """
-    return [Violation(_path(at, steps), message) for steps, message in faults_by_place(schema_text, value)]
+    found = faults_by_place(schema_text, value)
+    known = only_keys(schema_text)
+    return [Violation(_path(at, steps), message + _known_instead(steps, known)) for steps, message in found]
 
 
 def faults_by_place(schema_text: str, value: object) -> list[tuple[tuple[str | int, ...], str]]:
     """Return the same with the keys that lead to each place within `value` instead of a path."""
     found: list[tuple[tuple[str | int, ...], str]] = []
     for error in _compiled(schema_text).iter_errors(value):
-        if _depends_on_secret(error, value):
+        if _depends_on_hidden(error, value):
             continue
         place = tuple(error.instance_path)
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
@@ -72,9 +75,13 @@ def only_keys(schema_text: str) -> list[str]:
     return list(schema.get("properties", ())) if schema.get("additionalProperties") is False else []
 
 
-def is_secret(value: object) -> bool:
-    """Say whether a value is a reference to a secret."""
-    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get(SECRET), str)
+def is_hidden(value: object) -> bool:
+    """Say whether a value stands for one that only workers can read."""
+    return isinstance(value, dict) and len(value) == 1 and any(isinstance(value.get(name), str) for name in _HIDDEN)
+
+
+def _known_instead(steps: Sequence[str | int], known: Sequence[str]) -> str:
+    return f"; there are {', '.join(known)}" if known and len(steps) == 1 and steps[0] not in known else ""
 
 
 @lru_cache(maxsize=512)
@@ -91,23 +98,23 @@ def _compiled(schema_text: str) -> jsonschema_rs.Validator:
         raise ValueError(f"not JSON: {str(error).removeprefix('Invalid string: ')}") from None
 
 
-def _depends_on_secret(error: jsonschema_rs.ValidationError, value: object) -> bool:
+def _depends_on_hidden(error: jsonschema_rs.ValidationError, value: object) -> bool:
     part: Any = value
-    if is_secret(part):
+    if is_hidden(part):
         return True
-    undecided = not _BRANCHES.isdisjoint(map(str, error.schema_path)) and _holds_secret(value)
+    undecided = not _BRANCHES.isdisjoint(map(str, error.schema_path)) and _holds_hidden(value)
     for step in error.instance_path:
         part = part[step]
-        if is_secret(part):
+        if is_hidden(part):
             return True
-    return undecided or (error.kind.name in _SUMMING_UP and _holds_secret(part))
+    return undecided or (error.kind.name in _SUMMING_UP and _holds_hidden(part))
 
 
-def _holds_secret(value: object) -> bool:
+def _holds_hidden(value: object) -> bool:
     waiting = [value]
     while waiting:
         part = waiting.pop()
-        if is_secret(part):
+        if is_hidden(part):
             return True
         if isinstance(part, dict):
             waiting.extend(part.values())

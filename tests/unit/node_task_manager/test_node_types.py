@@ -28,4 +28,5 @@ async def test_a_registry_that_hangs_is_not_waited_for_again_and_again() -> None
     channel: Any = Channel()
     types = LiveNodeTypes((), channel)
     assert [await types.offered("noop") for _ in range(3)] == [None, None, None]
+    assert await types.declared("noop") is None
     assert channel.calls == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tradewind.server.faults import Violation
-from tradewind.server.json_schema import faults, is_secret, schema_fault
+from tradewind.server.json_schema import faults, is_hidden, schema_fault
 
 SECRET = {"$secret": "api_key"}
 
@@ -86,6 +86,18 @@ def test_a_secret_is_accepted_in_place_of_any_value(schema: dict[str, Any], valu
     assert check(schema, value) == []
 
 
+def test_an_encoded_value_is_accepted_in_place_of_any() -> None:
+    schema = {"properties": {"window": {"type": "integer"}, "mode": {"enum": ["fast", "slow"]}}}
+    assert check(schema, {"window": {"$encoded": "AAAA"}, "mode": {"$encoded": "AAAA"}}) == []
+
+
+def test_an_unknown_key_is_told_beside_those_that_there_are() -> None:
+    schema = {"properties": {"window": {"type": "integer"}, "mode": {}}, "additionalProperties": False}
+    assert check(schema, {"widow": 1}, "config") == [
+        Violation("config.widow", "is not known; there are window, mode"),
+    ]
+
+
 def test_faults_beside_a_secret_are_still_found() -> None:
     schema = {
         "properties": {"key": {"type": "string"}, "window": {"type": "integer"}, "mode": {"enum": ["fast", "slow"]}},
@@ -98,7 +110,7 @@ def test_faults_beside_a_secret_are_still_found() -> None:
 
 @pytest.mark.parametrize("value", [{"$secret": 1}, {"$secret": "a", "b": 1}, {}, "a", None, ["$secret"]])
 def test_what_only_looks_like_a_secret_is_a_value(value: object) -> None:
-    assert not is_secret(value)
+    assert not is_hidden(value)
     assert check({"type": "integer"}, value)
 
 

@@ -1,6 +1,7 @@
 """Workers: those with a stream here, those elsewhere, those that are called."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -148,9 +149,21 @@ class Replicas(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What workers have declared of a node type: what it cannot run without, and the JSON Schema of its config."""
+
+    required: frozenset[str]
+    config_schema: str
+
+
 class NodeTypes(Protocol):
     """What live workers can do."""
 
     async def offered(self, node_type: str) -> bool | None:
         """Say whether a live worker offers a node type; None when nobody can tell."""
+        ...
+
+    async def declared(self, node_type: str) -> Declaration | None:
+        """Return what live workers have declared of a node type; None when none offers it, or nobody can tell."""
         ...

@@ -43,7 +43,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def SubmitTask(self, request: pb2.SubmitTaskRequest, context: Context) -> pb2.SubmitTaskResponse:
         ad_hoc_checks.task(request, await self._config.caches(request.options.cache.name))
         work = ad_hoc_mapping.task_work(request)
-        accepted = await self._submit_ad_hoc(work, require_worker=request.options.require_worker)
+        accepted = await self._submit_ad_hoc(work, require_worker=request.options.require_worker, judged=True)
         seen = await self._ad_hoc.task(str(accepted.run), request.user_id)
         return pb2.SubmitTaskResponse(
             task=mapping.node_task(seen, config=True), duplicate=accepted.duplicate, warnings=accepted.warnings

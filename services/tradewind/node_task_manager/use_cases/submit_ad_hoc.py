@@ -13,8 +13,9 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.ports.workers import NodeTypes
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.judge_parameters import parameter_faults
 from tradewind.node_task_manager.use_cases.plans import PlanCache
-from tradewind.server.faults import Conflict, Exhausted, NotFound, Unavailable
+from tradewind.server.faults import Conflict, Exhausted, InvalidInput, NotFound, Unavailable
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.partitions import shard_of
 
@@ -46,11 +47,12 @@ class SubmitAdHoc:
         self._stored: dict[tuple[int, str], float] = {}
         """Plans by shard and digest, until when they need not be stored again."""
 
-    async def __call__(self, work: AdHocWork, *, require_worker: bool) -> Accepted:
-        """Submit work.
+    async def __call__(self, work: AdHocWork, *, require_worker: bool, judged: bool = False) -> Accepted:
+        """Submit work; the parameters of a task may be `judged` by what live workers have declared of its node type.
 
-        Raises NotFound for a node type that nobody offers when one is required, Conflict when the request id was used
-        for other work, Exhausted when too much is waiting, Unavailable when a required worker cannot be asked for.
+        Raises InvalidInput with every fault of theirs, NotFound for a node type that nobody offers when one is
+        required, Conflict when the request id was used for other work, Exhausted when too much is waiting, Unavailable
+        when a required worker cannot be asked for.
         """
         dispatcher = self._dispatchers[shard_of(work.user_id, len(self._dispatchers))]
         run = work.run(new_run_id())
@@ -61,6 +63,11 @@ class SubmitAdHoc:
                     "PEER_UNAVAILABLE", "the registry cannot say whether a live worker offers the node type"
                 )
             raise NotFound("node type", work.node_type)
+        declaration = await self._node_types.declared(work.node_type) if judged else None
+        if declaration is not None:
+            faults = parameter_faults(work.parameters[0], declaration)
+            if faults and not await self._stands(dispatcher, run, work):
+                raise InvalidInput(faults)
         dispatcher.require_room()
         # Thousands of nodes take long enough to keep everybody else waiting.
         plan = await asyncio.to_thread(_planned, work) if len(work.parameters) > _MANY else work.plan()

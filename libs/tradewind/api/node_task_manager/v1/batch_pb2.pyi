@@ -158,7 +158,7 @@ class SubmitTaskRequest(_message.Message):
     """The type of the node."""
     parameters_json: _builtins.str
     """Its parameters as JSON text of an object, at most 256 KiB, secrets as references; empty for none. They reach the node as the
-    config of a flow's node does.
+    config of a flow's node does, and are checked against what live workers have declared of the type.
     """
     request_id: _builtins.str
     """The same id with the same request gets the first answer for as long as the task is on record; empty for none. At most 128

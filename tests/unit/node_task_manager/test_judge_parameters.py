@@ -1,0 +1,44 @@
+"""Parameters of ad-hoc tasks beside what workers have declared."""
+
+import json
+
+import pytest
+
+from tradewind.node_task_manager.ports.workers import Declaration
+from tradewind.node_task_manager.use_cases.judge_parameters import parameter_faults
+
+SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {}}, "additionalProperties": False}
+
+
+def told(parameters_json: str, schema: str = json.dumps(SCHEMA)) -> list[tuple[str, str]]:
+    found = parameter_faults(parameters_json, Declaration(frozenset({"x"}), schema))
+    return [(fault.path, fault.message) for fault in found]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    ['{"x":1}', '{"x":1,"y":[]}', '{"x":{"$secret":"a"}}', '{"x":{"$encoded":"AAAA"}}', f'{{"x":{10**30}}}'],
+)
+def test_what_workers_take_has_no_fault(parameters: str) -> None:
+    assert told(parameters) == []
+
+
+def test_every_fault_is_told() -> None:
+    assert told('{"y":1,"z":2}') == [
+        ("parameters_json", '"x" is required: the node has no default for it'),
+        ("parameters_json.z", "is not known; there are x, y"),
+    ]
+    assert told("") == [("parameters_json", '"x" is required: the node has no default for it')]
+    assert told('{"x":"one"}') == [("parameters_json.x", '"one" is not of type "integer"')]
+
+
+@pytest.mark.parametrize("parameters", ['{"x":1e400}', r'{"x":"\ud800"}'])
+def test_what_no_worker_can_read_is_refused(parameters: str) -> None:
+    ((path, message),) = told(parameters)
+    assert path == "parameters_json"
+    assert message.startswith("is not JSON: ")
+
+
+@pytest.mark.parametrize("schema", ["", "[1]", '{"type": 7}', '{"$ref": "#/nowhere"}'])
+def test_a_schema_that_is_none_faults_nothing(schema: str) -> None:
+    assert told('{"x":1,"z":2}', schema) == []
