@@ -14,6 +14,7 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.scheduler.rpc import run_mapping
 
 
 async def test_a_flow_runs_and_its_cycle_is_answered_once_it_has_ended(scheduler: Client, peers: Peers) -> None:
@@ -128,6 +129,18 @@ async def test_outputs_that_an_answer_has_no_room_for_are_omitted(scheduler: Cli
     request.wait.FromSeconds(10)
     bulk = await scheduler.stub.RunFlows(request)
     assert [(len(each.outputs), each.outputs_omitted) for each in bulk.results] == [(1, False), (0, True), (0, True)]
+
+
+@pytest.mark.parametrize(
+    ("node_id", "handle", "value"),
+    [("last", "out", "{}"), ("n" * 128, "h" * 128, json.dumps("\u00e4" * 200_000, ensure_ascii=False))],
+)
+def test_outputs_take_up_no_more_than_was_counted_and_little_less(node_id: str, handle: str, value: str) -> None:
+    room = 10 * run_mapping.LARGEST_OUTPUTS
+    response = pb2.RunFlowsResponse()
+    message = response.results.add()
+    left = run_mapping.add_outputs(message, [(node_id, [(handle, value), (handle, value)])], room)
+    assert 0 <= room - left - response.ByteSize() < 60
 
 
 async def test_a_bulk_whose_cycles_do_not_go_into_one_answer_leaves_inputs_out(scheduler: Client) -> None:

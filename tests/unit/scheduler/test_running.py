@@ -18,7 +18,7 @@ from tradewind.scheduler.domain.submission import Submission, SubmitAnswer
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.begin_cycles import Begun, Wish
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
-from tradewind.scheduler.use_cases.run_cycles import MOST_AT_ONCE, RunCycles
+from tradewind.scheduler.use_cases.run_cycles import MOST_AT_ONCE, RunCycles, RunResult
 
 
 class SlowNodeTasks(DirectNodeTasks):
@@ -82,6 +82,39 @@ async def test_many_begin_while_as_many_are_submitted() -> None:
     assert [len(names) for names, _ in node_tasks.asked] == [MOST_AT_ONCE]
     node_tasks.taking.set()
     assert len(await all_of_them) == 2 * MOST_AT_ONCE
+
+
+async def test_what_became_of_many_is_told_in_groups_between_which_others_have_turns() -> None:
+    _, run = await running(DirectNodeTasks())
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    told: list[tuple[list[RunResult], int]] = []
+    beside = asyncio.ensure_future(others())
+    results = await run([Wish("f")] * (2 * MOST_AT_ONCE + 1), tell=lambda group: told.append((group, turns)))
+    beside.cancel()
+    (first, at_first), (second, at_second), (third, at_third) = told
+    assert [len(group) for group, _ in told] == [MOST_AT_ONCE, MOST_AT_ONCE, 1]
+    assert results == [*first, *second, *third]
+    assert [result.run.cycle for result in results if result.run is not None] == list(range(2 * MOST_AT_ONCE + 1))
+    assert at_first < at_second < at_third
+
+
+async def test_nobody_waits_any_more_when_a_group_cannot_be_told() -> None:
+    scheduler, run = await running(DirectNodeTasks())
+
+    def tell(group: list[RunResult]) -> None:
+        assert len(scheduler.waiters.pending()) == len(group)
+        raise ValueError("no answer for these")
+
+    with pytest.raises(ValueError, match="no answer"):
+        await run([Wish("f")] * (2 * MOST_AT_ONCE), 0.01, tell)
+    assert scheduler.waiters.pending() == []
 
 
 async def test_a_call_of_one_has_its_turn_among_the_groups_of_a_call_of_many() -> None:

@@ -1,6 +1,7 @@
 """SchedulerService: parse, call the use case, answer."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import grpc
@@ -34,7 +35,7 @@ from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
-from tradewind.scheduler.use_cases.run_cycles import RunCycles
+from tradewind.scheduler.use_cases.run_cycles import RunCycles, RunResult
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
@@ -203,7 +204,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
         wait_s = run_mapping.wait_of(request)
-        (wish,) = run_mapping.wishes_of(request, [request], "", traceparent)
+        (wish,) = await run_mapping.wishes_of(request, [request], "", traceparent)
         (result,) = await self._run([wish], wait_s)
         if result.outcome is BeginOutcome.NOT_FOUND:
             raise await self._read.missing(request.flow_id)
@@ -224,31 +225,34 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         if len(request.items) > run_mapping.MOST_ITEMS:
             message = f"{len(request.items)} items; at most {run_mapping.MOST_ITEMS}: send several requests"
             raise InvalidInput([Violation("items", message)])
+        response = pb2.RunFlowsResponse()
         async with counted_calls("RunFlow", len(request.items)) as counted:
-            wishes = run_mapping.wishes_of(request, request.items, "items[{}].", current_traceparent())
-            results = await self._run(wishes, wait_s)
-            response = run_mapping.run_flows_response(wishes, results, request.request_id)
+            wishes = await run_mapping.wishes_of(request, request.items, "items[{}].", current_traceparent())
+
+            def add(group: Sequence[RunResult]) -> None:
+                run_mapping.add_results(response, wishes, group, request.request_id)
+
+            results = await self._run(wishes, wait_s, add)
             await counted.refund(sum(bool(each.error_reason) for each in response.results))
-        judged = [
-            (message, (result.planned, item.inputs_json))
-            for message, result, item in zip(response.results, results, request.items, strict=True)
-            if item.inputs_json and result.state is not None and result.planned is not None
+        run_mapping.fit_cycles(response)
+        begun = [
+            (message, result.state, result.planned, wish.inputs_json)
+            for message, result, wish in zip(response.results, results, wishes, strict=True)
+            if result.state is not None and result.planned is not None
         ]
+        judged = [(message, (planned, inputs_json)) for message, _, planned, inputs_json in begun if inputs_json]
         for place, warnings in await self._unused_inputs.of_many([run for _, run in judged]):
             judged[place][0].warnings.extend(warnings)
         if request.include_outputs:
-            begun = [
-                (message, (result.state, result.planned))
-                for message, result in zip(response.results, results, strict=True)
-                if result.state is not None and result.planned is not None
-            ]
             room = run_mapping.room_for_outputs(response)
             for first in range(0, len(begun), _OUTPUTS_OF):
                 some = begun[first : first + _OUTPUTS_OF]
+                runs = [(state, planned) for _, state, planned, _ in some]
                 # Once there is no room left all others are omitted as well.
-                found = await self._outputs([run for _, run in some]) if room >= 0 else [[]] * len(some)
-                for (answer, _), outputs in zip(some, found, strict=True):
+                found = await self._outputs(runs) if room >= 0 else [[]] * len(some)
+                for (answer, *_), outputs in zip(some, found, strict=True):
                     room = run_mapping.add_outputs(answer, outputs, room)
+                await asyncio.sleep(0)
         return response
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:

@@ -1,5 +1,6 @@
 """Requests to run flows, and what became of them."""
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -37,13 +38,15 @@ _CYCLES, _ANSWER = 3 * 1024 * 1024, 4 * 1024 * 1024
 
 WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse | pb2.GetCycleResponse
 
-_FRAMES = 300
-"""Bytes of the names around a value, at most."""
+_AT_ONCE = 500
+"""After so many items of a bulk others have a turn."""
+_NODE_FRAME, _VALUE_FRAME = 16, 24
+"""Bytes around the name of a node and what it emitted, and around a handle and its value, at most."""
 
 _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def wishes_of(
+async def wishes_of(
     asked: pb2.RunFlowsRequest | pb2.RunFlowRequest,
     items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest],
     path: str,
@@ -54,6 +57,8 @@ def wishes_of(
     faults = request_faults(request_id)
     wishes: list[Wish] = []
     for place, item in enumerate(items):
+        if place % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
         flow_id, inputs_json = item.flow_id, item.inputs_json
         if inputs_json or not is_identifier(flow_id):
             faults += _item_faults(path.format(place), flow_id, inputs_json)
@@ -115,23 +120,27 @@ def refusal(flow_id: str, result: RunResult, request_id: str) -> Fault | None:
             return Aborted("VERSION_CONFLICT", f'flow "{flow_id}" is being registered anew all the time; repeat')
 
 
-def run_flows_response(wishes: Sequence[Wish], results: Sequence[RunResult], request_id: str) -> pb2.RunFlowsResponse:
-    """Return what became of each item, in their order."""
-    response = pb2.RunFlowsResponse()
-    for place, (wish, result) in enumerate(zip(wishes, results, strict=True)):
+def add_results(
+    response: pb2.RunFlowsResponse, wishes: Sequence[Wish], results: Sequence[RunResult], request_id: str
+) -> None:
+    """Add what became of the next of all `wishes`, in their order."""
+    for place, result in enumerate(results, len(response.results)):
         message = response.results.add()
         if result.state is not None:
             fill_cycle(message.cycle, result.state)
             continue
-        fault = refusal(wish.flow_id, result, f"{request_id}/{place}")
+        fault = refusal(wishes[place].flow_id, result, f"{request_id}/{place}")
         if fault is not None:
             message.error_reason = fault.reason
             message.error_message = fault.message
+
+
+def fit_cycles(response: pb2.RunFlowsResponse) -> None:
+    """Leave out the large parts of cycles when there are too many of them."""
     if response.ByteSize() > _CYCLES:
         for message in response.results:
             message.cycle.ClearField("inputs_json")
             message.cycle.ClearField("result_json")
-    return response
 
 
 def room_for_outputs(response: pb2.RunFlowsResponse) -> int:
@@ -144,7 +153,7 @@ def add_outputs(to: WithOutputs, outputs: Sequence[tuple[str, Outputs]], room: i
 
     Returns how much of `room`, in bytes, is left; -1 when what they emitted does not go into it, and is omitted.
     """
-    size = sum(_FRAMES + _bytes_of(value) for _, values in outputs for _, value in values)
+    size = sum(_size(node_id, values) for node_id, values in outputs)
     if size > room:
         to.outputs_omitted = True
         return -1
@@ -155,6 +164,11 @@ def add_outputs(to: WithOutputs, outputs: Sequence[tuple[str, Outputs]], room: i
             output = node.outputs.add()
             output.handle, output.value_json = handle, value
     return room - size
+
+
+def _size(node_id: str, values: Outputs) -> int:
+    around = _NODE_FRAME + len(node_id)
+    return around + sum(_VALUE_FRAME + _bytes_of(handle) + _bytes_of(value) for handle, value in values)
 
 
 def _bytes_of(text: str) -> int:

@@ -1,8 +1,9 @@
 """Runs cycles now: begins them, hands them over and, where asked to, waits for their end."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -34,6 +35,22 @@ class RunResult:
     planned: PlannedFlow | None = None
 
 
+class _Handed(NamedTuple):
+    """A cycle that is being submitted: how it stands then is at `place` of what `submitted` gives."""
+
+    result: RunResult
+    submitted: "asyncio.Future[list[ChainState]]"
+    place: int
+
+
+class _Group(NamedTuple):
+    """Wishes that were judged together, those of them that begin, and the wait for their ends, None for no wait."""
+
+    results: list[RunResult]
+    handed: list[_Handed]
+    wait: EndWait | None
+
+
 class RunCycles:
     """Calls that come in while others are under way go together with the next ones."""
 
@@ -55,57 +72,74 @@ class RunCycles:
         )
         self._submitting: asyncio.Future[list[ChainState]] | None = None
 
-    async def __call__(self, wishes: Sequence[Wish], wait_s: float = 0.0) -> list[RunResult]:
+    async def __call__(
+        self, wishes: Sequence[Wish], wait_s: float = 0.0, tell: Callable[[list[RunResult]], None] | None = None
+    ) -> list[RunResult]:
         """Run cycles, each judged by itself, and return what became of each, in their order.
 
         Answers when they are submitted, or refused by the node task manager (then they are submitted again later); with
-        `wait_s` when all have ended or the time is up.
+        `wait_s` when all have ended or the time, from when all have begun, is up. Many are told in groups before that,
+        in their order; others have turns between these.
         """
-        results: list[RunResult] = []
-        handed: list[tuple[RunResult, asyncio.Future[list[ChainState]], int]] = []
-        waits: list[EndWait] = []
+        groups: list[_Group] = []
         try:
             for first in range(0, len(wishes), MOST_AT_ONCE):
                 group = self._batcher.submit(wishes[first : first + MOST_AT_ONCE])
                 # It begins while the one before is submitted; no more of them wait, so that other calls have turns.
-                submitting = handed[-1][1] if handed else None
-                some = [_result(begun) for begun in await group]
-                results += some
-                started = [result for result in some if result.outcome is BeginOutcome.BEGUN]
-                if wait_s > 0:
-                    waits.append(self._await_ends.begin([r.state for r in started if r.state is not None]))
-                handed += self._hand(started)
+                submitting = groups[-1].handed[-1].submitted if groups and groups[-1].handed else None
+                groups.append(self._started(await group, wait=wait_s > 0))
                 if submitting is not None:
                     await asyncio.wait((submitting,))
-            unnoticed = await self._load_duplicates(results)
-            for result, submitted, place in handed:
-                state = (await submitted)[place]
-                if result.run is not None and state.name != result.run:
-                    self._await_ends.renamed(result.run)
-                    unnoticed.append(result)
-                result.run, result.state = state.name, state
-            if wait_s > 0 and unnoticed:
-                waits.append(await self._await_ends.begin_late([r.run for r in unnoticed if r.run is not None]))
+            loop = asyncio.get_running_loop()
+            until = loop.time() + wait_s
+            for at, started in enumerate(groups):
+                if at:
+                    await asyncio.sleep(0)
+                await self._end(started, max(0.0, until - loop.time()))
+                if tell is not None:
+                    tell(started.results)
         except BaseException:
-            self._await_ends.abandon(waits)
-            for _, submitted, _ in handed:
-                # They may fail as well, and nobody waits for them any more.
-                submitted.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            self._await_ends.abandon([each.wait for each in groups if each.wait is not None])
+            for each in groups:
+                for handed in each.handed:
+                    # They may fail as well, and nobody waits for them any more.
+                    handed.submitted.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
-        if wait_s > 0:
-            ended = await self._await_ends.finish(waits, wait_s)
-            for result in results:
-                if result.run is not None and result.state is not None:
-                    result.state = ended.get(result.run, result.state)
-        return results
+        return [result for group in groups for result in group.results]
 
-    def _hand(self, started: Sequence[RunResult]) -> list[tuple[RunResult, "asyncio.Future[list[ChainState]]", int]]:
+    def _started(self, begun: Sequence[Begun], *, wait: bool) -> _Group:
+        """Submit what has begun, and begin to wait for its end before that."""
+        results = [_result(each) for each in begun]
+        started = [result for result in results if result.outcome is BeginOutcome.BEGUN]
+        ends = self._await_ends.begin([r.state for r in started if r.state is not None]) if wait else None
+        return _Group(results, self._hand(started), ends)
+
+    async def _end(self, group: _Group, wait_s: float) -> None:
+        """Return once a group is submitted or, where that is waited for, has ended; its results tell of it then."""
+        unnoticed = await self._load_duplicates(group.results)
+        for result, submitted, place in group.handed:
+            state = (await submitted)[place]
+            if result.run is not None and state.name != result.run:
+                self._await_ends.renamed(result.run)
+                unnoticed.append(result)
+            result.run, result.state = state.name, state
+        if group.wait is None:
+            return
+        waits = [group.wait]
+        if unnoticed:
+            waits.append(await self._await_ends.begin_late([r.run for r in unnoticed if r.run is not None]))
+        ended = await self._await_ends.finish(waits, wait_s)
+        for result in group.results:
+            if result.run is not None and result.state is not None:
+                result.state = ended.get(result.run, result.state)
+
+    def _hand(self, started: Sequence[RunResult]) -> list[_Handed]:
         """Submit cycles and return, for each, where to find how it stands then."""
         runs = [PlannedRun(r.state, r.planned) for r in started if r.state is not None and r.planned is not None]
-        handed: list[tuple[RunResult, asyncio.Future[list[ChainState]], int]] = []
+        handed: list[_Handed] = []
         for size, submitted in self._hand_over.begin(runs):
             first = len(handed)
-            handed += [(started[first + place], submitted, place) for place in range(size)]
+            handed += [_Handed(started[first + place], submitted, place) for place in range(size)]
             self._submitting = submitted
         return handed
 
