@@ -50,11 +50,13 @@ async def fail(ntm: Ntm, count: int) -> None:
 
 
 async def test_tasks_with_long_errors_are_listed(ntm: Ntm) -> None:
-    ids = [(await submit_task(ntm)).task.node_task_id for _ in range(250)]
+    submitted = [(await submit_task(ntm)).task for _ in range(250)]
     await fail(ntm, 250)
     failed = [node_task_pb2.NODE_TASK_STATUS_FAILED]
     found = await paged(ntm.stub.ListTasks, batch_pb2.ListTasksRequest(user_id="ann", statuses=failed), "tasks")
-    assert [each.node_task_id for each in found] == ids[::-1]
+    # Of those of one millisecond the one with the greater id comes first.
+    newest = sorted(((each.registered_at.ToMilliseconds(), each.node_task_id) for each in submitted), reverse=True)
+    assert [(each.registered_at.ToMilliseconds(), each.node_task_id) for each in found] == newest
 
 
 async def test_dead_letters_with_long_errors_are_listed(ntm: Ntm) -> None:
