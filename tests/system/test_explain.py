@@ -25,9 +25,27 @@ async def test_flows_and_nodes_say_why_they_wait(stack: Standalone) -> None:
 
         await until(is_queued, "the node waits for a worker")
         assert 'no live worker offers node type "nobody"' in await shell("explain", "f", "first")
+        lines = (await shell("explain", "f")).splitlines()
+        assert lines[-1] == '  first (nobody): no live worker offers node type "nobody"'
+        assert lines[-2].startswith("cycle_running: cycle 0 runs since ")
         told = await shell.json("explain", "f", "0", "second")
         assert told[0]["facts"] == {"nodes": [{"node_id": "first", "status": "pending"}]}
         assert "no node task" in await shell("explain", "f", "0", "third", ends=2)
         assert "write FLOW" in await shell("explain", "f", "x", "y", ends=2)
         ad_hoc = await client.submit_task("nobody")
         assert [each.code for each in await client.explain_node_task(ad_hoc.task_id)] == ["queued"]
+
+
+async def test_the_first_open_nodes_of_a_cycle_are_told(stack: Standalone) -> None:
+    shell = Shell(stack.address)
+    async with Client(stack.address) as client:
+        await client.register_flow(
+            "f", {"interval": 0, "nodes": [{"id": f"n{at}", "type": "nobody"} for at in range(7)]}
+        )
+        handle = await client.run_flow("f")
+        lines = (await shell("explain", "f")).splitlines()
+        assert [line.split()[0] for line in lines[-6:-1]] == [f"n{at}" for at in range(5)]
+        assert lines[-1] == "  and 2 more: tradewind cycle show f 0"
+        assert [each["code"] for each in await shell.json("explain", "f")] == ["not_started", "cycle_running"]
+        await handle.stop()
+        assert "nobody" not in await shell("explain", "f")

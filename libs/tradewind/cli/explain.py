@@ -1,12 +1,18 @@
 """`tradewind explain`: why a flow or a node waits, or ended as it did."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli.parameters import FlowName, Output
-from tradewind.cli.screen import Format
+from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import CycleDescription
+
+_NODES = 5
+"""So many open nodes of a cycle that runs are told of."""
 
 
 @asynchronous
@@ -19,13 +25,20 @@ async def explain(
     run: Annotated[int | None, typer.Option(min=0, help="Which run of the cycle; the latest unless given.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Say why a flow begins no cycle, or why a node of a cycle waits or ended as it did; what decides comes first."""
+    """Say why a flow begins no cycle, or why a node of a cycle waits or ended as it did; what decides comes first.
+
+    Of a cycle that runs its nodes are told that have begun, or could.
+    """
     places = where or []
     if len(places) > 2 or (len(places) == 2 and not places[0].isdecimal()):
         raise typer.BadParameter("write FLOW, FLOW NODE, or FLOW CYCLE NODE with the number of a cycle")
+    running: CycleDescription | None = None
     async with session.client() as client:
         if not places:
             reasons = await client.explain_flow(name)
+            facts = next((each.facts for each in reasons if each.code == "cycle_running"), None)
+            if facts is not None and output is Format.TEXT:
+                running = await client.describe_cycle(name, facts["cycle"], facts["run"], include_logs=False)
         else:
             cycle = int(places[0]) if len(places) == 2 else None
             reasons = await client.explain_node(name, places[-1], cycle=cycle, run=run)
@@ -34,5 +47,19 @@ async def explain(
         return
     for reason in reasons:
         session.screen.line(f"{reason.code}: {reason.sentence}")
+        if reason.code == "cycle_running" and running is not None:
+            _show_open_nodes(session.screen, running)
     if not reasons:
         session.screen.line("nothing keeps it")
+
+
+def _show_open_nodes(screen: Screen, described: "CycleDescription") -> None:
+    """Print of the nodes that have not ended those that wait for no other node, and why they have not."""
+    from tradewind.cli.descriptions import note
+
+    nodes = [each for each in described.nodes if not each.status.ended and each.status != "registered"]
+    for node in nodes[:_NODES]:
+        screen.line(f"  {node.node_id} ({node.node_type}): {note(node) or node.status}")
+    if len(nodes) > _NODES:
+        cycle = described.cycle
+        screen.line(f"  and {len(nodes) - _NODES} more: tradewind cycle show {cycle.flow_id} {cycle.cycle}")
