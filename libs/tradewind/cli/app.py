@@ -58,6 +58,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Run flows: graphs of typed nodes that repeat on time, on remote workers.",
     epilog="Exits with 0; 1 when what was asked failed, 2 for wrong usage or input, 3 when a server cannot be reached.",
 )

@@ -46,3 +46,8 @@ def test_it_is_a_line_of_that_command(name: str, shell: Shell) -> None:
     # Parsed whole, so that a missing argument or an unknown option is an error; not run.
     COMMANDS[name].make_context(name, arguments)
     assert f"Example: tradewind {example}" in " ".join(shell(*name.split(), "--help").out.split())
+
+
+@pytest.mark.parametrize("words", [(), ("flow",), ("flow", "run")])
+def test_help_has_a_short_name(shell: Shell, words: tuple[str, ...]) -> None:
+    assert shell(*words, "-h") == shell(*words, "--help")

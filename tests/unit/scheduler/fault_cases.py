@@ -233,7 +233,8 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             (
                 "x",
                 'unknown field; there are "interval", "schedule", "nodes", "edges", "overlap", "failure_policy", '
-                '"timeout", "keep_cycles", "keep_for", "max_running" and 5 more',
+                '"timeout", "keep_cycles", "keep_for", "max_running", "pause_after_failures", "on_failure", "finally", '
+                '"labels", "description"',
             )
         ],
     ),

@@ -43,7 +43,7 @@ def shown(value: object) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """Return quoted words joined for a sentence, at most ten of them."""
-    rest = len(words) - 10
-    text = ", ".join(quoted(word) for word in words[:10])
+    """Return quoted words joined for a sentence, at most twenty of them: every field of a flow, or of a node."""
+    rest = len(words) - 20
+    text = ", ".join(quoted(word) for word in words[:20])
     return f"{text} and {rest} more" if rest > 0 else text
