@@ -8,6 +8,7 @@ from typing import Any
 import jsonschema_rs
 
 from tradewind.server.faults import Violation
+from tradewind.server.nearest_name import NearestName
 
 _HIDDEN = ("$secret", "$encoded")
 """`{"$secret": "name"}` and `{"$encoded": "..."}` stand for values that only workers can read."""
@@ -50,7 +51,8 @@ def faults(schema_text: str, value: object, at: str = "") -> list[Violation]:
     """
     found = faults_by_place(schema_text, value)
     known = only_keys(schema_text)
-    return [Violation(_path(at, steps), message + _known_instead(steps, known)) for steps, message in found]
+    nearest = NearestName(known)
+    return [Violation(_path(at, steps), message + _instead(steps, known, nearest)) for steps, message in found]
 
 
 def faults_by_place(schema_text: str, value: object) -> list[tuple[tuple[str | int, ...], str]]:
@@ -80,8 +82,10 @@ def is_hidden(value: object) -> bool:
     return isinstance(value, dict) and len(value) == 1 and any(isinstance(value.get(name), str) for name in _HIDDEN)
 
 
-def _known_instead(steps: Sequence[str | int], known: Sequence[str]) -> str:
-    return f"; there are {', '.join(known)}" if known and len(steps) == 1 and steps[0] not in known else ""
+def _instead(steps: Sequence[str | int], known: Sequence[str], nearest: NearestName) -> str:
+    if not known or len(steps) != 1 or steps[0] in known:
+        return ""
+    return nearest.hint(str(steps[0]), f"; there are {', '.join(known)}")
 
 
 @lru_cache(maxsize=512)

@@ -91,10 +91,11 @@ def test_an_encoded_value_is_accepted_in_place_of_any() -> None:
     assert check(schema, {"window": {"$encoded": "AAAA"}, "mode": {"$encoded": "AAAA"}}) == []
 
 
-def test_an_unknown_key_is_told_beside_those_that_there_are() -> None:
+def test_an_unknown_key_is_told_with_the_nearest_or_all_that_there_are() -> None:
     schema = {"properties": {"window": {"type": "integer"}, "mode": {}}, "additionalProperties": False}
-    assert check(schema, {"widow": 1}, "config") == [
-        Violation("config.widow", "is not known; there are window, mode"),
+    assert check(schema, {"widow": 1, "x": 2}, "config") == [
+        Violation("config.widow", 'is not known; did you mean "window"?'),
+        Violation("config.x", "is not known; there are window, mode"),
     ]
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.domain.paths import join, quoted
 from tradewind.scheduler.domain.weather import FlowDraft
+from tradewind.server.nearest_name import NearestName
 
 
 def check_handlers(

@@ -12,7 +12,6 @@ from tradewind.scheduler.domain.event_schedule import EventSchedule
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.ports.cycles import CycleRecords, OpenRuns
 from tradewind.scheduler.ports.explaining import NodeTaskReasons, WorkerRecords
 from tradewind.scheduler.ports.flows import Backfills, Firings
@@ -22,6 +21,7 @@ from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_wor
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
+from tradewind.server.nearest_name import NearestName
 from tradewind.server.reasons import Fact, Reason, iso, no_live_worker, ordered, workers_busy
 
 _OPEN = 3

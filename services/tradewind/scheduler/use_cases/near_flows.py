@@ -1,10 +1,10 @@
 """Names the flow that somebody who misspelt its id most likely meant."""
 
-from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.faults import flow_not_found
 from tradewind.server.access.identity import current_identity, is_restricted
 from tradewind.server.faults import NotFound
+from tradewind.server.nearest_name import NearestName
 
 _MOST = 200
 

@@ -6,7 +6,6 @@ from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
 from tradewind.scheduler.domain.chain_state import STOP, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
-from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.peers import NodeTasks
@@ -17,6 +16,7 @@ from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.stop_orders import stop_order, stop_orders
 from tradewind.server.clock import Clock
 from tradewind.server.faults import Aborted, FailedPrecondition, InvalidInput, NotFound, Violation
+from tradewind.server.nearest_name import NearestName
 
 _TRIES = 20
 _STOP_AGAIN_MS = 1_000

@@ -2,9 +2,8 @@
 
 import difflib
 import heapq
+import json
 from collections.abc import Iterable
-
-from tradewind.scheduler.domain.paths import quoted
 
 _LONGEST_NAME = 128
 _SHORTLIST = 50
@@ -40,7 +39,7 @@ class NearestName:
     def hint(self, word: str, otherwise: str = "") -> str:
         """Return `; did you mean "name"?`, or `otherwise` when nothing is near."""
         name = self.find(word)
-        return otherwise if name is None else f"; did you mean {quoted(name)}?"
+        return otherwise if name is None else f"; did you mean {json.dumps(name, ensure_ascii=False)}?"
 
 
 def _shared_ends(one: str, other: str) -> int:

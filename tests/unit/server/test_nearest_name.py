@@ -2,7 +2,7 @@
 
 import pytest
 
-from tradewind.scheduler.domain.nearest_name import NearestName
+from tradewind.server.nearest_name import NearestName
 
 MANY = [f"moving_average_{i:04}" for i in range(5_000)] + ["model", "Report"]
 
