@@ -181,7 +181,7 @@ async def _start_cluster(
         options = [
             "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-port", str(bus),
             # A node that tests stop, or that a busy machine holds up, is neither given up nor cut off from messages.
-            "--cluster-node-timeout", "600000",
+            "--cluster-node-timeout", "30000",
         ]
         # fmt: on
         if tls is not None:
