@@ -21,6 +21,7 @@ PURE = {
     "tradewind.server.identifiers",
     "tradewind.server.nearest_name",
     "tradewind.server.partitions",
+    "tradewind.server.quoting",
     "tradewind.server.rates",
     "tradewind.server.schedules.event_filter",
     "tradewind.server.schedules.grids",

@@ -50,6 +50,8 @@ def faults(schema_text: str, value: object, at: str = "") -> list[Violation]:
     finds one.
     """
     found = faults_by_place(schema_text, value)
+    if not found:
+        return []
     known = only_keys(schema_text)
     nearest = NearestName(known)
     return [Violation(_path(at, steps), message + _instead(steps, known, nearest)) for steps, message in found]

@@ -2,8 +2,9 @@
 
 import difflib
 import heapq
-import json
 from collections.abc import Iterable
+
+from tradewind.server.quoting import quoted
 
 _LONGEST_NAME = 128
 _SHORTLIST = 50
@@ -39,7 +40,7 @@ class NearestName:
     def hint(self, word: str, otherwise: str = "") -> str:
         """Return `; did you mean "name"?`, or `otherwise` when nothing is near."""
         name = self.find(word)
-        return otherwise if name is None else f"; did you mean {json.dumps(name, ensure_ascii=False)}?"
+        return otherwise if name is None else f"; did you mean {quoted(name)}?"
 
 
 def _shared_ends(one: str, other: str) -> int:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.node_definition import NodeDefinition
-from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.placement import Placement
 from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.domain.structure import FlowStructure
 from tradewind.server.built_in import BUILT_IN
+from tradewind.server.quoting import quoted
 from tradewind.server.rates import Rate
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.node_types import InputDeclaration
-from tradewind.scheduler.domain.paths import join, quoted
+from tradewind.scheduler.domain.paths import join
 from tradewind.scheduler.domain.weather_nodes import NodeDraft
 from tradewind.server.built_in import BUILT_IN, BuiltIn
+from tradewind.server.quoting import quoted
 
 _FOR_WORKERS = ("retry", "concurrency", "rate", "cache")
 

@@ -8,10 +8,11 @@ from tradewind.scheduler.domain.built_in_types import BuiltInDeclaration, warn_o
 from tradewind.scheduler.domain.fan_out import ERRORS, warn_of_errors_handle
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue, NodeTypeDeclaration
-from tradewind.scheduler.domain.paths import join, listed, quoted
+from tradewind.scheduler.domain.paths import join, listed
 from tradewind.scheduler.domain.secret_references import within_secret
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
 from tradewind.server.nearest_name import NearestName
+from tradewind.server.quoting import quoted
 
 
 @dataclass(slots=True)

@@ -8,8 +8,9 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.json_text import canonical_json
-from tradewind.scheduler.domain.paths import join, listed, quoted, shown
+from tradewind.scheduler.domain.paths import join, listed, shown
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.quoting import quoted
 from tradewind.server.schedules.event_filter import EventFilter, FilterFault
 
 FLOW_FINISHED = "flow.finished"

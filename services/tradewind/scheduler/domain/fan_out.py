@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
-from tradewind.scheduler.domain.paths import join, listed, quoted, shown
+from tradewind.scheduler.domain.paths import join, listed, shown
 from tradewind.server.nearest_name import NearestName
+from tradewind.server.quoting import quoted
 
 if TYPE_CHECKING:
     from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft

@@ -10,12 +10,13 @@ from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.handler_nodes import check_handlers
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
-from tradewind.scheduler.domain.paths import join, listed, quoted
+from tradewind.scheduler.domain.paths import join, listed
 from tradewind.scheduler.domain.structure import FlowStructure, structure_of
 from tradewind.scheduler.domain.weather import FlowDraft
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
 from tradewind.server.faults import Violation
 from tradewind.server.nearest_name import NearestName
+from tradewind.server.quoting import quoted
 
 MOST_COMPONENTS = 1_000
 _PATH_NODES_SHOWN = 10

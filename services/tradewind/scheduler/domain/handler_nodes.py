@@ -3,9 +3,10 @@
 from collections.abc import Collection, Sequence
 
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.paths import join, quoted
+from tradewind.scheduler.domain.paths import join
 from tradewind.scheduler.domain.weather import FlowDraft
 from tradewind.server.nearest_name import NearestName
+from tradewind.server.quoting import quoted
 
 
 def check_handlers(

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.paths import quoted
+from tradewind.server.quoting import quoted
 
 UNREADABLE = object()
 """What `read_json_text` returns for text that is not JSON."""

@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.paths import join, quoted, shown
+from tradewind.scheduler.domain.paths import join, shown
+from tradewind.server.quoting import quoted
 
 DEEPEST = 64
 """How many lists and objects may stand within each other."""

@@ -6,7 +6,8 @@ from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.intervals import format_duration
 from tradewind.scheduler.domain.node_definition import SCHEDULE_TO_START_MS, START_TO_CLOSE_MS
-from tradewind.scheduler.domain.paths import join, quoted
+from tradewind.scheduler.domain.paths import join
+from tradewind.server.quoting import quoted
 
 _FIELDS = ("schedule_to_start", "start_to_close", "total", "heartbeat")
 _SHORTEST_SILENCE_MS = 1000

@@ -1,10 +1,10 @@
 """How faults name a place in a flow definition: `nodes[2].config.window`, `edges[3].target`."""
 
-import json
 import re
 
+from tradewind.server.quoting import quoted
+
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]{0,63}", re.ASCII)
-_SHOWN_CHARACTERS = 60
 
 
 def join(path: str, key: str | int) -> str:
@@ -14,13 +14,6 @@ def join(path: str, key: str | int) -> str:
     if not _PLAIN_KEY.fullmatch(key):
         return f"{path}[{quoted(key)}]"
     return f"{path}.{key}" if path else key
-
-
-def quoted(text: str) -> str:
-    """Return `text` in double quotes, escaped, and cut when it is long."""
-    if len(text) > _SHOWN_CHARACTERS:
-        text = text[:_SHOWN_CHARACTERS] + "..."
-    return json.dumps(text, ensure_ascii=False)
 
 
 def shown(value: object) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from tradewind.scheduler.domain.flow_record import FlowRecord
-from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.flow_paths import MOST_FLOWS, PathsFound, edges_from, path_back
 from tradewind.server.faults import Violation
+from tradewind.server.quoting import quoted
 
 _PATH = "schedule.flow_finished.flow_ids"
 

@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskStatus
 from tradewind.scheduler.domain.chain_state import ChainState
-from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.ports.peers import NodeTasks
+from tradewind.server.quoting import quoted
 
 FAILED = (NodeTaskStatus.NODE_TASK_STATUS_FAILED,)
 _PAGE = 1000

@@ -10,7 +10,6 @@ from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_diff import FlowDiff, diff_of
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, FlowRecord, FlowRegistration
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.placement import Placement, placements
 from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.ports.flows import FlowRecords
@@ -22,6 +21,7 @@ from tradewind.scheduler.use_cases.read_schedules import planned_times, times_fr
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationWish
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.quoting import quoted
 
 _NEXT_TIMES = 5
 _TIMES_LOOKED_AT = 100

@@ -9,7 +9,6 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.node_status import NodeStatus
-from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.rerun import NodeResult, Rerun, divide
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.peers import NodeTasks
@@ -32,6 +31,7 @@ from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.nearest_name import NearestName
+from tradewind.server.quoting import quoted
 
 MOST_RUNS = 1000
 _PAGE = 1000

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_record import FlowRecord
-from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.flow_paths import PathsFound, edges_from, path_back
 from tradewind.server.built_in import FLOW
 from tradewind.server.faults import Violation
+from tradewind.server.quoting import quoted
 
 
 class SubFlowPaths:

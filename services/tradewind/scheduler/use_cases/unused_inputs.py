@@ -7,12 +7,13 @@ from operator import itemgetter
 import msgspec
 
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
-from tradewind.scheduler.domain.paths import listed, quoted
+from tradewind.scheduler.domain.paths import listed
 from tradewind.scheduler.ports.peers import NodeTypes
 from tradewind.scheduler.use_cases.definitions import PlannedFlow
 from tradewind.server.batching import Batcher
 from tradewind.server.built_in import BUILT_IN, FLOW
 from tradewind.server.nearest_name import NearestName
+from tradewind.server.quoting import quoted
 
 _MOST = 10
 _MOST_OF_BULK = 100
