@@ -53,7 +53,10 @@ def check_readable(parameter: Parameter, where: str) -> None:
 
 
 def config_schema(signature: Signature) -> JsonSchema:
-    """Return the schema of the config object: every key optional, others only when the function takes the whole."""
+    """Return the schema of the config object: every key optional, others only when the function takes the whole.
+
+    Objects with known fields within it are closed as well, so that a misspelt field is a fault and not a default.
+    """
     parameters = signature.parameters
     schemas, definitions = msgspec.json.schema_components(
         [parameter.whole_annotation for parameter in parameters], ref_template="#/$defs/{name}"
@@ -66,8 +69,12 @@ def config_schema(signature: Signature) -> JsonSchema:
     if signature.config_name is None:
         whole["additionalProperties"] = False
     if definitions:
-        whole["$defs"] = definitions
+        whole["$defs"] = {name: _closed(definition) for name, definition in definitions.items()}
     return whole
+
+
+def _closed(definition: JsonSchema) -> JsonSchema:
+    return {**definition, "additionalProperties": False} if "properties" in definition else definition
 
 
 def _schema(annotation: Any) -> JsonSchema:

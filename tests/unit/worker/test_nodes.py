@@ -3,6 +3,7 @@
 import functools
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -83,7 +84,7 @@ def test_the_declaration_tells_handles_and_schemas() -> None:
         ({"prices": ["x"]}, ["prices[0]"]),
         ({"order": {"side": "hold"}}, ["order", "order.side"]),
         ({"lmit": 5, "ordr": 1}, ["lmit", "ordr"]),
-        ({"order": {"symbol": "IBM", "side": "sell", "limit": 3}}, []),
+        ({"order": {"symbol": "IBM", "side": "sell", "limit": 3}}, ["order.limit"]),
     ],
 )
 def test_configs_are_judged_by_the_declared_schema(config: dict[str, Any], paths: list[str]) -> None:
@@ -235,3 +236,27 @@ def test_a_node_says_which_cache_it_uses() -> None:
         node("n", cache=Cache("mine", ttl="soon"))(lambda x: x)
     with pytest.raises(NodeDefinitionError, match="version is text of at most 64 characters"):
         node("n", version="x" * 65)(lambda x: x)
+
+
+@dataclass
+class Smoothing:
+    """A config with a field of its own."""
+
+    window: int = 5
+
+
+@pytest.mark.parametrize(
+    ("config", "path"),
+    [
+        ({"one": {"windw": 9}}, "one.windw"),
+        ({"many": [{"window": 9}, {"windw": 9}]}, "many[1].windw"),
+        ({"perhaps": {"windw": 9}}, "perhaps"),
+    ],
+)
+def test_an_unknown_field_within_a_config_is_a_fault(config: dict[str, object], path: str) -> None:
+    @node("smooth")
+    def smooth(one: Smoothing, many: list[Smoothing], perhaps: Smoothing | None = None) -> None: ...
+
+    declared = smooth.declaration()
+    assert [fault.path for fault in json_schema.faults(declared.config_schema_json, config)] == [path]
+    assert all("additionalProperties" not in handle.schema_json for handle in declared.inputs)
