@@ -26,6 +26,7 @@ from tradewind.node_task_manager.ports.work import Vacancy
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
+from tradewind.node_task_manager.stores.redis_records import place_of
 from tradewind.server.redis.client import Redis, connect
 
 USERS = 10
@@ -110,7 +111,7 @@ async def measure(client: Redis) -> list[float]:
 
 async def _put_component(client: Redis, keys: Keys, run: RunSubmission, plan: Plan) -> None:
     facts = _packed("r0", run.user_id, plan.digest, 1000, "skip_downstream", 0, 0, False, False, 1, "", "", False)
-    await _send(client, [("HSET", keys.component(str(run.run), "0"), "status", "running", "facts", facts)])
+    await _send(client, [("HSET", keys.run(str(run.run)), "0/status", "running", "0/facts", facts)])
 
 
 def _packed(*facts: Any) -> bytes:
@@ -124,7 +125,8 @@ def _records(keys: Keys, each: int) -> Iterator[tuple[Any, ...]]:
         for at in range(each):
             task_id = f"flow{user}:{at // 1000}:0:n{at % 1000}"
             facts = _packed("0", at % 1000, "1", str(at + 1), None, None, None, None)
-            yield ("HSET", keys.node_task(task_id), "status", "pending", "facts", facts)
+            run, begin = place_of(task_id)
+            yield ("HSET", keys.run(run), f"{begin}status", "pending", f"{begin}facts", facts)
             yield ("ZADD", keys.ready("noop", f"user{user}"), at + 1, task_id)
         yield ("ZADD", keys.ring("noop"), 0, f"user{user}")
     yield ("ZADD", keys.ready_types(), 1, "noop")

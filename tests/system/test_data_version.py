@@ -20,6 +20,7 @@ from tradewind.scheduler.app import Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import Keys as SchedulerKeys
 from tradewind.server.bootstrap import Server, Service, StartError
+from tradewind.server.redis.data_version import VERSION
 from tradewind.server.settings import CommonSettings
 from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
@@ -50,10 +51,10 @@ async def test_a_service_notes_the_version_and_refuses_a_later_one(store: RedisS
     admin = store.connect()
     try:
         noted = json.loads(await admin.get(key) or b"{}")
-        assert noted["version"] == 1
-        await admin.set(key, json.dumps({**noted, "version": 2}))
+        assert noted["version"] == VERSION
+        await admin.set(key, json.dumps({**noted, "version": VERSION + 1}))
         later = Server([build(settings(store_url=store.url(name), service_token="a-token-of-the-services"))], drain_s=0)
-        with pytest.raises(StartError, match="version 2, written by a later release; this one knows version 1"):
+        with pytest.raises(StartError, match=f"written by a later release; this one knows version {VERSION}"):
             await later.start()
     finally:
         await store.close_clients()

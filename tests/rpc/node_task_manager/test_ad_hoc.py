@@ -65,7 +65,7 @@ async def test_results_are_kept_as_long_as_is_set_from_their_end_on(start: Start
     batch = (await submit_batch(ntm, ["{}", "{}"])).batch
     first, second = await claim(ntm, limit=2)
     await complete(ntm, first.token)
-    key = f"trading_flow:{{s0}}:node_tasks:{first.node_task_id}"
+    key = f"trading_flow:{{s0}}:run:batch:{batch.batch_id}"
     client = embedded.connect()
     try:
         assert await client.pttl(key) == -1

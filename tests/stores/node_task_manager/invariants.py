@@ -1,5 +1,6 @@
 """What must hold of the raw keys of a shard, whatever happened."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ LASTING = (
     f"{BASE}user_weights",
 )
 """What stays when all runs have ended, their events are acknowledged and a day has passed."""
+OPEN = 2.0**46
 NOTICES = ("notifications", "notifications_read", "notified")
 SETS = (
     *("inflight", "start_deadlines", "ready_types", "node_tasks_list", "ended_runs", "delayed"),
@@ -55,6 +57,7 @@ class Keys:
     sets: dict[str, dict[str, float]] = field(default_factory=dict)
     ttls: dict[str, int] = field(default_factory=dict)
     lists: dict[str, int] = field(default_factory=dict)
+    signals: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     todo: int = 0
 
     def open_runs(self) -> set[str]:
@@ -110,9 +113,8 @@ async def nothing_is_left(server: RedisServer) -> None:
 async def expire_all(server: RedisServer) -> None:
     """Let the records of runs go whose time to live has come, as a day does."""
     admin = server.connect()
-    kinds = tuple(f"{BASE}{kind}:" for kind in ("node_tasks", "component", "run"))
     for name in await server.keys():
-        if name.startswith(kinds) and await admin.pttl(name) >= 0:
+        if name.startswith(f"{BASE}run:") and await admin.pttl(name) >= 0:
             await admin.delete(name)
 
 
@@ -127,12 +129,11 @@ async def read_keys(server: RedisServer) -> Keys:
     client = connect(server.url())
     try:
         names = [name for name in await server.keys() if name.startswith(BASE)]
-        kinds = {"node_tasks:": found.tasks, "component:": found.components, "run:": found.runs}
         pipeline = client.pipeline(transaction=False)
         for name in names:
             short = name.removeprefix(BASE)
             pipeline.execute_command("PTTL", name)
-            if short.startswith((*kinds, "plan:")):
+            if short.startswith(("run:", "plan:")):
                 pipeline.hgetall(name)
             elif _is_sorted_set(short):
                 pipeline.execute_command("ZRANGE", name, 0, -1, "WITHSCORES")
@@ -146,16 +147,8 @@ async def read_keys(server: RedisServer) -> Keys:
     for name, ttl, value in zip(names, values[::2], values[1::2], strict=True):
         short = name.removeprefix(BASE)
         found.ttls[short] = ttl
-        kind = next((kind for kind in kinds if short.startswith(kind)), "")
-        if kind:
-            kinds[kind][short.removeprefix(kind)] = {
-                k.decode(): v.decode(errors="surrogateescape") for k, v in value.items()
-            }
-            if b"facts" in value:
-                of_kind = FACTS_OF_TASK if kind == "node_tasks:" else FACTS_OF_COMPONENT
-                facts = msgspec.msgpack.decode(bytes([0x90 + len(of_kind)]) + value[b"facts"])
-                there = {k: str(v) for k, v in zip(of_kind, facts, strict=True) if v is not None}
-                kinds[kind][short.removeprefix(kind)] |= there
+        if short.startswith("run:"):
+            _read_run(found, short.removeprefix("run:"), value)
         elif short.startswith("plan:"):
             found.plans[short.removeprefix("plan:")] = value
         elif _is_sorted_set(short):
@@ -166,9 +159,38 @@ async def read_keys(server: RedisServer) -> Keys:
     return found
 
 
+def _read_run(found: Keys, run: str, record: dict[bytes, bytes]) -> None:
+    """Take apart the hash of a run."""
+    own = found.runs.setdefault(run, {})
+    components: dict[str, dict[str, str]] = defaultdict(dict)
+    tasks: dict[str, dict[str, str]] = defaultdict(dict)
+    for name, value in record.items():
+        field = name.decode()
+        text = value.decode(errors="surrogateescape")
+        if of_component := re.fullmatch(r"([^:/]+)/(.+)", field):
+            components[of_component[1]][of_component[2]] = text
+        elif of_task := re.fullmatch(r"([^:/]*(?::\d+)?):(.+)", field):
+            tasks[of_task[1]][of_task[2]] = text
+        else:
+            own[field] = text
+    for component_id, each in components.items():
+        found.components[f"{run}:{component_id}"] = each | _facts(each, FACTS_OF_COMPONENT)
+    for within, each in tasks.items():
+        if "signals" in each:
+            found.signals[run].append(each["signals"])
+        if "status" in each:
+            found.tasks[f"{run}:{within}" if within else run] = each | _facts(each, FACTS_OF_TASK)
+
+
+def _facts(record: dict[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    packed = record["facts"].encode(errors="surrogateescape")
+    facts = msgspec.msgpack.decode(bytes([0x90 + len(names)]) + packed)
+    return {k: str(v) for k, v in zip(names, facts, strict=True) if v is not None}
+
+
 def _is_sorted_set(name: str) -> bool:
     prefixes = ("ready:", "worker_tasks:", "ring:", "flow_runs:", "dead_letters:", "user_runs:", "blocked:", "slots:")
-    return name.startswith((*prefixes, "kept_runs:", "left:")) or name in SETS
+    return name.startswith((*prefixes, "left:")) or name in SETS
 
 
 def _pairs(value: list[Any]) -> Iterable[tuple[str, float]]:
@@ -206,7 +228,7 @@ def _check_indexes(keys: Keys) -> None:
 def _check_kept_signals(keys: Keys) -> None:
     """A run counts the signals that are kept of it."""
     for name, run in keys.runs.items():
-        lists = [value for field, value in run.items() if field.startswith("signals:")]
+        lists = keys.signals[name]
         kept = sum(len(msgspec.msgpack.decode(each.encode(errors="surrogateescape"))) for each in lists)
         assert int(run.get("kept", 0)) == kept, (name, run)
 
@@ -288,12 +310,6 @@ def _check_counts(keys: Keys) -> None:
         left = sum(each["status"] != "finished" for each in parts[name])
         assert len(parts[name]) == count, (name, run)
         assert count == 1 or int(run["open"]) == left, (name, run)
-    indexed = {
-        member: score
-        for name, each in keys.sets.items()
-        if name.startswith("flow_runs:")
-        for member, score in each.items()
-    }
     listed = {
         member: score
         for name, each in keys.sets.items()
@@ -311,25 +327,20 @@ def _check_counts(keys: Keys) -> None:
             )
             assert int(component.get("running", 0)) == counts[name]["running"], (name, component)
             continue
-        if keys.held(owner):
-            continue
-        assert (indexed[name] == float("inf")) == (name.rpartition(":")[0] in open_runs), (name, indexed[name])
 
 
 def _check_times_to_live(keys: Keys) -> None:
     open_runs = keys.open_runs()
     for name, ttl in keys.ttls.items():
         kind, _, rest = name.partition(":")
-        if kind in ("node_tasks", "component", "run"):
-            run = rest if kind == "run" else run_of(rest) if kind == "node_tasks" else rest.rpartition(":")[0]
-            assert (ttl == -1) == (run in open_runs) or keys.held(run), (name, ttl)
+        if kind == "run":
+            assert (ttl == -1) == (rest in open_runs) or keys.held(rest), (name, ttl)
         elif kind == "task_events":
             lasts = rest in open_runs if rest.startswith("task:") else not keys.has_ended(rest)
             assert (ttl == -1) == lasts, (name, ttl)
         elif kind == "plan":
             assert (ttl == -1) == (int(keys.plans[rest].get(b"open", 0)) > 0), (name, ttl)
         elif kind in (
-            "flow_runs",
             "stop",
             "purged",
             "worker_session",
@@ -342,19 +353,21 @@ def _check_times_to_live(keys: Keys) -> None:
 
 
 def _check_kept(keys: Keys) -> None:
-    """Every record is in the list of all; runs that are counted among those that are kept have ended."""
+    """Every record is in the list of all, and the latest run of a cycle in the index of its flow.
+
+    That says that it is open until it has been looked at after its end.
+    """
     assert keys.tasks.keys() <= keys.sets.get("node_tasks_list", {}).keys(), "node tasks that the list does not have"
     open_runs = keys.open_runs()
-    for name, members in keys.sets.items():
-        if name.startswith("kept_runs:"):
-            runs = {f"{name.removeprefix('kept_runs:')}:{member}" for member in members}
-            assert not runs & open_runs, (name, runs & open_runs)
-            assert runs <= keys.runs.keys(), (name, runs - keys.runs.keys())
     for run in keys.runs:
+        if run.startswith(("task:", "batch:")) or keys.held(run):
+            continue
+        flow, _, name = run.partition(":")
+        cycle, number = map(int, name.split(":"))
         looked_at = f"run:{run}" in keys.sets.get("to_clean", {})
-        flow, _, number = run.partition(":")
-        kept = number in keys.sets.get(f"kept_runs:{flow}", {})
-        ad_hoc = run.startswith(("task:", "batch:"))
-        assert ad_hoc or run in open_runs or looked_at or kept or keys.held(run), (
-            f"{run} has ended, and nobody looks after it"
-        )
+        is_open = OPEN if run in open_runs or looked_at else 0
+        assert keys.sets[f"flow_runs:{flow}"][name] == cycle * 1024 + number + is_open, (run, is_open)
+    for name, members in keys.sets.items():
+        if name.startswith("flow_runs:"):
+            runs = {f"{name.removeprefix('flow_runs:')}:{member}" for member in members}
+            assert runs <= keys.runs.keys(), (name, runs - keys.runs.keys())

@@ -108,16 +108,14 @@ BROKEN = [
     (queued, ("ZADD", "delayed", 1e15, TASK), "delayed-without-task", TASK),
     (queued, ("ZADD", "node_tasks_list", 1, "flow:9:0:x"), "index-without-record", "node_tasks_list flow:9:0:x"),
     (queued, ("PEXPIRE", "run:flow:0:0", 10**9), "open-run-expires", "run:flow:0:0"),
-    (queued, ("PEXPIRE", "component:flow:0:0:0", 10**9), "open-run-expires", "component:flow:0:0:0"),
     (queued, ("PEXPIRE", f"plan:{PLAN.digest}", 10**9), "open-run-expires", f"plan:{PLAN.digest}"),
-    (queued, ("ZADD", "flow_runs:flow", "+inf", "flow:9:0:0"), "index-without-record", "flow_runs:flow flow:9:0:0"),
-    (queued, ("ZREM", "flow_runs:flow", "flow:0:0:0"), "run-not-listed", "flow:0:0:0"),
-    (queued, ("HSET", "component:flow:0:0:0", "completed", 1), "component-counts", "flow:0:0:0"),
+    (queued, ("ZADD", "flow_runs:flow", 2**46 + 9216, "9:0"), "index-without-record", "flow_runs:flow 9:0"),
+    (queued, ("ZREM", "flow_runs:flow", "0:0"), "run-not-listed", "flow:0:0"),
+    (queued, ("HSET", "run:flow:0:0", "0/completed", 1), "component-counts", "flow:0:0:0"),
     (running, ("ZREM", "inflight", TASK), "task-without-lease", TASK),
     (running, ("ZREM", "worker_tasks:w1", TASK), "task-without-lease", TASK),
-    (ended, ("PERSIST", "node_tasks:flow:0:0:a"), "no-time-to-live", TASK),
     (ended, ("PERSIST", "run:flow:0:0"), "no-time-to-live", "run:flow:0:0"),
-    (ended, ("ZADD", "flow_runs:flow", "+inf", "flow:0:0:0"), "run-not-listed", "flow:0:0:0"),
+    (ended, ("ZREM", "to_clean", "run:flow:0:0"), "run-not-listed", "flow:0:0"),
 ]
 
 
@@ -190,7 +188,7 @@ async def test_those_whom_a_leaked_slot_held_back_go_on(ward: Ward) -> None:
 async def test_those_who_wait_for_a_limit_that_has_room_go_on(ward: Ward) -> None:
     await blocked(ward)
     await ward.do("ZREM", "slots:flow:flow", TASK)
-    await ward.do("HSET", f"node_tasks:{TASK}", "slots", "")
+    await ward.do("HSET", "run:flow:0:0", "a:slots", "")
     await cured_in(ward, "held-back-with-room", "flow:flow|noop:default:1")
     assert len(await ward.take()) == 1
 
@@ -200,7 +198,7 @@ async def test_a_user_who_is_parked_while_nothing_runs_goes_on(ward: Ward) -> No
     await running_one(ward)
     assert await ward.take() == []
     await ward.do("DEL", "slots:user:default")
-    await ward.do("HSET", f"node_tasks:{TASK}", "slots", "")
+    await ward.do("HSET", "run:flow:0:0", "a:slots", "")
     await cured_in(ward, "held-back-with-room", "parked default:noop")
     assert len(await ward.take()) == 1
 
@@ -236,7 +234,7 @@ async def test_the_counts_of_large_components_are_taken_in_steps(ward: Ward) -> 
     for each in await ward.take(300):
         assert await ward.complete(each, out="1") == ""
     assert await ward.found() == []
-    await ward.do("HSET", "component:flow:0:0:0", "completed", 301)
+    await ward.do("HSET", "run:flow:0:0", "0/completed", 301)
     await cured(ward, "component-counts", "flow:0:0:0")
 
 
@@ -245,8 +243,8 @@ async def test_a_component_whose_last_end_was_not_counted_ends(ward: Ward) -> No
     await ward.submit(plan_of("a"))
     (taken,) = await ward.take()
     await ward.complete(taken, out="1")
-    await ward.do("HSET", "component:flow:0:0:0", "completed", 0, "status", "running")
-    await ward.do("PERSIST", "component:flow:0:0:0")
+    await ward.do("HSET", "run:flow:0:0", "0/completed", 0, "0/status", "running")
+    await ward.do("PERSIST", "run:flow:0:0")
     assert ("component-counts", "flow:0:0:0") in await ward.found()
     await ward.found(mend=True)
     assert await completed_in_events(ward) == [1, 1]
@@ -258,7 +256,7 @@ async def test_batches_count_what_runs(ward: Ward) -> None:
     run = RunSubmission(RunName.of_batch("b"), "r", "default", (("0", plan.digest),), -1, begun_ms=ward.clock())
     assert (await ward.shard.submit([run])).results[0].outcome == "accepted"
     assert len(await ward.take(1)) == 1
-    await ward.do("HSET", "component:batch:b:0", "running", 7)
+    await ward.do("HSET", "run:batch:b", "0/running", 7)
     await cured(ward, "batch-counts", "batch:b")
     await ward.do("ZREM", "user_runs:default:batch", "batch:b")
     await cured(ward, "run-not-listed", "batch:b")
@@ -318,23 +316,23 @@ async def test_what_runs_is_listed_again(ward: Ward) -> None:
 
 async def test_a_node_task_without_its_component_expires(ward: Ward) -> None:
     await queued(ward)
-    await ward.do("DEL", "component:flow:0:0:0")
+    await ward.do("HDEL", "run:flow:0:0", "0/status", "0/facts")
     assert ("task-without-component", TASK) in await ward.found()
     await ward.found(mend=True)
-    assert 0 < await ward.admin.pttl(f"{BASE}node_tasks:{TASK}") <= LIMITS.retention_ms
+    assert 0 < await ward.admin.pttl(f"{BASE}run:flow:0:0") <= LIMITS.retention_ms
     assert ("task-without-component", TASK) not in await ward.found()
 
 
 async def test_a_component_without_its_run_is_told(ward: Ward) -> None:
     await queued(ward)
-    await ward.do("DEL", "run:flow:0:0")
+    await ward.do("HDEL", "run:flow:0:0", "run_id", "components")
     found = await findings(ward.redis, mend=True)
     assert ("component-without-run", "flow:0:0:0", False) in [(each.check, each.subject, each.mended) for each in found]
 
 
 async def test_a_component_of_which_all_has_ended_ends(ward: Ward) -> None:
     await ended(ward)
-    await ward.do("HSET", "component:flow:0:0:0", "status", "running")
+    await ward.do("HSET", "run:flow:0:0", "0/status", "running")
     assert ("component-not-finished", "flow:0:0:0") in await ward.found()
     await ward.found(mend=True)
     assert await completed_in_events(ward) == [1, 1]

@@ -334,18 +334,3 @@ async def test_a_purge_takes_items_along(bench: Bench, store: RedisServer | None
         bench.clock.advance(25 * 3600 * 1000)
         await bench.shard.reap()
         await nothing_is_left(store)
-
-
-async def test_items_are_kept_as_long_as_their_run(bench: Bench, store: RedisServer | None) -> None:
-    await begun(bench, plan(max_parallel=100), 30)
-    offer = None
-    for item in await bench.take():
-        (offer,) = (await end(bench, item)).fan_outs or (offer,)
-    assert offer is not None
-    await bench.shard.fan_out([joined(offer)])
-    if store is not None:
-        assert await store.connect().pttl(f"trading_flow:{{s0}}:node_tasks:{MAPPED}:7") == -1
-    (sink,) = await bench.take()
-    await end(bench, sink)
-    if store is not None:
-        assert await store.connect().pttl(f"trading_flow:{{s0}}:node_tasks:{MAPPED}:7") > 0

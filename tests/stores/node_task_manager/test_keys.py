@@ -2,13 +2,11 @@
 
 import asyncio
 import itertools
-from typing import Any
 
-import msgspec
 import pytest
 
 from tests.servers import RedisServer, no_leaked_keys
-from tests.stores.node_task_manager.invariants import read_keys
+from tests.stores.node_task_manager.invariants import expire_all, read_keys
 from tests.stores.node_task_manager.shards import LIMITS, Bench, completed, plan_of, redis_shard
 from tests.waiting import until
 from tradewind.node_task_manager.domain.component import RunSubmission
@@ -20,7 +18,9 @@ from tradewind.server.redis.subscriber import Subscriber
 BASE = "trading_flow:{s0}:"
 DAY = 24 * 3600 * 1000
 RUN = RunName("flow", 0, 0)
-INDEXES = tuple(f"{BASE}{name}" for name in ("node_tasks_list", "to_clean", "events:*", "last_events", "queue:stats"))
+INDEXES = tuple(
+    f"{BASE}{name}" for name in ("node_tasks_list", "flow_runs:*", "to_clean", "events:*", "last_events", "queue:stats")
+)
 """What may stay: cleaned, or not acknowledged."""
 
 
@@ -44,15 +44,13 @@ async def finish_all(bench: Bench) -> None:
 async def test_what_is_open_has_no_ttl_and_what_has_ended_one_of_a_day(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of("a>b"))
     (a,) = await bench.take()
-    assert await ttl_of(redis_server, "node_tasks:flow:0:0:a") == -1
-    for name in ("component:flow:0:0:0", "run:flow:0:0", "plan:a>b/skip_downstream"):
+    for name in ("run:flow:0:0", "plan:a>b/skip_downstream"):
         assert await ttl_of(redis_server, name) == -1, name
     await bench.complete(a, out="1")
-    # A node that ended long before its run is kept as long as the run's last one.
-    assert await ttl_of(redis_server, "node_tasks:flow:0:0:a") == -1
+    # A node that ended long before its run is kept as long as that.
+    assert await ttl_of(redis_server, "run:flow:0:0") == -1
     await finish_all(bench)
-    for name in ("node_tasks:flow:0:0:a", "node_tasks:flow:0:0:b", "component:flow:0:0:0", "run:flow:0:0"):
-        assert DAY - 10_000 < await ttl_of(redis_server, name) <= DAY, name
+    assert DAY - 10_000 < await ttl_of(redis_server, "run:flow:0:0") <= DAY
     await no_leaked_keys(redis_server, INDEXES)
 
 
@@ -69,8 +67,8 @@ async def test_a_run_of_more_nodes_than_one_script_does_expires_as_a_whole(
     effects = await bench.shard.claim()
     while effects.todo:
         effects = await bench.shard.claim()
-    assert [key for key in await redis_server.lasting_keys() if ":node_tasks:" in key] == []
-    assert len([key for key in await redis_server.keys() if ":node_tasks:" in key]) == 1200
+    assert [key for key in await redis_server.lasting_keys() if ":run:" in key] == []
+    assert len((await read_keys(redis_server)).tasks) == 1200
 
 
 async def test_no_index_grows_with_what_has_ended(bench: Bench, redis_server: RedisServer) -> None:
@@ -81,9 +79,10 @@ async def test_no_index_grows_with_what_has_ended(bench: Bench, redis_server: Re
     assert await admin.zcard(BASE + "start_deadlines") == 0
     bench.clock.advance(DAY + 1)
     await bench.submit(plan_of("a>b"), cycle=3, run_id="r3")
+    await expire_all(redis_server)
     while (await bench.shard.clean("c", 0)).more:
         pass
-    assert await admin.zrange(BASE + "flow_runs:flow", 0, -1) == [b"flow:3:0:0"]
+    assert await admin.zrange(BASE + "flow_runs:flow", 0, -1) == [b"3:0"]
 
 
 async def test_a_stop_mark_stays_as_long_as_it_was_asked_to(bench: Bench, redis_server: RedisServer) -> None:
@@ -118,7 +117,6 @@ async def test_logs_plans_and_sessions_expire(bench: Bench, redis_server: RedisS
     await bench.shard.open_session("w1", "i1", [])
     expected = {
         "plan:p": LIMITS.plan_retention_ms,
-        "flow_runs:flow": LIMITS.plan_retention_ms,
         "logs:flow:0": LIMITS.run_retention_ms,
         "flow_logs:flow": LIMITS.run_retention_ms,
         "worker_session:w1": LIMITS.run_retention_ms,
@@ -151,8 +149,7 @@ async def test_a_run_stays_while_one_of_its_components_is_open(bench: Bench, red
     await bench.shard.submit([RunSubmission(RUN, "r0", "default", parts, 3)])
     a, b = await bench.take()
     await bench.complete(a)
-    for name in ("run:flow:0:0", "component:flow:0:0:0", "node_tasks:flow:0:0:a"):
-        assert await ttl_of(redis_server, name) == -1, name
+    assert await ttl_of(redis_server, "run:flow:0:0") == -1
     await bench.complete(b)
     await no_leaked_keys(redis_server, INDEXES)
 
@@ -196,34 +193,18 @@ async def test_what_waits_without_a_time_limit_wakes_workers_of_other_processes(
 async def test_what_all_node_tasks_come_to_have_stands_in_one_field(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of("a"))
     await bench.take()
-    fields = await redis_server.connect().hgetall(f"{BASE}node_tasks:flow:0:0:a")
-    assert set(fields) == {b"status", b"facts"}
+    fields = await redis_server.connect().hgetall(f"{BASE}run:flow:0:0")
+    assert {name for name in fields if name.startswith(b"a:")} == {b"a:status", b"a:facts"}
     (task,) = (await read_keys(redis_server)).tasks.values()
     now = str(bench.clock())
     assert (task["status"], task["worker_id"], task["attempt"]) == ("running", "w1", "1")
     assert [task[name] for name in ("registered_at", "ready_at", "started_at")] == [now] * 3
 
 
-@pytest.mark.parametrize("as_before", [False, True])
-async def test_the_only_input_of_a_node_stands_in_a_field_of_its_own(
-    bench: Bench, redis_server: RedisServer, as_before: bool
-) -> None:
-    """It is read with the record, so that a claim reads once; a plan that is there already may name it by its edge."""
-    admin, plan = redis_server.connect(), plan_of("a>b b>c a>c")
-    key = f"{BASE}plan:{plan.digest}"
+async def test_the_only_input_of_a_node_stands_in_a_field_of_its_own(bench: Bench, redis_server: RedisServer) -> None:
+    """It is read with the record, so that a claim reads once."""
+    plan = plan_of("a>b b>c a>c")
     await bench.shard.save(plan)
-    if as_before:
-        for field, value in (await admin.hgetall(key)).items():
-            if field.startswith(b"n:"):
-                node = msgspec.msgpack.decode(value, type=dict[str, Any])
-                node["out"] = [
-                    (handle, target, "in:0" if target == 1 else name) for handle, target, name in node["out"]
-                ]
-                node["fields"] = [f"in:{at}" for at in node["into"]]
-                await admin.execute_command("HSET", key, field, msgspec.msgpack.encode(node))
-        facts = msgspec.msgpack.decode(await admin.hget(key, "facts") or b"", type=dict[str, Any])
-        before = msgspec.msgpack.encode(facts | {"edition": "before"})
-        await admin.execute_command("HSET", key, "facts", before)
     await bench.submit(plan)
     (a,) = await bench.take()
     await bench.complete(a, out="1")
@@ -233,6 +214,6 @@ async def test_the_only_input_of_a_node_stands_in_a_field_of_its_own(
     assert [given.inputs for given in (b, c)] == [((0, "1"),), ((1, "2"), (2, "1"))]
     tasks = await bench.shard.tasks([b.task_id, c.task_id], inputs=True)
     assert [task and task.inputs for task in tasks] == [((0, "1"),), ((1, "2"), (2, "1"))]
-    names = [await admin.hgetall(f"{BASE}node_tasks:{given.task_id}") for given in (b, c)]
-    assert (b"input" in names[0], b"in:0" in names[0]) == (not as_before, as_before)
-    assert {b"in:1", b"in:2"} <= set(names[1])
+    fields = set(await redis_server.connect().hgetall(f"{BASE}run:flow:0:0"))
+    assert {b"b:input", b"c:in:1", b"c:in:2"} <= fields
+    assert b"b:in:0" not in fields

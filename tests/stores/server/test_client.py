@@ -43,8 +43,8 @@ async def test_a_service_touches_only_its_own_keys(redis_server: RedisServer) ->
     for client, key in [
         (scheduler, "trading_flow:{t1}:trigger:a"),
         (trigger, "trading_flow:{f1}:flow:a"),
-        (redis_server.connect("registry"), "trading_flow:{s0}:node_tasks:a"),
-        (redis_server.connect("node_task_manager"), "other:{s0}:node_tasks:a"),
+        (redis_server.connect("registry"), "trading_flow:{s0}:run:a"),
+        (redis_server.connect("node_task_manager"), "other:{s0}:run:a"),
     ]:
         with pytest.raises(NoPermissionError):
             await client.get(key)

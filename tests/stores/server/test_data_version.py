@@ -6,7 +6,7 @@ import pytest
 
 from tests.servers import RedisServer
 from tradewind.server.redis.client import Client
-from tradewind.server.redis.data_version import VERSION, DataVersion, OtherData, require_data_version
+from tradewind.server.redis.data_version import OLDEST, VERSION, DataVersion, OtherData, require_data_version
 
 KEY = "trading_flow:{s0}:data_version"
 DATA = DataVersion(KEY, {"shards": 2}, {"shards": " by SHARDS"})
@@ -30,6 +30,12 @@ async def test_the_first_start_notes_it_and_later_ones_leave_it(client: Client) 
 async def test_a_later_version_is_refused(client: Client) -> None:
     await client.set(KEY, json.dumps({"version": VERSION + 1, "shards": 2}))
     with pytest.raises(OtherData, match=f"have version {VERSION + 1}, written by a later release; this one knows"):
+        await require_data_version(client, DATA)
+
+
+async def test_a_version_that_is_read_no_more_is_refused(client: Client) -> None:
+    await client.set(KEY, json.dumps({"version": OLDEST - 1, "shards": 2}))
+    with pytest.raises(OtherData, match=f"have version {OLDEST - 1}, written by an earlier release; this one reads"):
         await require_data_version(client, DATA)
 
 

@@ -68,7 +68,7 @@ async def test_a_list_is_split_once_though_the_node_task_manager_is_killed_over_
             await proxy.seen.wait()
 
             async def split() -> bool:
-                found = await stack.as_admin("HGET", "trading_flow:{s0}:node_tasks:flow:0:0:item", "items_total")
+                found = await stack.as_admin("HGET", "trading_flow:{s0}:run:flow:0:0", "item:items_total")
                 return bool(found) == (kept_back == "answers")
 
             await until(split, "the call has come through, or has not")

@@ -8,8 +8,10 @@ from redis.exceptions import RedisError
 
 from tradewind.server.redis.client import Client, UnsafeStore
 
-VERSION = 1
+VERSION = 2
 """Raised whenever what a service keeps can no longer be read by the release before."""
+OLDEST = 2
+"""Raised whenever this release can no longer read what an earlier one keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class OtherData(UnsafeStore):
 async def require_data_version(client: Client, data: DataVersion) -> None:
     """Note the version where there is none yet, and check the one that is there.
 
-    Raises OtherData when it is a later one, or the data are divided otherwise; ConnectionError when the store fails.
+    Raises OtherData when it is a later one or too early a one, or the data are divided otherwise; ConnectionError when
+    the store fails.
     """
     try:
         await client.set(data.key, data.text, nx=True)
@@ -52,6 +55,11 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
         raise OtherData(
             f"the data in the store have version {version}, written by a later release; this one knows version "
             f"{VERSION}: start that release, or restore a backup from before the upgrade"
+        )
+    if version < OLDEST:
+        raise OtherData(
+            f"the data in the store have version {version}, written by an earlier release; this one reads version "
+            f"{OLDEST} on: let that release end what runs, then start this one over an empty store"
         )
     for name, number in data.fixed.items():
         if found.get(name, number) != number:

@@ -6,19 +6,15 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | key | kind | holds | until |
 | --- | --- | --- | --- |
 | `plan:<digest>` | hash | structure and configs of a component | 30 d after its last use, ad hoc 25 h |
-| `run:<run>` | hash | run_id, inputs, components, open ones, `keep`, signals kept | 24 h or `keep_for` from its end |
-| `component:<run>:<component>` | hash | counts of nodes, `facts` from its beginning | as its run |
-| `node_tasks:<run>:<node>` | hash | status, lease, `input` or `in:<edge>`, `out:<handle>` | as its run |
-| `node_tasks:<run>:<node>:<item>` | hash | the same of an item of a mapped node | as above |
+| `run:<run>` | hash | all there is of a run, see below | 24 h or `keep_for` from its end |
 | `kept:<run>:<component>` | list | nodes of a rerun whose results are yet to be taken over | empties itself |
 | `items:<run>:<node>` | list | items of a mapped node that have not begun | empties itself |
 | `stop:<run>[:<component>]` | string | who stopped it, why, when | deadline of the cycle and 1 h |
-| `flow_runs:<flow>` | zset | components to be purged with it, by when they expire | 30 d after the last submission |
+| `flow_runs:<flow>` | zset | the latest run `<cycle>:<run>` of each cycle by number, open ones on top | with the run |
 | `purged:<flow>` | string | when the flow was purged | 1 h |
-| `kept_runs:<flow>` | zset | ended runs `<cycle>:<run>` by number | newest `keep_cycles`; 8 d after the last |
-| `node_tasks_list` | zset | node tasks by creation | go with the record; swept from a day on |
+| `node_tasks_list` | zset | node tasks by creation | go with the run; swept from a day on |
 | `to_clean` | zset | `run:`, `worker:`, `flow:`, `dead_letters:` and a name, by when to look at it | empties itself |
-| `walks` | list | ended runs whose records are on their way out, with how far they are | empties itself |
+| `walks` | list | ended runs that are on their way out, with how far they are | empties itself |
 | `cleaner` | string | the replica that cleans | 15 s after its last step |
 | `queue:cleaned` | hash | how much was removed | kept, one |
 | `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
@@ -65,6 +61,11 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `cache_stats` | hash | what became of look-ups, by cache; first shard only | kept, one |
 | `wake` | channel | news of a ready node type, events, a stop, a run, a result, the config, a notification | |
 
+The hash of a run holds its run_id, inputs, components, how many of several are open, `keep` and how many signals are
+kept; of each component, behind `<component>/`, its status, counts of nodes and `facts` from its beginning; and of each
+node task, behind `<node>:` (`<node>:<item>:` of an item of a mapped node, `:` of a task), its status and `facts`,
+`input` or `in:<edge>`, `out:<handle>`, `signals` that came too early, and more that only some have.
+
 Keys of caches, `cache_stats` excepted, are in the store of the caches, where that is another one. There any of them may
 vanish at any time: then a result is worked out again.
 
@@ -97,12 +98,6 @@ class Keys:
 
     def run(self, run: str) -> str:
         return f"{self.base}run:{run}"
-
-    def component(self, run: str, component_id: str) -> str:
-        return f"{self.base}component:{run}:{component_id}"
-
-    def node_task(self, task_id: str) -> str:
-        return f"{self.base}node_tasks:{task_id}"
 
     def worker_tasks(self, worker_id: str) -> str:
         return f"{self.base}worker_tasks:{worker_id}"

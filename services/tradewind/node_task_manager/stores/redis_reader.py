@@ -12,14 +12,18 @@ from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis_records import (
+    COMPONENT_FIELDS,
     FIELDS,
+    Record,
     component_of,
-    prefixed,
+    emitted_by,
+    may_gather,
+    outputs_of,
+    place_of,
     task_of,
     text_of,
-    without_values,
 )
-from tradewind.server.redis.client import Redis
+from tradewind.server.redis.client import Pipeline, Redis
 
 _PIECE = 500
 _WHOLE_PIECE = 64
@@ -34,23 +38,53 @@ class RedisNodeTaskReader:
 
     async def tasks(self, ids: Sequence[str], *, inputs: bool = False, outputs: bool = False) -> list[NodeTask | None]:
         found: list[NodeTask | None] = []
-        whole = inputs or outputs
-        size = _WHOLE_PIECE if whole else _PIECE
+        size = _WHOLE_PIECE if inputs or outputs else _PIECE
         for first in range(0, len(ids), size):
             piece = ids[first : first + size]
             pipeline = self._client.pipeline(transaction=False)
             pipeline.execute_command("ZMSCORE", self._keys.inflight(), *piece)
             for task_id in piece:
-                if whole:
-                    pipeline.hgetall(self._keys.node_task(task_id))
-                else:
-                    pipeline.hmget(self._keys.node_task(task_id), list(FIELDS))
-                    pipeline.execute_command("HKEYS", self._keys.node_task(task_id))
+                self._ask(pipeline, task_id, FIELDS)
             deadlines, *values = await pipeline.execute()
-            records = values if whole else map(without_values, values[::2], values[1::2])
+            records = [_known(FIELDS, each) for each in values]
+            if inputs or outputs:
+                await self._add_values(piece, records, inputs, outputs)
             for task_id, record, deadline in zip(piece, records, deadlines, strict=True):
-                found.append(task_of(task_id, record, deadline, inputs, outputs) if b"status" in record else None)
+                found.append(task_of(task_id, record, deadline) if "status" in record else None)
         return await self._with_kept(found) if outputs else found
+
+    def _ask(self, pipeline: Pipeline, task_id: str, fields: Sequence[str]) -> None:
+        run, at = place_of(task_id)
+        pipeline.hmget(self._keys.run(run), [at + field for field in fields])
+
+    async def _add_values(self, ids: Sequence[str], records: Sequence[Record], inputs: bool, outputs: bool) -> None:
+        """Put into records what came along the edges, and what was emitted."""
+        named = await self._gathering(ids, records) if inputs else {}
+        asked: list[tuple[Record, list[str]]] = []
+        pipeline = self._client.pipeline(transaction=False)
+        for task_id, record in zip(ids, records, strict=True):
+            names = [*(["input", *named.get(task_id, ())] if inputs else ())]
+            names += [f"out:{handle}" for handle in emitted_by(record)] if outputs else ()
+            if names:
+                self._ask(pipeline, task_id, names)
+                asked.append((record, names))
+        for (record, names), values in zip(asked, await pipeline.execute() if asked else (), strict=True):
+            record |= _known(names, values)
+
+    async def _gathering(self, ids: Sequence[str], records: Sequence[Record]) -> dict[str, list[str]]:
+        """Return the fields of inputs of those node tasks that may have several."""
+        several = [id for id, record in zip(ids, records, strict=True) if may_gather(id, record)]
+        runs = list({place_of(task_id)[0] for task_id in several})
+        pipeline = self._client.pipeline(transaction=False)
+        for run in runs:
+            pipeline.execute_command("HKEYS", self._keys.run(run))
+        names = dict(zip(runs, await pipeline.execute() if runs else (), strict=True))
+        found: dict[str, list[str]] = {}
+        for task_id in several:
+            run, at = place_of(task_id)
+            within = f"{at}in:".encode()
+            found[task_id] = [name[len(at) :].decode() for name in names[run] if name.startswith(within)]
+        return found
 
     async def _with_kept(self, found: list[NodeTask | None]) -> list[NodeTask | None]:
         """Put in the outputs of node tasks of reruns that refer to results of an earlier run."""
@@ -64,9 +98,11 @@ class RedisNodeTaskReader:
             piece = wanted[first : first + _PIECE]
             pipeline = self._client.pipeline(transaction=False)
             for run, component_id in piece:
-                pipeline.hgetall(self._keys.component(str(run), component_id))
-            for (run, component_id), record in zip(piece, await pipeline.execute(), strict=True):
-                there = bool(record) and record[b"status"] != b"purged"
+                fields = [f"{component_id}/{field}" for field in COMPONENT_FIELDS]
+                pipeline.hmget(self._keys.run(str(run)), fields)
+            for (run, component_id), values in zip(piece, await pipeline.execute(), strict=True):
+                record = _known(COMPONENT_FIELDS, values)
+                there = record.get("status", b"purged") != b"purged"
                 found.append(component_of(run, component_id, record) if there else None)
         return found
 
@@ -80,22 +116,22 @@ class RedisNodeTaskReader:
     async def emitted(self, ids: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
         found: list[tuple[tuple[str, str], ...]] = []
         for first in range(0, len(ids), _WHOLE_PIECE):
+            piece = ids[first : first + _WHOLE_PIECE]
             pipeline = self._client.pipeline(transaction=False)
-            for task_id in ids[first : first + _WHOLE_PIECE]:
-                pipeline.hgetall(self._keys.node_task(task_id))
-            records = await pipeline.execute()
-            kept = [text_of(record, "kept") for record in records if b"kept" in record]
+            for task_id in piece:
+                self._ask(pipeline, task_id, ("ended", "kept"))
+            records = [_known(("ended", "kept"), each) for each in await pipeline.execute()]
+            kept = [text_of(record, "kept") for record in records if "kept" in record]
             results = iter(await self.emitted(kept) if kept else ())
-            found += [
-                next(results) if b"kept" in record else tuple(sorted(prefixed(record, b"out:"))) for record in records
-            ]
+            own = [(task_id, record) for task_id, record in zip(piece, records, strict=True) if "kept" not in record]
+            await self._add_values([task_id for task_id, _ in own], [record for _, record in own], False, True)
+            found += [next(results) if "kept" in record else outputs_of(record) for record in records]
         return found
 
     async def run_inputs(self, run: RunName, component_id: str) -> str:
         pipeline = self._client.pipeline(transaction=False)
-        pipeline.hget(self._keys.component(str(run), component_id), "inputs")
-        pipeline.hget(self._keys.run(str(run)), "inputs")
-        own, common = await pipeline.execute()
+        pipeline.hmget(self._keys.run(str(run)), [f"{component_id}/inputs", "inputs"])
+        ((own, common),) = await pipeline.execute()
         return (own or common or b"").decode()
 
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
@@ -103,14 +139,14 @@ class RedisNodeTaskReader:
         for first in range(0, len(wanted), _WHOLE_PIECE):
             pipeline = self._client.pipeline(transaction=False)
             for task_id, handle in wanted[first : first + _WHOLE_PIECE]:
-                pipeline.hget(self._keys.node_task(task_id), f"out:{handle}")
-            values += [None if value is None else value.decode() for value in await pipeline.execute()]
+                self._ask(pipeline, task_id, (f"out:{handle}",))
+            values += [None if value is None else value.decode() for (value,) in await pipeline.execute()]
         elsewhere = [at for at, value in enumerate(values) if value == ELSEWHERE]
         if elsewhere:
             pipeline = self._client.pipeline(transaction=False)
             for at in elsewhere:
-                pipeline.hget(self._keys.node_task(wanted[at][0]), "kept")
-            sources = [source.decode() for source in await pipeline.execute()]
+                self._ask(pipeline, wanted[at][0], ("kept",))
+            sources = [source.decode() for (source,) in await pipeline.execute()]
             handles = [wanted[at][1] for at in elsewhere]
             for at, value in zip(elsewhere, await self.outputs(list(zip(sources, handles, strict=True))), strict=True):
                 values[at] = value
@@ -149,6 +185,10 @@ class RedisNodeTaskReader:
             msgspec.convert({"log_id": entry_id.decode(), **msgspec.msgpack.decode(_field(fields, b"l"))}, StoredLine)
             for entry_id, fields in entries
         ]
+
+
+def _known(fields: Sequence[str], values: Sequence[bytes | None]) -> Record:
+    return {field: value for field, value in zip(fields, values, strict=True) if value is not None}
 
 
 def _scored(pairs: Any) -> list[tuple[int, str]]:

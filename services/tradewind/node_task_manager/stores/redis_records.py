@@ -1,7 +1,6 @@
 """What the records of node tasks and components in Redis say."""
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,32 +16,55 @@ _stop = msgspec.msgpack.Decoder(StopMark).decode
 _history = msgspec.msgpack.Decoder(tuple[PastAttempt, ...]).decode
 _error = msgspec.msgpack.Decoder(TaskError).decode
 _wait = msgspec.msgpack.Decoder(Wait).decode
+_ended = msgspec.msgpack.Decoder(list[str]).decode
 _resumption = msgspec.msgpack.Decoder(Resumption).decode
 _COUNTS = ("total", "need", "begun", "completed", "failed", "cancelled")
 FIELDS = (
     *("status", "facts", "waiting", "live", "reason", "error", "lost"),
     *("failures", "retry_at", "history", "slots", "blocked"),
     *("progress", "message", "step", "cached", "kept", "child", "postponed"),
-    *("ended_at", "stop", "wait", "resumed"),
+    *("ended", "stop", "wait", "resumed"),
     *(f"items_{name}" for name in _COUNTS),
 )
 """Those of a node task that are not values."""
+COMPONENT_FIELDS = (
+    *("status", "facts", "completed", "failed", "terminated", "skipped", "sinks"),
+    *("finished_at", "stop", "running", "cached", "early"),
+)
+"""Those of a component."""
+Record: TypeAlias = dict[str, bytes]
+"""The fields of a node task or a component that there are."""
 
 
-def _number(record: Mapping[bytes, bytes], field: str) -> int:
-    return int(record.get(field.encode()) or 0)
+def place_of(task_id: str) -> tuple[str, str]:
+    """Return the run of a node task, and what its fields in the hash of that begin with."""
+    parts = task_id.split(":")
+    named = 3 if len(parts) > 3 else min(len(parts), 2)
+    return ":".join(parts[:named]), ":".join([*parts[named:], ""]) or ":"
 
 
-def text_of(record: Mapping[bytes, bytes], field: str) -> str:
+def _number(record: Record, field: str) -> int:
+    return int(record.get(field) or 0)
+
+
+def text_of(record: Record, field: str) -> str:
     """Return a field, "" when it is not there."""
-    return record.get(field.encode(), b"").decode()
+    return record.get(field, b"").decode()
 
 
-def without_values(known: Sequence[bytes | None], names: Sequence[bytes]) -> Mapping[bytes, bytes]:
-    """Return a record in which values, which may be large, stand by their names only."""
-    record = dict.fromkeys(names, b"")
-    record.update((name.encode(), value) for name, value in zip(FIELDS, known, strict=True) if value is not None)
-    return record
+def emitted_by(record: Record) -> list[str]:
+    """Return the handles that a node task emitted by."""
+    return _ended(record["ended"])[1:] if "ended" in record else []
+
+
+def may_gather(task_id: str, record: Record) -> bool:
+    """Whether several values may have come to a node task: to one with several edges, or an item of such a node."""
+    return "facts" in record and _facts(record).edge is None and ("waiting" in record or task_id.count(":") > 3)
+
+
+def outputs_of(record: Record) -> tuple[tuple[str, str], ...]:
+    """Return what a node task emitted, by handle, as far as it was read."""
+    return tuple(sorted(_prefixed(record, "out:")))
 
 
 _SHORT_LIST = 0x90
@@ -69,12 +91,14 @@ class _TaskFacts(msgspec.Struct, array_like=True, frozen=True):
     edge: int | None
 
 
-def task_of(
-    task_id: str, record: Mapping[bytes, bytes], deadline: float | None, inputs: bool, outputs: bool
-) -> NodeTask:
-    """Return a node task, with what came to it and what it emitted where that is asked for; `deadline` in epoch ms."""
-    stop, error = record.get(b"stop"), record.get(b"error")
-    facts = _unpacked(record[b"facts"], _TaskFacts)
+def _facts(record: Record) -> _TaskFacts:
+    return _unpacked(record["facts"], _TaskFacts)
+
+
+def task_of(task_id: str, record: Record, deadline: float | None) -> NodeTask:
+    """Return a node task, with what values of it were read; `deadline` in epoch ms."""
+    stop, error = record.get("stop"), record.get("error")
+    facts = _facts(record)
     return NodeTask(
         task_id=task_id,
         status=NodeTaskStatus(text_of(record, "status")),
@@ -90,45 +114,44 @@ def task_of(
         lost=_number(record, "lost"),
         failures=_number(record, "failures"),
         retry_at=_number(record, "retry_at"),
-        history=_history(record[b"history"]) if b"history" in record else (),
+        history=_history(record["history"]) if "history" in record else (),
         progress=_number(record, "progress"),
         message=text_of(record, "message"),
         step=text_of(record, "step"),
         registered_at=int(facts.registered_at),
         ready_at=int(facts.ready_at or 0),
         started_at=int(facts.started_at or 0),
-        ended_at=_number(record, "ended_at"),
+        ended_at=int(_ended(record["ended"])[0]) if "ended" in record else 0,
         lease_deadline=int(deadline or 0),
         stop=None if stop is None else _stop(stop),
-        slots=tuple(sorted(text_of(record, "slots").split())) if record[b"status"] == b"running" else (),
+        slots=tuple(sorted(text_of(record, "slots").split())) if record["status"] == b"running" else (),
         blocked=text_of(record, "blocked").partition("|")[0],
-        inputs=_inputs(record, facts.edge) if inputs else (),
-        outputs=tuple(sorted(prefixed(record, b"out:"))) if outputs else (),
-        emitted=tuple(sorted(handle for handle, _ in prefixed(record, b"out:"))),
+        inputs=_inputs(record, facts.edge),
+        outputs=outputs_of(record),
+        emitted=tuple(sorted(emitted_by(record))),
         cached=text_of(record, "cached"),
         kept=text_of(record, "kept"),
         child=text_of(record, "child"),
         postponed=_number(record, "postponed"),
         items=_items(record),
-        wait=_wait(record[b"wait"]) if record[b"status"] == b"suspended" else None,
-        resumed=_resumption(record[b"resumed"]) if b"resumed" in record else None,
+        wait=_wait(record["wait"]) if record["status"] == b"suspended" else None,
+        resumed=_resumption(record["resumed"]) if "resumed" in record else None,
     )
 
 
-def _inputs(record: Mapping[bytes, bytes], only: int | None) -> tuple[tuple[int, str], ...]:
+def _inputs(record: Record, only: int | None) -> tuple[tuple[int, str], ...]:
     """What came along which edges; `only` is the edge of a node that has a single one."""
-    if only is not None and b"input" in record:
+    if only is not None and "input" in record:
         return ((only, text_of(record, "input")),)
-    return tuple(sorted((int(at), value) for at, value in prefixed(record, b"in:")))
+    return tuple(sorted((int(at), value) for at, value in _prefixed(record, "in:")))
 
 
-def _items(record: Mapping[bytes, bytes]) -> ItemCounts | None:
-    return ItemCounts(*(_number(record, f"items_{name}") for name in _COUNTS)) if b"items_total" in record else None
+def _items(record: Record) -> ItemCounts | None:
+    return ItemCounts(*(_number(record, f"items_{name}") for name in _COUNTS)) if "items_total" in record else None
 
 
-def prefixed(record: Mapping[bytes, bytes], prefix: bytes) -> list[tuple[str, str]]:
-    """Return the fields that begin with `prefix`, by the rest of their names."""
-    return [(k[len(prefix) :].decode(), v.decode()) for k, v in record.items() if k.startswith(prefix)]
+def _prefixed(record: Record, prefix: str) -> list[tuple[str, str]]:
+    return [(name.removeprefix(prefix), value.decode()) for name, value in record.items() if name.startswith(prefix)]
 
 
 class _ComponentFacts(msgspec.Struct, array_like=True, frozen=True):
@@ -149,10 +172,10 @@ class _ComponentFacts(msgspec.Struct, array_like=True, frozen=True):
     has_inputs: bool
 
 
-def component_of(run: RunName, component_id: str, record: Mapping[bytes, bytes]) -> Component:
+def component_of(run: RunName, component_id: str, record: Record) -> Component:
     """Return a component."""
-    stop = record.get(b"stop")
-    facts = _unpacked(record[b"facts"], _ComponentFacts)
+    stop = record.get("stop")
+    facts = _unpacked(record["facts"], _ComponentFacts)
     return Component(
         run=run,
         run_id=facts.run_id,

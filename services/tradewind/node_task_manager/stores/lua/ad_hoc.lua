@@ -31,7 +31,7 @@ end
 local function write_changed()
   if not next(touched) and #events == 0 then return publish_notices() end
   for comp, more in pairs(running) do
-    if more ~= 0 then call('HINCRBY', comp.key, 'running', more) end
+    if more ~= 0 then call('HINCRBY', comp.key, comp.at .. 'running', more) end
   end
   for _, each in ipairs(events) do
     local comp, id, event = each[1], each[2], each[3]

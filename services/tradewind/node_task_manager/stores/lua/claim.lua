@@ -66,13 +66,13 @@ local function inputs_of(record, entry)
   if not into then return {}, true end
   if #into == 1 then
     local field = fields[1]
-    local value = record[field] or not record.created and call('HGET', record.key, field)
+    local value = record[field] or not record.created and stored(record, field)
     if not value then return {}, false end
     if #value > INPUT_BYTES then return {}, true end
     carried = carried + #value
     return {{into[1], value}}, false
   end
-  local inputs, size, stored = {}, 0, not record.created and call('HMGET', record.key, unpack(fields))
+  local inputs, size, stored = {}, 0, not record.created and stored_all(record, fields)
   for i = 1, #into do
     local value = record[fields[i]] or stored and stored[i]
     if value then
@@ -89,7 +89,7 @@ end
 local function inputs_of_run(comp)
   local run = comp.run
   if comp.early == 'freed' then
-    local own = call('HGET', comp.key, 'inputs')
+    local own = stored(comp, 'inputs')
     if own then
       carried = carried + #own
       return own

@@ -27,43 +27,42 @@ end
 -- When the last component of a run ended, and its partition; nil when one is open, being purged, or gone.
 local function ended_at(run, ids)
   local at, partition = 0, nil
-  spend(#ids)
   for _, id in ipairs(ids) do
-    local v = call('HMGET', base .. 'component:' .. run .. ':' .. id, 'status', 'finished_at', 'facts')
+    local v = call('HMGET', base .. 'run:' .. run, id .. '/status', id .. '/finished_at', id .. '/facts')
     if v[1] ~= 'finished' then return nil end
     at, partition = math.max(at, tonumber(v[2])), unpack_facts(v[3]).partition
   end
   return at, partition
 end
 
--- The runs of a cycle stay and go together: `verb` happens to all of them up to a number, or to those before it.
-local function walk_cycle(verb, flow, cycle, number, till)
-  for at = number, 0, -1 do walk_later(verb, flow .. ':' .. cycle .. ':' .. at, till) end
+-- The runs of a cycle up to a number, the latest of which is on its way out, go together.
+local function drop_cycle(flow, cycle, number)
+  for at = number, 0, -1 do walk_later(flow .. ':' .. cycle .. ':' .. at) end
 end
 
-local function drop_cycle(flow, cycle, number) walk_cycle('drop', flow, cycle, tonumber(number), 0) end
+-- The runs of a cycle up to a number, and their log, stay until `till`.
+local function keep_cycle(flow, cycle, number, till)
+  local ttl = string.format('%.0f', math.max(till - time, 1))
+  for at = number, 0, -1 do call('PEXPIRE', base .. 'run:' .. flow .. ':' .. cycle .. ':' .. at, ttl) end
+  call('PEXPIRE', base .. 'logs:' .. flow .. ':' .. cycle, ttl)
+end
+
+local function is_gone(run) return call('EXISTS', base .. 'run:' .. run) == 0 end
 
 -- Of a flow's ended runs those of the highest numbers stay.
 local function trim(flow, keep, run)
-  local kept = base .. 'kept_runs:' .. flow
-  local excess = call('ZCARD', kept) - keep
+  local index = base .. 'flow_runs:' .. flow
+  local excess = call('ZCOUNT', index, '-inf', '(' .. flow_runs.OPEN) - keep
   if excess > LOOKS then call('ZADD', base .. 'to_clean', time, 'run:' .. run) end
-  for _, name in ipairs(excess > 0 and call('ZRANGE', kept, 0, math.min(excess, LOOKS) - 1) or {}) do
+  for _, name in ipairs(excess > 0 and call('ZRANGE', index, 0, math.min(excess, LOOKS) - 1) or {}) do
     spend(2)
-    call('ZREM', kept, name)
+    call('ZREM', index, name)
     drop_cycle(flow, string.match(name, '^(%d+):(%d+)$'))
   end
   -- What expired by age leaves the index from its lower end, a little faster than runs come to it.
-  for _, name in ipairs(call('ZRANGE', kept, 0, 1)) do
-    if call('EXISTS', base .. 'run:' .. flow .. ':' .. name) == 0 then forget('kept_runs:' .. flow, name) end
+  for _, name in ipairs(call('ZRANGE', index, 0, 1)) do
+    if is_gone(flow .. ':' .. name) then forget('flow_runs:' .. flow, name) end
   end
-end
-
--- Components that expired by age leave the index of their flow.
-local tidied = {}
-local function tidy_index(flow)
-  if not tidied[flow] then call('ZREMRANGEBYSCORE', base .. 'flow_runs:' .. flow, 0, time) end
-  tidied[flow] = true
 end
 
 local LOOK = {}
@@ -71,40 +70,46 @@ local LOOK = {}
 -- A run that ended a while ago is counted among those of its flow.
 function LOOK.run(run)
   local flow, cycle, number = string.match(run, '^([^:]+):(%d+):(%d+)$')
+  local name = cycle .. ':' .. number
   number = tonumber(number)
-  tidy_index(flow)
   local v = call('HMGET', base .. 'run:' .. run, 'components', 'keep')
-  if not v[1] then return walk_cycle('expire', flow, cycle, number - 1, time + limits.settle) end
+  if not v[1] then
+    forget('flow_runs:' .. flow, name)
+    return keep_cycle(flow, cycle, number - 1, time + limits.settle)
+  end
   local at, partition = ended_at(run, cmsgpack.unpack(v[1]))
   if not at then return end
   if not acknowledged(partition, at) then return call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. run) end
-  if call('EXISTS', base .. 'run:' .. flow .. ':' .. cycle .. ':' .. number + 1) == 1 then
-    return walk_cycle('hold', flow, cycle, number, 0)
-  end
+  -- It stays as long as the latest run of its cycle, which stands for it in the index.
+  if not is_gone(flow .. ':' .. cycle .. ':' .. number + 1) then return call('PERSIST', base .. 'run:' .. run) end
   local keep, keep_for = string.match(v[2] or '0 0', '^(%d+) (%d+)$')
   local till = at + tonumber(keep_for)
   if till > at and till <= time then
+    forget('flow_runs:' .. flow, name)
     drop_cycle(flow, cycle, number)
   else
-    local name = base .. 'kept_runs:' .. flow
-    call('ZADD', name, cycle * RUNS + number, cycle .. ':' .. number)
-    call('PEXPIRE', name, limits.run_retention)
-    if till > at then walk_later('expire', run, till) end
-    local held = call('PTTL', base .. 'run:' .. run) == -1
-    if number > 0 or held then
-      walk_cycle('expire', flow, cycle, held and number or number - 1, till > at and till or at + limits.retention)
+    call('ZADD', base .. 'flow_runs:' .. flow, flow_runs.number(name), name)
+    call('ZADD', base .. 'to_clean', 'NX', time + limits.retention, 'flow:' .. flow)
+    if till > at or number > 0 or call('PTTL', base .. 'run:' .. run) == -1 then
+      keep_cycle(flow, cycle, number, till > at and till or at + limits.retention)
     end
   end
   spend(3)
   trim(flow, tonumber(keep) > 0 and tonumber(keep) or limits.keep_cycles, run)
 end
 
--- What is open of a flow, such as a run that waits for an approval, may stay so for longer than the index of it would.
+-- Of a flow that has not run for a while no other run clears the index of those that expired.
 function LOOK.flow(flow)
-  local index = base .. 'flow_runs:' .. flow
-  if #call('ZRANGEBYSCORE', index, 'inf', 'inf', 'LIMIT', 0, 1) == 0 then return end
-  call('PEXPIRE', index, limits.plan_retention)
-  call('ZADD', base .. 'to_clean', time + limits.tombstone, 'flow:' .. flow)
+  local index, gone = 'flow_runs:' .. flow, 0
+  for _, name in ipairs(call('ZRANGE', base .. index, 0, LOOKS - 1)) do
+    if is_gone(flow .. ':' .. name) then
+      gone = gone + 1
+      forget(index, name)
+    end
+  end
+  if call('EXISTS', base .. index) == 1 then
+    call('ZADD', base .. 'to_clean', gone == LOOKS and time or time + limits.retention, 'flow:' .. flow)
+  end
 end
 
 -- A worker that is silent has nothing in its list but leases that stand.
@@ -118,12 +123,17 @@ function LOOK.worker(worker)
   if call('EXISTS', base .. list) == 1 then call('ZADD', base .. 'to_clean', time + limits.silent, 'worker:' .. worker) end
 end
 
+local function is_on_record(id)
+  local run = run_of(id)
+  return call('HEXISTS', base .. 'run:' .. run, place_of(id, run) .. 'status') == 1
+end
+
 -- Dead letters go with their records.
 function LOOK.dead_letters(user)
   local list = 'dead_letters:' .. user
   for _, id in ipairs(call('ZRANGE', base .. list, 0, LOOKS - 1)) do
     spend(1)
-    if call('EXISTS', base .. 'node_tasks:' .. id) == 0 then forget(list, id) end
+    if not is_on_record(id) then forget(list, id) end
   end
   if call('EXISTS', base .. list) == 1 then call('ZADD', base .. 'to_clean', time + limits.tombstone, list) end
 end
@@ -160,7 +170,7 @@ local function look_through_list(from)
       break
     end
     spend(1)
-    if call('EXISTS', base .. 'node_tasks:' .. oldest[i]) == 0 then gone[#gone + 1] = oldest[i] else from = from + 1 end
+    if not is_on_record(oldest[i]) then gone[#gone + 1] = oldest[i] else from = from + 1 end
   end
   in_pieces('ZREM', list, gone)
   swept.entries = swept.entries + #gone

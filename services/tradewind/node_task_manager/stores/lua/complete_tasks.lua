@@ -25,12 +25,11 @@ local function take_effect(record, comp, kind, outputs, error, wish, cache, wait
   if kind == 'failed' then
     retries.fail(record, comp, error, wish)
   elseif kind == 'completed' then
-    record.outputs = outputs
-    for i = 1, #outputs do note(record, 'out:' .. outputs[i][1], outputs[i][2]) end
+    emit(record, outputs)
     if cache ~= '' then
       note(record, 'cached', cache)
       restate(record, 'worker_id', '')
-      set(comp, 'cached', (comp.cached or tonumber(call('HGET', comp.key, 'cached') or 0)) + 1)
+      set(comp, 'cached', (comp.cached or tonumber(stored(comp, 'cached') or 0)) + 1)
     end
     finish(record, comp, 'completed')
   elseif kind == 'suspended' and not record.stop and not comp.stop then

@@ -134,7 +134,7 @@ do
     local last = math.min(place + PIECES, comp.nodes) - 1
     for at = place, last do
       if not ids or at % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', at) end
-      local status = call('HGET', base .. 'node_tasks:' .. task_of(run, ids[at - before]), 'status')
+      local status = call('HGET', comp.key, ids[at - before] .. ':status')
       if status then counts[status] = (counts[status] or 0) + 1 end
     end
     doctor.records = doctor.records + last - place + 1
@@ -169,40 +169,35 @@ do
       end)
     end
     if comp.partition == NO_PARTITION and comp.nodes <= PIECES then
-      local running = tonumber(call('HGET', comp.key, 'running') or 0)
+      local running = tonumber(stored(comp, 'running') or 0)
       if running ~= (counts.running or 0) then
         found('batch-counts', run, (counts.running or 0) .. ' of its nodes run, counted as ' .. running,
-          function() call('HSET', comp.key, 'running', counts.running or 0) end)
+          function() call('HSET', comp.key, comp.at .. 'running', counts.running or 0) end)
       end
     end
   end
 
   local function examine_lives(comp, open, parts)
-    local run = 'run:' .. comp.run
-    local short = run .. ':' .. comp.id
-    for _, name in ipairs({run, 'component:' .. comp.run .. ':' .. comp.id}) do
-      local left = life(name)
-      if open and left >= 0 then
-        found('open-run-expires', name, 'its run is open, and it would expire in ' .. left .. ' ms',
-          function() call('PERSIST', base .. name) end)
-      elseif not open and left == -1 and all_done() then
-        found('no-time-to-live', name, 'its run has ended, and it would stay for ever',
-          function() call('PEXPIRE', base .. name, limits.retention) end)
-      end
+    local name, left = 'run:' .. comp.run, life('run:' .. comp.run)
+    if open and left >= 0 then
+      found('open-run-expires', name, 'it is open, and would expire in ' .. left .. ' ms', function() call('PERSIST', comp.key) end)
+    elseif not open and left == -1 and all_done() then
+      found('no-time-to-live', name, 'it has ended, and would stay for ever',
+        function() call('PEXPIRE', comp.key, limits.retention) end)
     end
     if comp.status == 'running' and has_plan(comp) and life('plan:' .. comp.plan) >= 0 then
       found('open-run-expires', 'plan:' .. comp.plan, 'an open run needs it, and it would expire',
         function() call('PERSIST', base .. 'plan:' .. comp.plan) end)
     end
-    if parts and tonumber(call('HGET', base .. run, 'open')) ~= parts then
+    if parts and tonumber(call('HGET', comp.key, 'open')) ~= parts then
       found('run-counts', comp.run, parts .. ' of its components are open, and it counts '
-        .. tostring(call('HGET', base .. run, 'open')), parts > 0 and function() call('HSET', base .. run, 'open', parts) end or nil)
+        .. tostring(call('HGET', comp.key, 'open')), parts > 0 and function() call('HSET', comp.key, 'open', parts) end or nil)
     end
   end
 
-  -- What belongs to no flow is in the list of its user, what does in the index of its flow: without end while the run is open.
+  -- What belongs to no flow is in the list of its user, what does in the index of its flow: among the open ones while the run is
+  -- open, and then until it has been looked at.
   local function examine_index(comp, open)
-    local name = comp.run .. ':' .. comp.id
     if comp.partition == NO_PARTITION then
       local list = 'user_runs:' .. comp.user_id .. ':' .. string.match(comp.run, '^[^:]+')
       if open and not scored(list, comp.run) then
@@ -211,20 +206,19 @@ do
       end
       return
     end
-    local index = 'flow_runs:' .. string.match(comp.run, '^[^:]+')
-    local score = scored(index, name)
-    if open and score ~= 'inf' then
-      found('run-not-listed', name, 'it is open, and deleting its flow would leave it', function()
-        call('ZADD', base .. index, 'inf', name)
-        call('PEXPIRE', base .. index, limits.plan_retention)
-      end)
-    elseif not open and score == 'inf' and all_done() then
-      found('run-not-listed', name, 'it has ended, and the index of its flow says that it is open',
-        function() put(index, name, time + limits.retention) end)
+    local flow, name = flow_runs.names(comp.run)
+    local index = 'flow_runs:' .. flow
+    local score = tonumber(scored(index, name))
+    if open and (not score or score < flow_runs.OPEN) then
+      found('run-not-listed', comp.run, 'it is open, and deleting its flow would leave it',
+        function() put(index, name, flow_runs.OPEN + flow_runs.number(name)) end)
+    elseif not open and (not score or score >= flow_runs.OPEN) and not scored('to_clean', 'run:' .. comp.run) and all_done() then
+      found('run-not-listed', comp.run, 'it has ended, and the index of its flow does not say so',
+        function() put('to_clean', 'run:' .. comp.run, time) end)
     end
-    for _, other in ipairs(call('ZRANGEBYSCORE', base .. index, 'inf', 'inf', 'LIMIT', 0, 20)) do
-      if call('EXISTS', base .. 'component:' .. other) == 0 then
-        found('index-without-record', index .. ' ' .. other, 'no such component is on record', leaves(index, other))
+    for _, other in ipairs(call('ZRANGE', base .. index, flow_runs.OPEN, 'inf', 'BYSCORE', 'LIMIT', 0, 20)) do
+      if call('EXISTS', base .. 'run:' .. flow .. ':' .. other) == 0 then
+        found('index-without-record', index .. ' ' .. other, 'no such run is on record', leaves(index, other))
       end
     end
   end
@@ -232,16 +226,14 @@ do
   -- A component, and with the first one of a run the run.
   local function examine_component(comp, jobs)
     if comp.status == 'finished' and walks_over(comp.run) then return end
-    local ids = cmsgpack.unpack(call('HGET', base .. 'run:' .. comp.run, 'components') or cmsgpack.pack({}))
+    local ids = cmsgpack.unpack(call('HGET', comp.key, 'components') or cmsgpack.pack({}))
     if #ids == 0 then
-      if life('component:' .. comp.run .. ':' .. comp.id) == -1 then
-        found('component-without-run', comp.run .. ':' .. comp.id, 'its run is not on record')
-      end
+      found('component-without-run', comp.run .. ':' .. comp.id, 'nothing else is on record of its run')
       return
     end
     local open, parts = comp.status ~= 'finished', 0
     for _, id in ipairs(#ids > 1 and ids or {}) do
-      local status = call('HGET', base .. 'component:' .. comp.run .. ':' .. id, 'status')
+      local status = call('HGET', comp.key, id .. '/status')
       -- One that goes takes the others with it.
       if not status or status == 'purged' then return end
       if status ~= 'finished' then parts = parts + 1 end
@@ -270,10 +262,11 @@ do
     if not record then return missing(id, listed_at) end
     local comp = component_of(record)
     if not comp then
-      local key = 'component:' .. run_of(id) .. ':' .. record.component_id
-      if call('EXISTS', base .. key) == 0 and life('node_tasks:' .. id) == -1 then
+      local key = record.key
+      if not call('HGET', key, record.component_id .. '/status') and life('run:' .. record.run) == -1 then
+        local ids = cmsgpack.unpack(call('HGET', key, 'components') or cmsgpack.pack({}))
         found('task-without-component', id, 'its component is not on record, and it would stay for ever',
-          function() call('PEXPIRE', record.key, limits.retention) end)
+          #ids < 2 and function() call('PEXPIRE', key, limits.retention) end or nil)
       end
       return
     end
@@ -298,11 +291,6 @@ do
     end
     if entry.inputs == 0 and not fan_out.is_item(id) and record.index == piece_of(comp.plan, 'entries', 0)[1] then
       examine_component(comp, jobs)
-    end
-    if comp.status == 'finished' and life('node_tasks:' .. id) == -1 and all_done()
-      and life('run:' .. comp.run) >= 0 and not walks_over(comp.run) then
-      found('no-time-to-live', id, 'its run has ended, and it would stay for ever',
-        function() call('PEXPIRE', record.key, limits.retention) end)
     end
   end
 

@@ -28,7 +28,7 @@ do
     if record.counts == nil then
       local fields = {}
       for i, name in ipairs(COUNTED) do fields[i] = 'items_' .. name end
-      local v = call('HMGET', record.key, unpack(fields))
+      local v = stored_all(record, fields)
       record.counts = v[1] and {halt = v[8], code = v[9], first = v[10]}
       for i = 1, record.counts and 7 or 0 do record.counts[COUNTED[i]] = tonumber(v[i]) end
     end
@@ -118,11 +118,18 @@ do
   function fan_out.shared_inputs(record, entry)
     if record.shared then return record.shared end
     record.shared = {}
-    for _, name in ipairs(call('HKEYS', record.key)) do
-      if string.sub(name, 1, 3) == 'in:' and name ~= 'in:' .. entry.map.edge then
-        local value = call('HGET', record.key, name)
-        table.insert(record.shared, name)
-        table.insert(record.shared, #value <= limits.inline_bytes and value or '@')
+    local function share(name, value)
+      if not value or name == field_of(entry, entry.map.edge) then return end
+      table.insert(record.shared, name)
+      table.insert(record.shared, #value <= limits.inline_bytes and value or '@')
+    end
+    if entry.fields then
+      for i, value in ipairs(stored_all(record, entry.fields)) do share(entry.fields[i], value) end
+    else
+      -- Of more edges than the plan names here.
+      local before = record.at .. 'in:'
+      for _, name in ipairs(call('HKEYS', record.key)) do
+        if string.sub(name, 1, #before) == before then share(string.sub(name, #record.at + 1), call('HGET', record.key, name)) end
       end
     end
     return record.shared
@@ -236,17 +243,6 @@ do
       elseif item and not TERMINAL[item.status] then
         stopping.end_idle(item, comp, reason)
       end
-    end
-  end
-
-  -- Gives the items of a mapped node their time to live.
-  function fan_out.expire_items(comp, offset, index)
-    local record = task(task_of(comp.run, node(comp.plan, index).id))
-    local counts = record and fan_out.counts(record)
-    for place = offset, counts and counts.begun - 1 or -1 do
-      if budget <= 0 then return place end
-      budget = budget - 1
-      expiring[#expiring + 1] = record.key .. ':' .. string.format('%.0f', place)
     end
   end
 end

@@ -20,8 +20,7 @@ local function carry_out(step)
   if step.kind == 'failed' then
     fan.fail(record, comp, step.error)
   else
-    record.outputs = step.outputs
-    for _, output in ipairs(step.outputs) do note(record, 'out:' .. output[1], output[2]) end
+    emit(record, step.outputs)
     finish(record, comp, 'completed')
   end
   return ''

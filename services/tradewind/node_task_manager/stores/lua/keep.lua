@@ -4,27 +4,21 @@
 -- `kept:<component>`. Until it is empty the component is early = 'keep': nothing is delivered or stopped before, since a
 -- kept node must not be reached by a signal. What follows stands behind it in `todo`.
 do
-  local function take_over(record, _, _, _, ready_at, attempt, _, worker_id, started_at)
-    record.ready_at, record.attempt, record.worker_id, record.started_at = ready_at, attempt, worker_id, started_at
-  end
-
   local function keep(comp, from, place)
     if place >= comp.nodes then return end
     local entry = node(comp.plan, place)
-    local id, source = task_of(comp.run, entry.id), task_of(from, entry.id)
-    local key = base .. 'node_tasks:' .. source
-    local v = call('HMGET', key, 'status', 'kept', 'facts', 'ended_at', 'cached')
+    local id, source = task_of(comp.run, entry.id), task(task_of(from, entry.id))
     -- Without the result it runs, as any node; one that somebody stopped before stays as it is.
-    if v[1] ~= 'completed' or task(id) then return end
+    if not source or source.status ~= 'completed' or task(id) then return end
     local record = create(comp, id, entry, place)
-    record.status = 'completed'
-    set(record, 'kept', v[2] or source)
-    call('PERSIST', base .. 'node_tasks:' .. record.kept)
-    take_over(record, cmsgpack.unpack(v[3]))
-    note(record, 'ended_at', v[4])
-    if v[5] then note(record, 'cached', v[5]) end
-    for _, field in ipairs(call('HKEYS', key)) do
-      if string.sub(field, 1, 4) == 'out:' then set(record, field, '@') end
+    local v = stored_all(source, {'kept', 'ended', 'cached'})
+    record.status, record.ready_at, record.attempt = 'completed', source.ready_at, source.attempt
+    record.worker_id, record.started_at = source.worker_id, source.started_at
+    set(record, 'kept', v[1] or source.id)
+    note(record, 'ended', v[2])
+    if v[3] then note(record, 'cached', v[3]) end
+    for at, handle in ipairs(cmsgpack.unpack(v[2])) do
+      if at > 1 then set(record, 'out:' .. handle, '@') end
     end
     changed(comp, 0, record, 'completed')
     comp.completed = comp.completed + 1

@@ -6,25 +6,31 @@
 --!include forget_events
 call('SET', base .. 'purged:' .. args.flow_id, time, 'PX', limits.tombstone)
 call('UNLINK', base .. 'retries:flow:' .. args.flow_id)
-local index, removed = base .. 'flow_runs:' .. args.flow_id, 0
+local flow, index, removed = args.flow_id, base .. 'flow_runs:' .. args.flow_id, 0
 local mark = cmsgpack.pack({reason = 'the flow was deleted', by = 'system', at = time})
 
 -- A component in status "purged" is there for this script only.
-local function mark_purged(key)
-  local v = call('HMGET', key, 'status', 'facts')
-  if v[1] == 'running' then close_plan(unpack_facts(v[2]).plan, 1) end
-  if v[1] then call('HSET', key, 'status', 'purged') end
+local function mark_purged(run)
+  local key = base .. 'run:' .. run
+  local components = call('HGET', key, 'components')
+  for _, id in ipairs(components and cmsgpack.unpack(components) or {}) do
+    local v = call('HMGET', key, id .. '/status', id .. '/facts')
+    if v[1] == 'running' then close_plan(unpack_facts(v[2]).plan, 1) end
+    if v[1] then call('HSET', key, id .. '/status', 'purged') end
+  end
 end
 
--- Open components come first.
-for _, name in ipairs(call('ZRANGEBYSCORE', index, 'inf', 'inf')) do
-  mark_purged(base .. 'component:' .. name)
+-- Open runs come first.
+for _, name in ipairs(call('ZRANGEBYSCORE', index, flow_runs.OPEN, 'inf')) do
+  mark_purged(flow .. ':' .. name)
   call('ZADD', index, '-inf', name)
 end
 
 local function drop(id, comp)
   local record = task(id)
   if not record then return end
+  -- Nothing of it is written any more.
+  record.sheet = {n = 0, changes = {}}
   if record.status == 'pending' or record.status == 'suspended' then dequeue(record, comp) end
   if record.status == 'failed' then take('dead_letters:' .. comp.user_id, id) end
   if record.status == 'running' and record.worker_id then
@@ -34,7 +40,7 @@ local function drop(id, comp)
     fan_out.withdraw(record)
   end
   take('node_tasks_list', id)
-  call('UNLINK', record.key)
+  call('HDEL', record.key, record.at .. 'status')
   records[id] = false
   removed = removed + 1
 end
@@ -51,53 +57,57 @@ local function drop_items(id, comp, first)
   call('UNLINK', base .. 'items:' .. id)
 end
 
--- A run of several components stays until the last of them is removed.
-local function drop_run(run, parts)
-  if parts and call('HINCRBY', run, 'removed', 1) < parts then
-    call('PEXPIRE', run, limits.retention)
-  else
-    call('UNLINK', run)
-  end
-end
-
 -- Removes a component as far as the budget goes, `purged` being the place of the next node; true when all of it is gone.
 local function drop_component(run, id)
-  local key = base .. 'component:' .. run .. ':' .. id
-  local v = call('HMGET', key, 'facts', 'purged', 'maps', 'purged_items', 'watched')
-  if v[1] then
-    local comp, ids, before = unpack_facts(v[1]), nil, nil
-    comp.run = run
-    local maps, first = {}, tonumber(v[4]) or 0
-    for _, index in ipairs(v[3] and cmsgpack.unpack(v[3]) or {}) do maps[index] = true end
-    for place = tonumber(v[2]) or 0, comp.nodes - 1 do
-      if budget <= 0 then
-        call('HSET', key, 'status', 'purged', 'purged', place, 'purged_items', 0)
-        return false
-      end
-      budget = budget - 1
-      if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
-      local task_id = task_of(run, ids[place - before])
-      local left = maps[place] and drop_items(task_id, comp, first)
-      if left then
-        call('HSET', key, 'status', 'purged', 'purged', place, 'purged_items', left)
-        return false
-      end
-      first = 0
-      drop(task_id, comp)
-    end
-    drop_run(base .. 'run:' .. run, comp.parts)
-    forget_events(run, v[5])
-    removed = removed + 1
+  local key, at = base .. 'run:' .. run, id .. '/'
+  local v = call('HMGET', key, at .. 'facts', at .. 'purged', at .. 'maps', at .. 'purged_items', at .. 'watched')
+  if not v[1] then return true end
+  local comp, ids, before = unpack_facts(v[1]), nil, nil
+  comp.run = run
+  local maps, first = {}, tonumber(v[4]) or 0
+  for _, index in ipairs(v[3] and cmsgpack.unpack(v[3]) or {}) do maps[index] = true end
+  local function stop_at(place, item)
+    call('HSET', key, at .. 'status', 'purged', at .. 'purged', place, at .. 'purged_items', item)
+    return false
   end
-  call('UNLINK', key, base .. 'stop:' .. run, base .. 'stop:' .. run .. ':' .. id, base .. 'kept:' .. run .. ':' .. id)
+  for place = tonumber(v[2]) or 0, comp.nodes - 1 do
+    if budget <= 0 then return stop_at(place, 0) end
+    budget = budget - 1
+    if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
+    local task_id = task_of(run, ids[place - before])
+    local left = maps[place] and drop_items(task_id, comp, first)
+    if left then return stop_at(place, left) end
+    first = 0
+    drop(task_id, comp)
+  end
+  forget_events(run, v[5])
+  call('HDEL', key, at .. 'facts', at .. 'status')
+  call('UNLINK', base .. 'stop:' .. run .. ':' .. id, base .. 'kept:' .. run .. ':' .. id)
+  removed = removed + 1
   return true
 end
 
+-- Removes a run as far as the budget goes; true when all of it is gone.
+local function drop_run(run)
+  local key = base .. 'run:' .. run
+  local components = call('HGET', key, 'components')
+  for _, id in ipairs(components and cmsgpack.unpack(components) or {}) do
+    if budget <= 0 or not drop_component(run, id) then return false end
+  end
+  call('UNLINK', key, base .. 'stop:' .. run)
+  return true
+end
+
+-- Of each cycle the index names the latest run; those before it follow.
 while budget > 0 do
   local name = call('ZRANGE', index, 0, 0)[1]
   if not name then break end
   budget = budget - 1
-  if drop_component(string.match(name, '^(.+):([^:]+)$')) then call('ZREM', index, name) end
+  if drop_run(flow .. ':' .. name) then
+    local cycle, number = string.match(name, '^(%d+):(%d+)$')
+    call('ZREM', index, name)
+    if number ~= '0' then call('ZADD', index, '-inf', cycle .. ':' .. number - 1) end
+  end
 end
 local done = call('EXISTS', index) == 0
 if done then
@@ -105,7 +115,8 @@ if done then
   for _, cycle in ipairs(call('ZRANGE', logs, 0, -1)) do
     call('UNLINK', base .. 'logs:' .. args.flow_id .. ':' .. cycle)
   end
-  call('UNLINK', logs, base .. 'kept_runs:' .. args.flow_id)
+  call('UNLINK', logs)
+  call('ZREM', base .. 'to_clean', 'flow:' .. flow)
 end
 reopen()
 write_queues(queues)

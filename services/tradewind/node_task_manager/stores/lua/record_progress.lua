@@ -21,10 +21,12 @@ for _, entry in ipairs(args.progress) do
   local record = holder(entry)
   if record and record.status == 'running' then
     kept = kept + 1
-    local before = call('HMGET', record.key, 'progress', 'beat')
+    local before = stored_all(record, {'progress', 'beat'})
     if before[2] then heard_of(record, tonumber(before[2])) end
-    if tonumber(before[1] or 0) <= entry.progress then
-      call('HSET', record.key, 'progress', entry.progress, 'message', entry.message, 'step', entry.step)
+    if (record.progress or tonumber(before[1] or 0)) <= entry.progress then
+      set(record, 'progress', entry.progress)
+      note(record, 'message', entry.message)
+      note(record, 'step', entry.step)
       if is_told(record) then
         told[entry.task_id] = {kind = 'progress', at = time, attempt = record.attempt, worker_id = record.worker_id,
           progress = entry.progress, message = entry.message,

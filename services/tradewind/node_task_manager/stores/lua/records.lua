@@ -3,6 +3,8 @@
 local call = redis.call
 local base, limits, time, stamp, budget, effects
 local records, components, pieces = {}, {}, {}
+-- What this script changes of each run.
+local sheets = {}
 -- What many runs use: limits by their text, and nodes by plan and place, each plan of one edition.
 local limits_text, plans, editions, known_nodes = nil, {}, {}, 0
 
@@ -13,7 +15,7 @@ fresh(function()
   stamp = time and string.format('%.0f', time)
   budget = limits.records
   effects = {assignments = {}, results = {}, todo = 0}
-  records, components = {}, {}
+  records, components, sheets = {}, {}, {}
   if next(pieces) then pieces = {} end
   if known_nodes > MOST_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
 end)
@@ -31,40 +33,68 @@ local function run_of(task)
   return string.match(task, '^([^:]+:[^:]+:[^:]+):') or string.match(task, '^task:[^:]+$') or (string.match(task, '^(.+):[^:]+$'))
 end
 
--- What all node tasks come to have, in their field `facts`: as values one after the other they are far less to write and to
--- read than a field for each.
-local function pack_task(record)
-  return cmsgpack.pack(record.component_id, record.index, record.registered_at, record.ready_at or nil, record.attempt,
-    record.nonce or nil, record.worker_id or nil, record.started_at or nil, record.close_at, record.edge)
+-- All there is of a run stands in one hash: what its node tasks have in fields `<node>:<name>` (`<node>:<item>:<name>` of an item
+-- of a mapped node), its components in `<component>/<name>`. A record or component names the hash as `key`, what its fields begin
+-- with as `at`, and the `sheet` of what is to be written there.
+local function sheet_of(run, key)
+  local sheet = sheets[run]
+  if not sheet then
+    sheet = {key = key, n = 0, changes = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}}
+    sheets[run] = sheet
+  end
+  return sheet
 end
 
+local function stored(record, field) return call('HGET', record.key, record.at .. field) end
+
+-- Several fields at once, in their order.
+local function stored_all(record, fields)
+  local names, at = {}, record.at
+  for i = 1, #fields do names[i] = at .. fields[i] end
+  return call('HMGET', record.key, unpack(names))
+end
+
+-- What stands before the name of a field of a node task.
+local function place_of(id, run) return string.sub(id, #run + 2) .. ':' end
+
 -- The record of a node task, or false. What else it is looked at for is read along: `input` (its only one, if it has but one) or
--- `signals` (`waiting`, false when none has come, and `live`).
+-- `signals` (`waiting`, false when none has come, and `live`); and the first component of its run, which most are of.
 -- Here and in `create` what most records come to hold is named at once, if as nil: to make room for it later costs more.
-local task
+local task, component
 do
-  local function known(id, key, status, stop, slots, component_id, index, registered_at, ready_at, attempt, nonce, worker_id,
-    started_at, close_at, edge)
-    return {id = id, key = key, changes = {nil, nil, nil, nil, nil, nil, nil, nil}, n = 0, status = status, stop = stop,
+  -- What was read of first components, by the run.
+  local firsts = {}
+  fresh(function() if next(firsts) then firsts = {} end end)
+
+  local function known_task(id, run, key, at, status, stop, slots, component_id, index, registered_at, ready_at, attempt, nonce,
+    worker_id, started_at, close_at, edge)
+    return {id = id, run = run, key = key, at = at, sheet = sheet_of(run, key), noted = nil, status = status, stop = stop,
       waiting = nil, live = nil, slots = slots, component_id = component_id, index = index,
       registered_at = registered_at, ready_at = ready_at, attempt = attempt, nonce = nonce, worker_id = worker_id,
       started_at = started_at, close_at = close_at, edge = edge, comp = nil, entry = nil, outputs = nil, ended = nil, restated = nil}
   end
 
   local function read(id, also)
-    local key, v = base .. 'node_tasks:' .. id, nil
-    if also == 'input' then
-      v = call('HMGET', key, 'status', 'facts', 'stop', 'slots', 'input')
-    elseif also then
-      v = call('HMGET', key, 'status', 'facts', 'stop', 'slots', 'waiting', 'live')
-    else
-      v = call('HMGET', key, 'status', 'facts', 'stop', 'slots')
+    local run = run_of(id)
+    if not run then return false end
+    local key, at, v, extra = base .. 'run:' .. run, place_of(id, run), nil, 5
+    local names = {at .. 'status', at .. 'facts', at .. 'stop', at .. 'slots', nil, nil, nil, nil, nil, nil, nil}
+    if not firsts[run] then
+      names[5], names[6], names[7], names[8], names[9] = '0/status', '0/facts', '0/completed', '0/sinks', '0/eventful'
+      extra = 10
     end
-    local record = v[1] and known(id, key, v[1], v[3], v[4], cmsgpack.unpack(v[2]))
+    if also == 'input' then
+      names[extra] = at .. 'input'
+    elseif also then
+      names[extra], names[extra + 1] = at .. 'waiting', at .. 'live'
+    end
+    v = call('HMGET', key, unpack(names))
+    firsts[run] = firsts[run] or v
+    local record = v[1] and known_task(id, run, key, at, v[1], v[3], v[4], cmsgpack.unpack(v[2]))
     if record and also == 'input' then
-      record.input = v[5]
+      record.input = v[extra]
     elseif record and also then
-      record.waiting, record.live = tonumber(v[5]) or false, tonumber(v[6])
+      record.waiting, record.live = tonumber(v[extra]) or false, tonumber(v[extra + 1])
     end
     records[id] = record
     return record
@@ -74,10 +104,59 @@ do
     local record = records[id]
     if record == nil then return read(id, also) end
     if also == 'signals' and record and record.waiting == nil then
-      local v = call('HMGET', record.key, 'waiting', 'live')
+      local v = stored_all(record, {'waiting', 'live'})
       record.waiting, record.live = tonumber(v[1]) or false, tonumber(v[2])
     end
     return record
+  end
+
+  -- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal; it
+  -- is `early` when nodes may have ended before their signals came: 1, or of a rerun 'keep' while results are being taken
+  -- over, and 'kept' then; or one that was withheld, 'held' until it is 'freed' or 'unwanted'. What few have is read only of
+  -- those that are `eventful`.
+  local UNEVENTFUL = {}
+
+  local function known_component(id, run, key, status, completed, sinks, eventful, few, run_id, user_id, plan, nodes, policy, partition,
+    planned, traceparent, parts, submitted_at, node_type, edition, has_inputs)
+    local failed, terminated, skipped = tonumber(few[1] or 0), tonumber(few[2] or 0), tonumber(few[3] or 0)
+    completed = completed and tonumber(completed) or 0
+    know_edition(plan, edition)
+    return {id = id, run = run, key = key, at = id .. '/', sheet = sheet_of(run, key), noted = nil, status = status, was = status,
+      completed = completed, failed = failed, terminated = terminated, skipped = skipped, sinks = sinks and tonumber(sinks) or 0,
+      open = nodes - completed - failed - terminated - skipped, eventful = eventful, stop = few[4], early = few[5],
+      maps = few[6], watched = few[7], run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy,
+      partition = partition, planned = planned, traceparent = traceparent, parts = parts, submitted_at = submitted_at,
+      node_type = node_type, edition = edition, has_inputs = has_inputs, counted = nil}
+  end
+
+  -- From what was read of it: its status and the fields that follow, from a place on.
+  local function made(id, run, v, from)
+    local status = v[from]
+    if not status or status == 'purged' then return false end
+    local key, eventful, few = base .. 'run:' .. run, v[from + 4], UNEVENTFUL
+    if eventful then
+      local at = id .. '/'
+      few = call('HMGET', key, at .. 'failed', at .. 'terminated', at .. 'skipped', at .. 'stop', at .. 'early', at .. 'maps',
+        at .. 'watched')
+    end
+    return known_component(id, run, key, status, v[from + 2], v[from + 3], eventful, few, cmsgpack.unpack(v[from + 1]))
+  end
+
+  function component(run, id)
+    local name = run .. '/' .. id
+    local comp = components[name]
+    if comp == nil then
+      local first = id == '0' and firsts[run]
+      if first then
+        comp = made(id, run, first, 5)
+      else
+        local at = id .. '/'
+        comp = made(id, run, call('HMGET', base .. 'run:' .. run, at .. 'status', at .. 'facts', at .. 'completed', at .. 'sinks',
+          at .. 'eventful'), 1)
+      end
+      components[name] = comp
+    end
+    return comp
   end
 end
 
@@ -87,7 +166,7 @@ local function more(record)
     local MORE = {'lost', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
       'history', 'postponed', 'resumed', 'blocked'}
     record.whole = true
-    local values = call('HMGET', record.key, unpack(MORE))
+    local values = stored_all(record, MORE)
     for i = 1, #MORE do
       if record[MORE[i]] == nil then record[MORE[i]] = values[i] end
     end
@@ -108,53 +187,34 @@ local function unpack_facts(packed)
   return {run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy, partition = partition}
 end
 
--- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal; it
--- is `early` when nodes may have ended before their signals came: 1, or of a rerun 'keep' while results are being taken
--- over, and 'kept' then; or one that was withheld, 'held' until it is 'freed' or 'unwanted'. What few have is read only of
--- those that are `eventful`.
-local component
-do
-  local UNEVENTFUL = {}
+local function component_of(record) return record.comp or component(record.run, record.component_id) end
 
-  local function known(id, run, key, status, completed, sinks, eventful, few, run_id, user_id, plan, nodes, policy, partition,
-    planned, traceparent, parts, submitted_at, node_type, edition, has_inputs)
-    local failed, terminated, skipped = tonumber(few[1] or 0), tonumber(few[2] or 0), tonumber(few[3] or 0)
-    completed = completed and tonumber(completed) or 0
-    know_edition(plan, edition)
-    return {id = id, run = run, key = key, changes = {nil, nil, nil, nil}, n = 0, status = status, was = status, completed = completed,
-      failed = failed, terminated = terminated, skipped = skipped, sinks = sinks and tonumber(sinks) or 0,
-      open = nodes - completed - failed - terminated - skipped, eventful = eventful, stop = few[4], early = few[5],
-      maps = few[6], watched = few[7], run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy,
-      partition = partition, planned = planned, traceparent = traceparent, parts = parts, submitted_at = submitted_at,
-      node_type = node_type, edition = edition, has_inputs = has_inputs, counted = nil}
-  end
+-- `flow_runs:<flow>` holds of each cycle the latest run, `<cycle>:<run>`, by number; above all others those that are open, until
+-- they have been looked at after their end.
+local flow_runs = {EACH = 1024, OPEN = 2 ^ 46}
 
-  function component(run, id)
-    local key = base .. 'component:' .. run .. ':' .. id
-    local comp = components[key]
-    if comp == nil then
-      local v = call('HMGET', key, 'status', 'facts', 'completed', 'sinks', 'eventful')
-      comp = false
-      if v[1] and v[1] ~= 'purged' then
-        local few = v[5] and call('HMGET', key, 'failed', 'terminated', 'skipped', 'stop', 'early', 'maps', 'watched') or UNEVENTFUL
-        comp = known(id, run, key, v[1], v[3], v[4], v[5], few, cmsgpack.unpack(v[2]))
-      end
-      components[key] = comp
-    end
-    return comp
-  end
+-- The flow of a run, and what the run is called there.
+function flow_runs.names(run) return string.match(run, '^([^:]+):(.+)$') end
+
+function flow_runs.number(name)
+  local cycle, run = string.match(name, '^(%d+):(%d+)$')
+  return cycle * flow_runs.EACH + run
 end
 
-local function component_of(record) return record.comp or component(run_of(record.id), record.component_id) end
-
--- Changes are kept as the arguments of one HSET; the last of several for a field counts. The status, the counts of a
+-- Changes are kept as the arguments of one HSET for each run; the last of several for a field counts. The status, the counts of a
 -- component, the signals and the facts of a node task are written from the record itself.
+local function write(record, field, value)
+  local sheet = record.sheet
+  local n, changes = sheet.n, sheet.changes
+  changes[n + 1] = record.at .. field
+  changes[n + 2] = value
+  sheet.n = n + 2
+end
+
 -- `note` is for what is not read again.
 local function note(record, field, value)
-  local n, changes = record.n, record.changes
-  changes[n + 1] = field
-  changes[n + 2] = value
-  record.n = n + 2
+  record.noted = true
+  write(record, field, value)
 end
 
 local function set(record, field, value)
@@ -168,40 +228,10 @@ local function restate(record, field, value)
   record.restated = true
 end
 
-local function write_task(record)
-  local changes, n = record.changes, record.n
-  if record.signalled then
-    changes[n + 1], changes[n + 2], changes[n + 3], changes[n + 4] = 'waiting', record.waiting, 'live', record.live
-    n = n + 4
-  end
-  if record.restated then
-    changes[n + 1], changes[n + 2] = 'facts', pack_task(record)
-    n = n + 2
-  end
-  changes[n + 1], changes[n + 2] = 'status', record.status
-  n = n + 2
-  record.n = n
-  if n <= 1000 then return call('HSET', record.key, unpack(changes, 1, n)) end
-  for first = 1, n, 1000 do call('HSET', record.key, unpack(changes, first, math.min(first + 999, n))) end
-end
-
 -- Sets what few components have; see `component`.
 local function set_eventful(comp, field, value)
   comp.eventful = true
   set(comp, field, value)
-end
-
-local function write_component(comp)
-  if comp.counted then
-    note(comp, 'completed', comp.completed)
-    if comp.sinks > 0 then note(comp, 'sinks', comp.sinks) end
-    if comp.failed > 0 then note(comp, 'failed', comp.failed) end
-    if comp.terminated > 0 then note(comp, 'terminated', comp.terminated) end
-    if comp.skipped > 0 then note(comp, 'skipped', comp.skipped) end
-  end
-  if comp.eventful == true then note(comp, 'eventful', 1) end
-  if comp.status ~= comp.was then note(comp, 'status', comp.status) end
-  if comp.n > 0 then call('HSET', comp.key, unpack(comp.changes, 1, comp.n)) end
 end
 
 -- A node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent when there
@@ -313,13 +343,7 @@ do
   end
 end
 
-local function write_sets()
-  for key, items in pairs(removed) do in_pieces('ZREM', base .. key, items) end
-  leasing.write()
-  for key, items in pairs(added) do in_pieces('ZADD', base .. key, items) end
-end
-
--- Keys of what has ended, to get their time to live once all is written.
+-- Keys of runs that have ended, to get their time to live once all is written.
 local expiring = {}
 -- What is to be done before records are written; see fan_out.
 local before_writing
@@ -341,14 +365,60 @@ local function count_failure(code)
   totals[name] = (totals[name] or 0) + 1
 end
 
-local function write_all()
-  before_writing()
-  for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
-  for _, record in pairs(records) do if record and (record.n > 0 or record.signalled or record.restated) then write_task(record) end end
-  for _, comp in pairs(components) do if comp and (comp.n > 0 or comp.counted) then write_component(comp) end end
-  write_sets()
-  if #expiring > 0 then
-    local retention = string.format('%.0f', limits.retention)
-    for i = 1, #expiring do call('PEXPIRE', expiring[i], retention) end
+local write_all
+do
+  -- What all node tasks come to have, in their field `facts`: as values one after the other they are far less to write and to
+  -- read than a field for each.
+  local function pack_task(record)
+    return cmsgpack.pack(record.component_id, record.index, record.registered_at, record.ready_at or nil, record.attempt,
+      record.nonce or nil, record.worker_id or nil, record.started_at or nil, record.close_at, record.edge)
+  end
+
+  local function write_task(record)
+    if record.signalled then
+      write(record, 'waiting', record.waiting)
+      write(record, 'live', record.live)
+    end
+    if record.restated then write(record, 'facts', pack_task(record)) end
+    write(record, 'status', record.status)
+  end
+
+  local function write_component(comp)
+    if comp.counted then
+      write(comp, 'completed', comp.completed)
+      if comp.sinks > 0 then write(comp, 'sinks', comp.sinks) end
+      if comp.failed > 0 then write(comp, 'failed', comp.failed) end
+      if comp.terminated > 0 then write(comp, 'terminated', comp.terminated) end
+      if comp.skipped > 0 then write(comp, 'skipped', comp.skipped) end
+    end
+    if comp.eventful == true then write(comp, 'eventful', 1) end
+    if comp.status ~= comp.was then write(comp, 'status', comp.status) end
+  end
+
+  local function write_sheet(sheet)
+    local n = sheet.n
+    if n > 0 and n <= 1000 then return call('HSET', sheet.key, unpack(sheet.changes, 1, n)) end
+    for first = 1, n, 1000 do call('HSET', sheet.key, unpack(sheet.changes, first, math.min(first + 999, n))) end
+  end
+
+  local function write_sets()
+    for key, items in pairs(removed) do in_pieces('ZREM', base .. key, items) end
+    leasing.write()
+    for key, items in pairs(added) do in_pieces('ZADD', base .. key, items) end
+  end
+
+  function write_all()
+    before_writing()
+    for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
+    for _, record in pairs(records) do
+      if record and (record.noted or record.signalled or record.restated) then write_task(record) end
+    end
+    for _, comp in pairs(components) do if comp then write_component(comp) end end
+    for _, sheet in pairs(sheets) do write_sheet(sheet) end
+    write_sets()
+    if #expiring > 0 then
+      local retention = string.format('%.0f', limits.retention)
+      for i = 1, #expiring do call('PEXPIRE', expiring[i], retention) end
+    end
   end
 end

@@ -22,84 +22,83 @@ local function release_lease(record)
   leasing.over(record)
 end
 
--- A run that has ended gets its time to live, with all that belongs to it.
+-- A run that has ended gets its time to live.
 local function expire_run(comp)
-  local run, ids = base .. 'run:' .. comp.run, {comp.id}
-  if comp.parts then
-    -- A run that is being purged is gone already, and its parts go with it.
-    if call('EXISTS', run) == 0 or call('HINCRBY', run, 'open', -1) > 0 then return end
-    ids = cmsgpack.unpack(call('HGET', run, 'components'))
-  end
-  expiring[#expiring + 1] = run
+  if comp.parts and call('HINCRBY', comp.key, 'open', -1) > 0 then return end
+  expiring[#expiring + 1] = comp.key
   if comp.partition == NO_PARTITION then
-    -- It leaves the list of its user when its records expire.
+    -- It leaves the list of its user when it expires.
     put('ended_runs', comp.user_id .. ':' .. comp.run, time + limits.retention)
-    return later('expire', comp, 0, 0)
+  else
+    put('to_clean', 'run:' .. comp.run, time + limits.settle)
   end
-  local index = base .. 'flow_runs:' .. string.match(comp.run, '^[^:]+')
-  for _, id in ipairs(ids) do
-    call('ZADD', index, 'XX', time + limits.retention, comp.run .. ':' .. id)
-    local part = id == comp.id and comp or component(comp.run, id)
-    if part then later('expire', part, 0, 0) end
-    for _, index in ipairs(part and part.maps and cmsgpack.unpack(part.maps) or {}) do later('expire_items', part, index, 0) end
-  end
-  put('to_clean', 'run:' .. comp.run, time + limits.settle)
 end
 
--- What a component's only sink has just emitted goes along with the event, when it is small.
-local function remember_answer(comp, entry, outputs)
-  if not outputs then return end
-  local size = 0
-  for _, output in ipairs(outputs) do size = size + #output[2] end
-  if size <= limits.answer_bytes then comp.sink, comp.outputs = entry.id, outputs end
+-- What a node task emits, each output a handle and its text.
+local function emit(record, outputs)
+  record.outputs = outputs
+  for i = 1, #outputs do note(record, 'out:' .. outputs[i][1], outputs[i][2]) end
 end
 
--- The one way into a terminal status. Of a component that is stopped nothing is delivered: the stop reaches every node.
-local function finish(record, comp, status, reason)
-  local entry = record.entry or node(comp.plan, record.index)
-  if reason then set(record, 'reason', reason) end
-  changed(comp, record.status == 'running' and -1 or 0, record, status)
-  record.status = status
-  record.ended = true
-  note(record, 'ended_at', stamp)
-  totals[status] = (totals[status] or 0) + 1
-  if entry.map and fan_out.ended(record, comp, entry, status, reason) then return end
-  comp[status] = comp[status] + 1
-  comp.open = comp.open - 1
-  comp.counted = true
-  if status ~= 'completed' then comp.eventful = true end
-  if entry.outputs == 0 then
-    if status == 'completed' then
-      comp.sinks = comp.sinks + 1
-      if entry.only_sink then remember_answer(comp, entry, record.outputs) end
+local finish
+do
+  -- What a component's only sink has just emitted goes along with the event, when it is small.
+  local function remember_answer(comp, entry, outputs)
+    if not outputs then return end
+    local size = 0
+    for _, output in ipairs(outputs) do size = size + #output[2] end
+    if size <= limits.answer_bytes then comp.sink, comp.outputs = entry.id, outputs end
+  end
+
+  -- When a node task ended, and the handles that it emitted by.
+  local function ended_with(outputs)
+    local ended = {stamp, nil}
+    for i = 1, outputs and #outputs or 0 do ended[i + 1] = outputs[i][1] end
+    return cmsgpack.pack(ended)
+  end
+
+  -- The one way into a terminal status. Of a component that is stopped nothing is delivered: the stop reaches every node.
+  function finish(record, comp, status, reason)
+    local entry = record.entry or node(comp.plan, record.index)
+    if reason then set(record, 'reason', reason) end
+    changed(comp, record.status == 'running' and -1 or 0, record, status)
+    record.status = status
+    record.ended = true
+    note(record, 'ended', ended_with(record.outputs))
+    totals[status] = (totals[status] or 0) + 1
+    if entry.map and fan_out.ended(record, comp, entry, status, reason) then return end
+    comp[status] = comp[status] + 1
+    comp.open = comp.open - 1
+    comp.counted = true
+    if status ~= 'completed' then comp.eventful = true end
+    if entry.outputs == 0 then
+      if status == 'completed' then
+        comp.sinks = comp.sinks + 1
+        if entry.only_sink then remember_answer(comp, entry, record.outputs) end
+      end
+    elseif not comp.stop then
+      record.comp = comp
+      work[#work + 1] = record
     end
-  elseif not comp.stop then
-    record.comp = comp
-    work[#work + 1] = record
-  end
-  if status == 'failed' and comp.policy == 'fail_fast' then
-    local reason = 'node "' .. entry.id .. '" failed and the flow fails fast'
-    stopping.component(comp, cmsgpack.pack({reason = reason, by = 'system', at = time}))
-  end
-  if comp.open == 0 then
-    finished[#finished + 1] = comp
-    expire_run(comp)
+    if status == 'failed' and comp.policy == 'fail_fast' then
+      local reason = 'node "' .. entry.id .. '" failed and the flow fails fast'
+      stopping.component(comp, cmsgpack.pack({reason = reason, by = 'system', at = time}))
+    end
+    if comp.open == 0 then
+      finished[#finished + 1] = comp
+      expire_run(comp)
+    end
   end
 end
 
 local function create(comp, id, entry, index)
-  local record = {id = id, key = base .. 'node_tasks:' .. id, status = 'registered', component_id = comp.id, index = index,
-    waiting = entry.inputs, live = 0, whole = true, created = true, n = 0, changes = {nil, nil, nil, nil, nil, nil}, comp = comp, entry = entry,
+  local record = {id = id, run = comp.run, key = comp.key, at = place_of(id, comp.run), sheet = comp.sheet, noted = nil, status = 'registered',
+    component_id = comp.id, index = index, waiting = entry.inputs, live = 0, whole = true, created = true, comp = comp, entry = entry,
     registered_at = stamp, ready_at = false, attempt = nil, nonce = false, worker_id = false, started_at = false, close_at = nil,
     edge = entry.inputs == 1 and entry.into[1] or nil, restated = true}
   records[id] = record
   put('node_tasks_list', id, stamp)
   return record
-end
-
-local function wanted(run_if, edges, live)
-  if run_if == 'all_succeeded' then return live == edges end
-  return run_if == 'all_done' or live > 0
 end
 
 -- The value that the source emitted by a handle, or false.
@@ -111,52 +110,59 @@ local function emitted(source, handle)
     return false
   end
   local field = 'out:' .. handle
-  if source[field] == nil then source[field] = call('HGET', source.key, field) end
+  if source[field] == nil then source[field] = stored(source, field) end
   return source[field]
-end
-
-local function deliver_edge(comp, source, entry, edge)
-  local target = node(comp.plan, edge[2])
-  local id = task_of(comp.run, target.id)
-  -- What waits for one signal has no record before it, unless somebody terminated it early.
-  local record = (target.inputs > 1 or comp.early) and task(id, 'signals') or create(comp, id, target, edge[2])
-  if record.status ~= 'registered' then return end
-  local value = source.status == 'completed' and emitted(source, edge[1])
-  record.waiting = (record.waiting or target.inputs) - 1
-  record.signalled = target.inputs > 1
-  if value or (source.status == 'failed' and comp.policy == 'continue') then
-    record.live = (record.live or 0) + 1
-    if value then
-      set(record, edge[3], #value <= limits.signal_bytes and value or '@')
-    end
-  elseif not more(record).dead then
-    local why = source.status == 'completed' and 'did not emit "' .. edge[1] .. '"' or source.status == 'failed' and 'failed'
-      or 'was ' .. source.status
-    set(record, 'dead', 'node "' .. entry.id .. '" ' .. why)
-  end
-  if record.waiting > 0 then return end
-  if wanted(target.run_if, target.inputs, record.live or 0) then
-    enqueue(record, comp)
-  else
-    finish(record, comp, 'skipped', more(record).dead)
-  end
 end
 
 -- Each of these does as much as the budget allows and returns the offset at which to go on, or nil.
 local WORK = {}
 
-function WORK.deliver(comp, offset, index, source)
-  if comp.stop then return end
-  local entry = source and source.entry or node(comp.plan, index)
-  local piece, before = entry.out, -1
-  source = source or task(task_of(comp.run, entry.id))
-  for place = offset, entry.outputs do
-    if budget <= 0 then return place end
-    budget = budget - 1
-    if place > PIECE and (place == offset or place % PIECE == 1) then
-      piece, before = piece_of(comp.plan, 'out:' .. index, place - 1)
+do
+  local function wanted(run_if, edges, live)
+    if run_if == 'all_succeeded' then return live == edges end
+    return run_if == 'all_done' or live > 0
+  end
+
+  local function deliver_edge(comp, source, entry, edge)
+    local target = node(comp.plan, edge[2])
+    local id = task_of(comp.run, target.id)
+    -- What waits for one signal has no record before it, unless somebody terminated it early.
+    local record = (target.inputs > 1 or comp.early) and task(id, 'signals') or create(comp, id, target, edge[2])
+    if record.status ~= 'registered' then return end
+    local value = source.status == 'completed' and emitted(source, edge[1])
+    record.waiting = (record.waiting or target.inputs) - 1
+    record.signalled = target.inputs > 1
+    if value or (source.status == 'failed' and comp.policy == 'continue') then
+      record.live = (record.live or 0) + 1
+      if value then
+        set(record, edge[3], #value <= limits.signal_bytes and value or '@')
+      end
+    elseif not more(record).dead then
+      local why = source.status == 'completed' and 'did not emit "' .. edge[1] .. '"' or source.status == 'failed' and 'failed'
+        or 'was ' .. source.status
+      set(record, 'dead', 'node "' .. entry.id .. '" ' .. why)
     end
-    deliver_edge(comp, source, entry, piece[place - 1 - before])
+    if record.waiting > 0 then return end
+    if wanted(target.run_if, target.inputs, record.live or 0) then
+      enqueue(record, comp)
+    else
+      finish(record, comp, 'skipped', more(record).dead)
+    end
+  end
+
+  function WORK.deliver(comp, offset, index, source)
+    if comp.stop then return end
+    local entry = source and source.entry or node(comp.plan, index)
+    local piece, before = entry.out, -1
+    source = source or task(task_of(comp.run, entry.id))
+    for place = offset, entry.outputs do
+      if budget <= 0 then return place end
+      budget = budget - 1
+      if place > PIECE and (place == offset or place % PIECE == 1) then
+        piece, before = piece_of(comp.plan, 'out:' .. index, place - 1)
+      end
+      deliver_edge(comp, source, entry, piece[place - 1 - before])
+    end
   end
 end
 
@@ -171,22 +177,6 @@ function WORK.entries(comp, offset, entries)
     local entry = node(comp.plan, place)
     local id = task_of(comp.run, entry.id)
     if not (comp.early and task(id)) then enqueue(create(comp, id, entry, place), comp) end
-  end
-end
-
--- Ten keys that get their time to live are as much work as one record that is written.
-function WORK.expire(comp, offset)
-  local prefix, n, ids, before = base .. 'node_tasks:', #expiring, nil, nil
-  if offset == 0 then
-    n = n + 1
-    expiring[n] = comp.key
-  end
-  for place = offset, comp.nodes - 1 do
-    if budget <= 0 then return place end
-    if place % 10 == 0 then budget = budget - 1 end
-    if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
-    n = n + 1
-    expiring[n] = prefix .. task_of(comp.run, ids[place - before])
   end
 end
 

@@ -10,7 +10,7 @@ local function take_report(report)
   if record.status ~= 'suspended' then return 'the node task is ' .. record.status end
   if (record.attempt or 0) ~= report.attempt then return 'another attempt waits' end
   if comp.stop then return 'the component is being stopped' end
-  local child = call('HGET', record.key, 'child')
+  local child = stored(record, 'child')
   if child and child ~= '' and child ~= report.child then return 'it waits for ' .. child end
   if child ~= report.child then note(record, 'child', report.child) end
   if report.kind == 'begun' then return '' end

@@ -6,9 +6,9 @@
 -- when the node task does not stand as is believed.
 --!include claim
 local given = args.signal
-local run, field = base .. 'run:' .. run_of(given.task_id), 'asked:' .. given.task_id
 local comp = component(run_of(given.task_id), given.component_id)
-local asked = comp and given.request_id ~= '' and call('HGET', run, field)
+local field = comp and place_of(given.task_id, comp.run) .. 'asked'
+local asked = comp and given.request_id ~= '' and call('HGET', comp.key, field)
 asked = asked and cmsgpack.unpack(asked) or {}
 
 local function answer_before()
@@ -37,6 +37,6 @@ effects.results[1] = before or comp and take_effect() or 'unknown'
 if not before and given.request_id ~= '' and (effects.results[1] == 'resumed' or effects.results[1] == 'kept') then
   asked[#asked + 1] = {given.request_id, effects.results[1]}
   if #asked > args.requests then table.remove(asked, 1) end
-  call('HSET', run, field, cmsgpack.pack(asked))
+  call('HSET', comp.key, field, cmsgpack.pack(asked))
 end
 return cmsgpack.pack(conclude())

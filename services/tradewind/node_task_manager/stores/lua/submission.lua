@@ -3,12 +3,12 @@
 local submission = {}
 do
   local ACCEPTED = {outcome = 'accepted'}
-  local backlog, known_plans, opened, queued, waiting_types, against, lasting
+  local backlog, known_plans, opened, begun, queued, waiting_types, against
 
   -- To be called first.
   function submission.open()
-    backlog, known_plans, opened = {}, {}, {}
-    queued, waiting_types, against, lasting = {}, nil, {}, {}
+    backlog, known_plans, opened, begun = {}, {}, {}, {}
+    queued, waiting_types, against = {}, nil, {}
   end
 
   local function plan_facts(digest)
@@ -66,7 +66,7 @@ do
   end
 
   function submission.refusal(run)
-    local standing = call('HGET', base .. 'run:' .. run.run, 'run_id')
+    local standing = begun[run.run] or call('HGET', base .. 'run:' .. run.run, 'run_id')
     if standing == run.run_id then return {outcome = 'duplicate'} end
     if standing then return {outcome = 'run_conflict', existing_run_id = standing} end
     if run.partition ~= NO_PARTITION then
@@ -99,14 +99,14 @@ do
   end
 
   local function begin_component(run, id, digest, stopped, kept, held)
-    local facts, key = plan_facts(digest), base .. 'component:' .. run.run .. ':' .. id
-    local comp = {id = id, run = run.run, key = key, changes = {}, n = 0, status = 'running', open = facts.nodes, completed = 0,
-      failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id, user_id = run.user_id, plan = digest,
+    local facts, key = plan_facts(digest), base .. 'run:' .. run.run
+    local comp = {id = id, run = run.run, key = key, at = id .. '/', sheet = sheet_of(run.run, key), status = 'running',
+      open = facts.nodes, completed = 0, failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id, user_id = run.user_id, plan = digest,
       nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
       traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.components > 1 and #run.components,
       submitted_at = time, node_type = run.node_type, edition = facts.edition, has_inputs = run.inputs_json ~= ''}
     know_edition(digest, facts.edition)
-    components[key] = comp
+    components[run.run .. '/' .. id] = comp
     note(comp, 'facts', pack_facts(comp))
     opened[digest] = (opened[digest] or 0) + 1
     changed(comp, 0)
@@ -124,13 +124,9 @@ do
   -- The run before stays on record while the rerun does. Returns the nodes whose results are kept, by component.
   local function hold_source(run)
     local source, kept = source_of(run), {}
+    local flow, name = flow_runs.names(source)
     call('PERSIST', base .. 'run:' .. source)
-    for _, part in ipairs(run.components) do
-      call('PERSIST', base .. 'component:' .. source .. ':' .. part[1])
-      call('ZADD', base .. 'flow_runs:' .. run.flow_id, 'XX', 'inf', source .. ':' .. part[1])
-    end
-    call('ZREM', base .. 'kept_runs:' .. run.flow_id, (string.match(source, ':(.+)$')))
-    call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. source)
+    take('flow_runs:' .. flow, name)
     for _, each in ipairs(run.kept) do kept[each[1]] = each[2] end
     return kept
   end
@@ -141,7 +137,7 @@ do
   end
 
   function submission.begin(run)
-    local ids, index, held = {}, {}, nil
+    local ids, held = {}, nil
     if #run.withheld > 0 then
       held = {}
       for _, id in ipairs(run.withheld) do held[id] = true end
@@ -151,7 +147,6 @@ do
     for i, part in ipairs(run.components) do
       local id = part[1]
       ids[i] = id
-      index[2 * i - 1], index[2 * i] = 'inf', run.run .. ':' .. id
       begin_component(run, id, part[2], stopped, kept and kept[id], held and held[id])
     end
     local fields = {'run_id', run.run_id, 'components', cmsgpack.pack(ids)}
@@ -159,14 +154,20 @@ do
     inputs_of_runs[run.run] = run.inputs_json ~= '' and run.inputs_json
     if run.inputs_json ~= '' then add(fields, 'inputs', run.inputs_json) end
     if run.keep_cycles + run.keep_for_ms > 0 then add(fields, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
-    call('HSET', base .. 'run:' .. run.run, unpack(fields))
+    begun[run.run] = run.run_id
+    if #ids > 1 then
+      -- What this script may count on.
+      call('HSET', base .. 'run:' .. run.run, unpack(fields))
+    else
+      local sheet = sheets[run.run]
+      for i = 1, #fields do sheet.changes[sheet.n + i] = fields[i] end
+      sheet.n = sheet.n + #fields
+    end
     if run.partition == NO_PARTITION then
       call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
     else
-      local name = base .. 'flow_runs:' .. run.flow_id
-      in_pieces('ZADD', name, index)
-      if not lasting[name] then call('PEXPIRE', name, limits.plan_retention) end
-      lasting[name] = true
+      local flow, name = flow_runs.names(run.run)
+      put('flow_runs:' .. flow, name, flow_runs.OPEN + flow_runs.number(name))
     end
     return ACCEPTED
   end

@@ -1,8 +1,8 @@
 --!include fan_out
 -- Node tasks that wait for a signal or a time, without a worker: their record says for what in `wait`, and they stand in
--- `delayed` when a time ends the wait. What is sent before they wait is kept in the record of the run.
+-- `delayed` when a time ends the wait. What is sent before they wait is kept among their fields, which then are all there is of them.
 do
-  local function kept_in(comp, id) return base .. 'run:' .. comp.run, 'signals:' .. id end
+  local function kept_in(comp, id) return comp.key, place_of(id, comp.run) .. 'signals' end
 
   -- The first signal of a name that came before the node task waited, if there is one.
   local function take_kept(record, comp, name)
@@ -41,11 +41,11 @@ do
   -- A suspended node task ends, and not by what it suspension for.
   function suspension.leave(record, comp)
     if flow_of(node(comp.plan, record.index)) == '' then return end
-    local child = call('HGET', record.key, 'child')
+    local child = stored(record, 'child')
     if child and child ~= '' then tell_of_flow(record, comp, child) end
   end
 
-  function suspension.of(record) return cmsgpack.unpack(record.wait or call('HGET', record.key, 'wait')) end
+  function suspension.of(record) return cmsgpack.unpack(record.wait or stored(record, 'wait')) end
 
   -- Ends a wait, by a signal or the time when `resumed` says so; with a handle the node task is completed and emits `value` by it, else it runs again.
   function suspension.resume(record, comp, resumed, handle, value)
@@ -53,8 +53,7 @@ do
     set(record, 'retry_at', 0)
     if resumed then set(record, 'resumed', cmsgpack.pack(resumed)) end
     if handle ~= '' then
-      record.outputs = {{handle, value}}
-      note(record, 'out:' .. handle, value)
+      emit(record, {{handle, value}})
       return finish(record, comp, 'completed')
     end
     record.status = 'pending'
@@ -75,8 +74,6 @@ do
     local early = wait.signal ~= '' and wait.form == '' and take_kept(record, comp, wait.signal)
     if early then return suspension.resume(record, comp, early, wait.completes, early.payload) end
     if record.retry_at > 0 then delaying[#delaying + 1] = record end
-    local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
-    if flow then call('ZADD', base .. 'to_clean', 'NX', time + limits.tombstone, 'flow:' .. flow) end
     if wait.form ~= '' then
       notices.notify(comp.user_id, {kind = 'answer_wanted', subject = record.id, node_type = entry.type, message = wait.title})
     end
@@ -87,12 +84,12 @@ do
     for _, source in ipairs(entry.wait.sources) do
       local edge, node_id, handle = unpack(source)
       local field = field_of(entry, edge)
-      local value = record[field] or call('HGET', record.key, field)
+      local value = record[field] or stored(record, field)
       if value == '@' then
         local from = task(task_of(comp.run, node_id))
-        value = from and (from['out:' .. handle] or call('HGET', from.key, 'out:' .. handle))
+        value = from and (from['out:' .. handle] or stored(from, 'out:' .. handle))
         -- A result that a rerun took over stands where it was worked out.
-        if value == '@' then value = call('HGET', base .. 'node_tasks:' .. call('HGET', from.key, 'kept'), 'out:' .. handle) end
+        if value == '@' then value = stored(task(stored(from, 'kept')), 'out:' .. handle) end
       end
       if value then return value end
     end

@@ -1,10 +1,8 @@
--- Walks over all records of ended runs, a part of them in each script: to remove them, to give them another time to live, or
--- to take it from them.
--- Those that are under way stand in the list `walks`: {verb, run, run_id, place of the component, place of the node, till,
--- place of the item of this node}.
+-- Walks over all node tasks of ended runs, a part of them in each script, to remove what there is of these runs.
+-- Those that are under way stand in the list `walks`: {run, run_id, place of the component, place of the node, place of the item
+-- of this node}.
 --!include records
 --!include forget_events
-local RUNS = 1024
 local swept
 
 local function spend(keys) budget = budget - keys end
@@ -14,73 +12,31 @@ local function forget(index, member)
   swept.entries = swept.entries + call('ZREM', base .. index, member)
 end
 
-local function walk_later(verb, run, till)
+local function walk_later(run)
   local run_id = call('HGET', base .. 'run:' .. run, 'run_id')
-  if run_id and verb == 'drop' then call('HSET', base .. 'run:' .. run, 'dropped', 1) end
-  if run_id then call('RPUSH', base .. 'walks', cmsgpack.pack({verb, run, run_id, 1, 0, till, 0})) end
+  if not run_id then return end
+  call('HSET', base .. 'run:' .. run, 'dropped', 1)
+  call('RPUSH', base .. 'walks', cmsgpack.pack({run, run_id, 1, 0, 0}))
 end
 
 local walk
 do
-  -- What happens to so many node tasks of a run, to a component, to the run.
-  local DROP, EXPIRE, HOLD = {}, {}, {}
-
-  function DROP.node_tasks(ids, comp)
-    local keys = {}
-    for i, id in ipairs(ids) do keys[i] = base .. 'node_tasks:' .. id end
-    swept.node_tasks = swept.node_tasks + call('UNLINK', unpack(keys))
-    call('ZREM', base .. 'node_tasks_list', unpack(ids))
+  local function drop_node_tasks(ids, comp)
+    swept.node_tasks = swept.node_tasks + call('ZREM', base .. 'node_tasks_list', unpack(ids))
     if comp.failed or comp.maps then call('ZREM', base .. 'dead_letters:' .. comp.user_id, unpack(ids)) end
   end
 
-  function DROP.component(run, id, _, comp)
-    forget_events(run, comp.watched)
-    call('UNLINK', base .. 'component:' .. run .. ':' .. id, base .. 'stop:' .. run .. ':' .. id)
-    call('ZREM', base .. 'flow_runs:' .. string.match(run, '^[^:]+'), run .. ':' .. id)
-  end
-
   -- Log lines go with the last run of a cycle that is on record.
-  function DROP.run(run)
+  local function drop_run(run)
     local flow, cycle = string.match(run, '^([^:]+):(%d+):')
     call('UNLINK', base .. 'run:' .. run, base .. 'stop:' .. run)
     swept.runs = swept.runs + 1
-    if call('ZCOUNT', base .. 'kept_runs:' .. flow, cycle * RUNS, cycle * RUNS + RUNS - 1) == 0 then
+    local index, first = base .. 'flow_runs:' .. flow, cycle * flow_runs.EACH
+    if call('ZCOUNT', index, first, first + flow_runs.EACH - 1) + call('ZCOUNT', index, flow_runs.OPEN + first, flow_runs.OPEN + first + flow_runs.EACH - 1) == 0 then
       call('UNLINK', base .. 'logs:' .. flow .. ':' .. cycle)
       call('ZREM', base .. 'flow_logs:' .. flow, cycle)
     end
   end
-
-  local function lives_till(name, till) call('PEXPIRE', base .. name, string.format('%.0f', math.max(till - time, 1))) end
-
-  function EXPIRE.node_tasks(ids, _, till)
-    for _, id in ipairs(ids) do lives_till('node_tasks:' .. id, till) end
-  end
-
-  function EXPIRE.component(run, id, till)
-    lives_till('component:' .. run .. ':' .. id, till)
-    call('ZADD', base .. 'flow_runs:' .. string.match(run, '^[^:]+'), 'XX', till, run .. ':' .. id)
-  end
-
-  function EXPIRE.run(run, till)
-    lives_till('run:' .. run, till)
-    lives_till('logs:' .. string.match(run, '^[^:]+:%d+'), till)
-  end
-
-  -- A run stays as long as the latest run of its cycle.
-  function HOLD.node_tasks(ids)
-    for _, id in ipairs(ids) do call('PERSIST', base .. 'node_tasks:' .. id) end
-  end
-
-  function HOLD.component(run, id)
-    call('PERSIST', base .. 'component:' .. run .. ':' .. id)
-    call('ZADD', base .. 'flow_runs:' .. string.match(run, '^[^:]+'), 'XX', 'inf', run .. ':' .. id)
-  end
-
-  function HOLD.run(run)
-    call('PERSIST', base .. 'run:' .. run)
-  end
-
-  local VERBS = {drop = DROP, expire = EXPIRE, hold = HOLD}
 
   -- The ids of as many node tasks of a component as the budget allows, from a place on, and the place that follows. Items of a
   -- mapped node stand before it.
@@ -90,7 +46,7 @@ do
     while place < comp.nodes and budget > 0 do
       if not piece or place % PIECE == 0 then piece, before = piece_of(comp.plan, 'ids', place) end
       local id = task_of(run, piece[place - before])
-      local items = mapped[place] and tonumber(call('HGET', base .. 'node_tasks:' .. id, 'items_begun') or 0) or 0
+      local items = mapped[place] and tonumber(call('HGET', base .. 'run:' .. run, place_of(id, run) .. 'items_begun') or 0) or 0
       while item < items and budget > 0 do
         ids[#ids + 1] = id .. ':' .. item
         item = item + 1
@@ -105,37 +61,39 @@ do
   end
 
   -- Goes on with a component; returns the places to go on at, or nil. One that is not finished is left alone.
-  local function walk_component(verb, run, id, place, item, till)
-    local v = call('HMGET', base .. 'component:' .. run .. ':' .. id, 'status', 'facts', 'failed', 'maps', 'watched')
+  local function walk_component(run, id, place, item)
+    local at = id .. '/'
+    local v = call('HMGET', base .. 'run:' .. run, at .. 'status', at .. 'facts', at .. 'failed', at .. 'maps', at .. 'watched')
     spend(2)
     if v[1] ~= 'finished' then return end
     local comp = unpack_facts(v[2])
-    comp.failed, comp.maps, comp.watched = v[3], v[4], v[5]
+    comp.failed, comp.maps = v[3], v[4]
     if call('EXISTS', base .. 'plan:' .. comp.plan) == 1 then
       local ids
       ids, place, item = some_of(run, comp, place, item)
-      if #ids > 0 then verb.node_tasks(ids, comp, till) end
+      if #ids > 0 then drop_node_tasks(ids, comp) end
       if place < comp.nodes then return place, item end
     end
-    verb.component(run, id, till, comp)
+    forget_events(run, v[5])
+    call('UNLINK', base .. 'stop:' .. run .. ':' .. id)
   end
 
   -- Goes on with a run; true when it is through. Another run of its name is left alone.
-  local function walk_run(item)
-    local name, run, run_id, part, place, till, offset = unpack(item)
+  local function walk_run(walked)
+    local run, run_id, part, place, item = unpack(walked)
     local v = call('HMGET', base .. 'run:' .. run, 'run_id', 'components')
     if v[1] ~= run_id then return true end
-    local ids, verb = cmsgpack.unpack(v[2]), VERBS[name]
+    local ids = cmsgpack.unpack(v[2])
     for at = part, #ids do
-      local left, left_of = place, offset
-      if budget > 0 then left, left_of = walk_component(verb, run, ids[at], place, offset, till) end
+      local left, left_of = place, item
+      if budget > 0 then left, left_of = walk_component(run, ids[at], place, item) end
       if left then
-        item[4], item[5], item[7] = at, left, left_of
+        walked[3], walked[4], walked[5] = at, left, left_of
         return false
       end
-      place, offset = 0, 0
+      place, item = 0, 0
     end
-    verb.run(run, till)
+    drop_run(run)
     return true
   end
 
@@ -143,9 +101,9 @@ do
     while budget > 0 do
       local first = call('LINDEX', base .. 'walks', 0)
       if not first then return end
-      local item = cmsgpack.unpack(first)
+      local walked = cmsgpack.unpack(first)
       spend(1)
-      if walk_run(item) then call('LPOP', base .. 'walks') else call('LSET', base .. 'walks', 0, cmsgpack.pack(item)) end
+      if walk_run(walked) then call('LPOP', base .. 'walks') else call('LSET', base .. 'walks', 0, cmsgpack.pack(walked)) end
     end
   end
 end

@@ -22,8 +22,10 @@ local function watch()
   end
   if open >= args.most then return 'full' end
   names[#names + 1] = args.within
-  call('HSET', comp.key, 'eventful', 1, 'watched', ' ' .. table.concat(names, ' ') .. ' ')
+  set_eventful(comp, 'watched', ' ' .. table.concat(names, ' ') .. ' ')
   return 'new'
 end
 
-return cmsgpack.pack(watch())
+local answer = watch()
+write_all()
+return cmsgpack.pack(answer)
