@@ -208,7 +208,7 @@ class Scheduler:
         rerun = RerunCycle(
             read, stores.cycles, stores.states, node_tasks, definitions, begin, self._hand_over, self._await_ends
         )
-        stop_cycle = StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, wake, clock)
+        stop_cycle = StopCycle(read, definitions, stores.states, node_tasks, self._background, wake, clock)
         return_ends = ReturnEnds(stores.returns, stores.states, definitions, outputs, sub_flow_nodes, node_tasks)
         sub_flows = SubFlows(sub_flow_nodes, stores.flows, stores.states, self._run, stop_cycle, return_ends)
         look_after = LookAfterRuns(
@@ -243,7 +243,7 @@ class Scheduler:
             backfills=backfills,
             doctor=self._doctor,
             explain_flow=ExplainFlow(read, stores.firings, stores.open_runs, stores.backfills, node_tasks, clock),
-            explain_node=ExplainNode(read, stores.cycles, node_tasks, node_tasks, node_types),
+            explain_node=ExplainNode(read, definitions, node_tasks, node_tasks, node_types),
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,

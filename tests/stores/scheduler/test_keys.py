@@ -66,9 +66,9 @@ async def test_a_cycle_expires_seven_days_after_its_end_and_not_before_it(
     state = await bench.begun()
     line = LogText(LogLevel.WARNING, "late")
     (written,) = await bench.stores.states.update_many([RunUpdate(state, (), log=line)])
-    parts = (KEYS.run(*state.name), KEYS.nodes(*state.name), KEYS.logs("f", 0))
+    parts = (KEYS.run(*state.name), KEYS.logs("f", 0))
     admin = redis_server.connect()
-    assert [await admin.pttl(key) for key in parts] == [-1, -1, -1]
+    assert [await admin.pttl(key) for key in parts] == [-1, -1]
     await bench.end(state._replace(version=written.version))
     for key in parts:
         assert 7 * DAY - 10_000 < await admin.pttl(key) <= 7 * DAY, key

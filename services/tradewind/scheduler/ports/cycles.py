@@ -58,10 +58,6 @@ class CycleRecords(Protocol):
         """Return the latest run of a cycle that was begun and not trimmed."""
         ...
 
-    async def node_ids(self, run: RunName) -> frozenset[str]:
-        """Return the node ids of a run."""
-        ...
-
 
 class ChainStateRepository(Protocol):
     """Chain states under compare-and-set. `CycleRecords.begin` is the first write of each, over version 0.

@@ -4,7 +4,6 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
 
     flow:<id>                           hash      a flow; until DeleteFlow
     flow:<id>:cycle:<n>:<run>           hash      chain state of a run; 7 d from the end of its cycle's last, or fewer
-    flow:<id>:cycle:<n>:<run>:nodes     set       node ids of a run; as the run
     flow:<id>:cycles                    zset      runs `<n>:<run>` by number, open ones on top; of `keep_cycles` cycles
     flow:<id>:firings                   zset      what became of the newest 1000 planned times; as the flow
     flow:<id>:queued                    zset      at most 100 planned times that wait for a running cycle; as the flow
@@ -71,10 +70,6 @@ class Keys:
     def run(self, flow_id: str, cycle: int, run: int) -> str:
         """Return the key of a run's chain state."""
         return f"{self._bases[partition_of(flow_id)]}flow:{flow_id}:cycle:{cycle}:{run}"
-
-    def nodes(self, flow_id: str, cycle: int, run: int) -> str:
-        """Return the key of a run's node ids."""
-        return f"{self.run(flow_id, cycle, run)}:nodes"
 
     def cycles(self, flow_id: str) -> str:
         """Return the key of a flow's index of runs."""

@@ -12,11 +12,12 @@ from tradewind.scheduler.domain.event_schedule import EventSchedule
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.ports.cycles import CycleRecords, OpenRuns
+from tradewind.scheduler.ports.cycles import OpenRuns
 from tradewind.scheduler.ports.explaining import NodeTaskReasons, WorkerRecords
 from tradewind.scheduler.ports.flows import Backfills, Firings
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable
 from tradewind.scheduler.use_cases.change_flow import first_planned
+from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_words
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
@@ -239,13 +240,13 @@ class ExplainNode:
     def __init__(
         self,
         read: ReadFlows,
-        cycles: CycleRecords,
+        definitions: Definitions,
         node_tasks: NodeTasks,
         known: NodeTaskReasons,
         workers: WorkerRecords,
     ) -> None:
         self._read = read
-        self._cycles = cycles
+        self._definitions = definitions
         self._node_tasks = node_tasks
         self._known = known
         self._workers = workers
@@ -254,9 +255,9 @@ class ExplainNode:
         """Return a node and the reasons, the most decisive first. Raises NotFound, PeerUnavailable."""
         state = await self._read.cycle(flow_id, cycle, run)
         task_id = f"{state.name}:{node_id}"
-        ids = await self._cycles.node_ids(state.name)
-        if ids and node_id not in ids:
-            raise NotFound("node task", task_id, hint=NearestName(ids).hint(node_id))
+        planned = await self._definitions.of_run(state)
+        if planned is not None and node_id not in planned.shape.node_ids:
+            raise NotFound("node task", task_id, hint=NearestName(planned.shape.node_ids).hint(node_id))
         found = await self._known.explain(task_id, state.facts.user_id)
         if is_terminal(state.status):
             reasons = [await self._run_ended(state)]

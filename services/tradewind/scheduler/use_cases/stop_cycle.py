@@ -7,10 +7,11 @@ from tradewind.scheduler.domain.chain_state import STOP, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
-from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
+from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.faults import cycle_ended
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.stop_orders import stop_order, stop_orders
@@ -28,7 +29,7 @@ class StopCycle:
     def __init__(
         self,
         read: ReadFlows,
-        cycles: CycleRecords,
+        definitions: Definitions,
         states: ChainStateRepository,
         node_tasks: NodeTasks,
         background: Background,
@@ -36,7 +37,7 @@ class StopCycle:
         clock: Clock,
     ) -> None:
         self._read = read
-        self._cycles = cycles
+        self._definitions = definitions
         self._states = states
         self._node_tasks = node_tasks
         self._background = background
@@ -107,7 +108,8 @@ class StopCycle:
         Raises NotFound, FailedPrecondition for a cycle that has ended, PeerUnavailable.
         """
         state = await self._open(flow_id, cycle, run)
-        known = await self._cycles.node_ids(state.name)
+        planned = await self._definitions.of_run(state)
+        known = planned.shape.node_ids if planned else ()
         if node_id not in known:
             raise NotFound("node task", f"{state.name}:{node_id}", hint=NearestName(known).hint(node_id))
         stopped = await self._node_tasks.stop_node(state, node_id, by, reason)

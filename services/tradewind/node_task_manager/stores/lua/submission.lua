@@ -3,11 +3,11 @@
 local submission = {}
 do
   local ACCEPTED = {outcome = 'accepted'}
-  local backlog, known_plans, opened, begun, queued, waiting_types, against
+  local backlog, known_plans, opened, begun, standing, queued, waiting_types, against
 
   -- To be called first.
   function submission.open()
-    backlog, known_plans, opened, begun = {}, {}, {}, {}
+    backlog, known_plans, opened, begun, standing = {}, {}, {}, {}, 0
     queued, waiting_types, against = {}, nil, {}
   end
 
@@ -40,7 +40,8 @@ do
     return queued[user]
   end
 
-  -- What stands against runs, by key: a tombstone of their flow, and marks that stop them or one of their components.
+  -- What stands against runs, by key: a tombstone of their flow, and marks that stop them or one of their components. And how
+  -- many of them are on record, under these names.
   function submission.look_up_what_stands_against(runs)
     local keys = {}
     for _, run in ipairs(runs) do
@@ -51,6 +52,11 @@ do
     end
     for first = 1, #keys, 1000 do
       for i, value in ipairs(call('MGET', unpack(keys, first, math.min(first + 999, #keys)))) do against[keys[first + i - 1]] = value end
+    end
+    local names = {}
+    for i, run in ipairs(runs) do names[i] = base .. 'run:' .. run.run end
+    for first = 1, #names, 1000 do
+      standing = standing + call('EXISTS', unpack(names, first, math.min(first + 999, #names)))
     end
   end
 
@@ -66,9 +72,9 @@ do
   end
 
   function submission.refusal(run)
-    local standing = begun[run.run] or call('HGET', base .. 'run:' .. run.run, 'run_id')
-    if standing == run.run_id then return {outcome = 'duplicate'} end
-    if standing then return {outcome = 'run_conflict', existing_run_id = standing} end
+    local run_id = begun[run.run] or standing > 0 and call('HGET', base .. 'run:' .. run.run, 'run_id')
+    if run_id == run.run_id then return {outcome = 'duplicate'} end
+    if run_id then return {outcome = 'run_conflict', existing_run_id = run_id} end
     if run.partition ~= NO_PARTITION then
       local refused = flow_refusal(run)
       if refused then return refused end

@@ -2,7 +2,7 @@
 -- KEYS: for each group its owner.
 -- args: now, cluster; groups: base, epoch, first, items of each, one partition's, an item
 --   (flow_id, run_id, revision, digest (the beginning of that of the revision, "" for whichever stands), planned (ms, 0 for
---   now, or for none when scheduled), check_in (ms), timeout (ms, 0 for none), nodes (ids), facts, inputs ("" for none), request
+--   now, or for none when scheduled), check_in (ms), timeout (ms, 0 for none), facts, inputs ("" for none), request
 --   ("" for none), payload (its hash), request_ms (how long it is remembered), rare): what few have is {plan (false for what is
 --   not scheduled), parent (the node of another flow that it runs for, or false), backfill ({id, following planned time, 0 for
 --   none} of the backfill whose position `planned` is, or false), replaces (cycle of the same run_id that gives way, -1 for
@@ -17,4 +17,4 @@
 -- planned, next planned time, inputs (of what waited for an event), run, run_id, stopping}; what has begun ends before these
 -- three: it has the run_id that was asked for.
 --!include beginning
-return answers_of(args.groups, 14, begin)
+return answers_of(args.groups, 13, begin)

@@ -44,8 +44,6 @@ local function begin()
   local variables = call('HGET', source, 'variables')
   if variables then add('variables', variables) end
   call('HSET', key, unpack(fields))
-  call('COPY', source .. ':nodes', key .. ':nodes')
-  call('PERSIST', key .. ':nodes')
   call('PERSIST', logs_key(args.flow_id, args.cycle))
   call('ZADD', flow .. ':cycles', OPEN + args.cycle * RUNS + run, name)
   check_at(time + args.check_in, args.flow_id .. ':' .. name)

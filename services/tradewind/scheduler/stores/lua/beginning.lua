@@ -19,7 +19,7 @@ local function drop_run(flow_id, cycle, run_id)
   local key, name = run_key(flow_id, cycle, 0), cycle .. ':0'
   local known = call('HMGET', key, 'run_id', 'request')
   if known[1] ~= run_id then return '', '', 0 end
-  call('DEL', key, key .. ':nodes', logs_key(flow_id, cycle))
+  call('DEL', key, logs_key(flow_id, cycle))
   call('ZREM', flow_key(flow_id) .. ':cycles', name)
   call('ZREM', flow_key(flow_id) .. ':filling', name)
   close(flow_id .. ':' .. name)
@@ -95,8 +95,7 @@ local function add(fields, name, value)
   fields[size + 1], fields[size + 2] = name, value
 end
 
-local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, nodes, facts, inputs, request, payload,
-  request_ms, rare)
+local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, facts, inputs, request, payload, request_ms, rare)
   local plan, parent, backfill, replaces, at_least
   if rare then plan, parent, backfill, replaces, at_least = unpack(rare) end
   local flow = flow_of(flow_id, plan)
@@ -138,9 +137,6 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   local run = flow.key .. ':cycle:' .. name
   call('HSET', run, 'flow_id', flow_id, 'cycle', number, unpack(fields))
   announce(flow_id, cycle, 0, 1, inputs == '' and fields or {})
-  for first = 1, #nodes, 1000 do
-    call('SADD', run .. ':nodes', unpack(nodes, first, math.min(first + 999, #nodes)))
-  end
   check_at(time + check_in, flow_id .. ':' .. name)
   if flow.logged and tonumber(flow.logged) >= cycle - LOG_CYCLES then
     call('DEL', logs_key(flow_id, digits('%d', cycle - LOG_CYCLES)))

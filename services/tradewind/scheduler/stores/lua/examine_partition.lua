@@ -44,7 +44,6 @@ local function examine_run(flow_id, name)
     if left == -1 then
       found('no-time-to-live', subject, 'it has ended, and would stay for ever', function()
         call('PEXPIRE', key, args.retention_ms)
-        call('PEXPIRE', key .. ':nodes', args.retention_ms)
       end)
     end
   else
@@ -57,7 +56,6 @@ local function examine_run(flow_id, name)
     if left >= 0 then
       found('open-run-expires', subject, 'it is running, and would expire in ' .. left .. ' ms', function()
         call('PERSIST', key)
-        call('PERSIST', key .. ':nodes')
       end)
     end
     local filling = flow_key(flow_id) .. ':filling'

@@ -16,7 +16,7 @@ local function remove_cycles()
     local cycle, run = string.match(name, '^(%d+):(%d+)$')
     local key = run_key(args.flow_id, cycle, run)
     forget(redis.call('HGET', key, 'request'))
-    redis.call('UNLINK', key, key .. ':nodes', logs_key(args.flow_id, cycle))
+    redis.call('UNLINK', key, logs_key(args.flow_id, cycle))
     redis.call('ZREM', base .. 'open', args.flow_id .. ':' .. name)
   end
   if #names > 0 then redis.call('ZREM', flow .. ':cycles', unpack(names)) end

@@ -43,7 +43,6 @@ local function trim(flow_id, keep, newest, least, most)
     if not (returning and is_to_be_returned(key, flow_id, oldest[i])) then
       names[#names + 1] = oldest[i]
       gone[#gone + 1] = key
-      gone[#gone + 1] = key .. ':nodes'
       if shared ~= cycle and not lasting[cycle] then gone[#gone + 1] = logs_key(flow_id, cycle) end
     end
     shared = cycle

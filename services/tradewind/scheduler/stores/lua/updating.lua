@@ -23,12 +23,9 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
   local subject, follow_up = flow_id .. ':' .. name, 0
   local known = call('HMGET', flow, 'status', 'next_execution', 'pause_after', 'logged', 'last_cycle')
   call('PEXPIRE', key, keep_for)
-  call('PEXPIRE', key .. ':nodes', keep_for)
   -- The runs of a cycle stay as long as the latest of them.
   for before = run - 1, math.max(0, run - EARLIER), -1 do
-    local earlier = flow .. ':cycle:' .. digits('%d:%d', cycle, before)
-    call('PEXPIRE', earlier, keep_for)
-    call('PEXPIRE', earlier .. ':nodes', keep_for)
+    call('PEXPIRE', flow .. ':cycle:' .. digits('%d:%d', cycle, before), keep_for)
   end
   if known[4] and tonumber(known[4]) >= cycle then call('PEXPIRE', logs_key(flow_id, digits('%d', cycle)), keep_for) end
   call('ZADD', flow .. ':cycles', cycle * RUNS + run, name)

@@ -194,7 +194,7 @@ class MemoryCycles:
             cycle += 1
         name = RunName(flow.flow_id, cycle)
         state = begun_state(request, name, max(now, planned_ms) if request.ahead else now, planned_ms)
-        flow.runs[name] = Run(state, frozenset(request.shape.node_ids), remembered)
+        flow.runs[name] = Run(state, remembered)
         flow.open[name] = False
         self._data.announce(state)
         self._data.open[name] = now + request.check_in_ms
@@ -229,7 +229,7 @@ class MemoryCycles:
         if before.state.status is CycleStatus.RUNNING:
             return BeginAnswer(BeginOutcome.NOT_ENDED, source)
         state = replace(request, source=before.state).first_state(now)
-        flow.runs[state.name] = Run(state, before.node_ids, request.request)
+        flow.runs[state.name] = Run(state, request.request)
         flow.open[state.name] = False
         self._data.open[state.name] = now + request.check_in_ms
         if request.request is not None:
@@ -271,10 +271,6 @@ class MemoryCycles:
         self._data.now()
         flow = self._data.flows.get(flow_id)
         return max((name for name in flow.runs if name.cycle == cycle), default=None) if flow else None
-
-    async def node_ids(self, run: RunName) -> frozenset[str]:
-        found = self._data.find_run(run)
-        return found.node_ids if found else frozenset()
 
     async def load(self, run: RunName) -> ChainState | None:
         self._data.now()

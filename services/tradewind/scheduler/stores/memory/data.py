@@ -102,10 +102,9 @@ class Flow:
 
 @dataclass(slots=True)
 class Run:
-    """A run's chain state, its node ids, and when its records expire (0 while it is open)."""
+    """A run's chain state, and when it expires (0 while it is open)."""
 
     state: ChainState
-    node_ids: frozenset[str]
     request: RememberedRequest | None = None
     expires_ms: int = 0
 

@@ -160,9 +160,6 @@ class RedisCycles:
         names = {name.decode() for names in await pipeline.execute() for name in names}
         return sorted((RunName.parse(f"{flow_id}:{name}") for name in names), reverse=True)[:limit]
 
-    async def node_ids(self, run: RunName) -> frozenset[str]:
-        return frozenset(node.decode() for node in await self._client.smembers(self._keys.nodes(*run)))
-
     async def load(self, run: RunName) -> ChainState | None:
         return (await self.load_many([run]))[0]
 
@@ -199,7 +196,6 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         request.planned_ms,
         request.check_in_ms,
         shape.timeout_ms,
-        shape.node_ids,
         facts_text(request),
         request.inputs_json,
         remembered.name if remembered else "",
