@@ -29,7 +29,8 @@ local function take_effect(record, comp, kind, outputs, error, wish, cache, wait
     if cache ~= '' then
       note(record, 'cached', cache)
       restate(record, 'worker_id', '')
-      set(comp, 'cached', (comp.cached or tonumber(stored(comp, 'cached') or 0)) + 1)
+      comp.cached = (comp.cached or tonumber(stored(comp, 'cached') or 0)) + 1
+      write(comp, 'cached', comp.cached)
     end
     finish(record, comp, 'completed')
   elseif kind == 'suspended' and not record.stop and not comp.stop then

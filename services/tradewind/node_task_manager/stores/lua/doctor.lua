@@ -152,7 +152,7 @@ do
       local mend = comp.status ~= 'finished' and function()
         for _, status in ipairs(COUNTED) do
           comp[status] = counts[status] or 0
-          note(comp, status, comp[status])
+          write(comp, status, comp[status])
         end
         comp.eventful = true
         comp.open = comp.nodes - ended_of(comp)
@@ -202,7 +202,7 @@ do
       local list = 'user_runs:' .. comp.user_id .. ':' .. string.match(comp.run, '^[^:]+')
       if open and not scored(list, comp.run) then
         found('run-not-listed', comp.run, 'it is open, and not in the list of its user',
-          function() put(list, comp.run, string.format('%.0f', comp.submitted_at)) end)
+          function() put(list, comp.run, string.format('%.0f', select(10, cmsgpack.unpack(stored(comp, 'facts'))))) end)
       end
       return
     end

@@ -78,18 +78,24 @@ do
     local run = run_of(id)
     if not run then return false end
     local key, at, v, extra = base .. 'run:' .. run, place_of(id, run), nil, 5
-    local names = {at .. 'status', at .. 'facts', at .. 'stop', at .. 'slots', nil, nil, nil, nil, nil, nil, nil}
+    local status, facts, stop, slots = at .. 'status', at .. 'facts', at .. 'stop', at .. 'slots'
     if not firsts[run] then
-      names[5], names[6], names[7], names[8], names[9] = '0/status', '0/facts', '0/completed', '0/sinks', '0/eventful'
-      extra = 10
+      if not also then
+        v = call('HMGET', key, status, facts, stop, slots, '0/status', '0/facts', '0/completed', '0/sinks', '0/eventful')
+      elseif also == 'input' then
+        v = call('HMGET', key, status, facts, stop, slots, '0/status', '0/facts', '0/completed', '0/sinks', '0/eventful', at .. 'input')
+      else
+        v = call('HMGET', key, status, facts, stop, slots, '0/status', '0/facts', '0/completed', '0/sinks', '0/eventful',
+          at .. 'waiting', at .. 'live')
+      end
+      firsts[run], extra = v, 10
+    elseif not also then
+      v = call('HMGET', key, status, facts, stop, slots)
+    elseif also == 'input' then
+      v = call('HMGET', key, status, facts, stop, slots, at .. 'input')
+    else
+      v = call('HMGET', key, status, facts, stop, slots, at .. 'waiting', at .. 'live')
     end
-    if also == 'input' then
-      names[extra] = at .. 'input'
-    elseif also then
-      names[extra], names[extra + 1] = at .. 'waiting', at .. 'live'
-    end
-    v = call('HMGET', key, unpack(names))
-    firsts[run] = firsts[run] or v
     local record = v[1] and known_task(id, run, key, at, v[1], v[3], v[4], cmsgpack.unpack(v[2]))
     if record and also == 'input' then
       record.input = v[extra]
@@ -117,16 +123,16 @@ do
   local UNEVENTFUL = {}
 
   local function known_component(id, run, key, status, completed, sinks, eventful, few, run_id, user_id, plan, nodes, policy, partition,
-    planned, traceparent, parts, submitted_at, node_type, edition, has_inputs)
+    planned, traceparent, parts, _, _, edition, has_inputs)
     local failed, terminated, skipped = tonumber(few[1] or 0), tonumber(few[2] or 0), tonumber(few[3] or 0)
     completed = completed and tonumber(completed) or 0
     know_edition(plan, edition)
-    return {id = id, run = run, key = key, at = id .. '/', sheet = sheet_of(run, key), noted = nil, status = status, was = status,
-      completed = completed, failed = failed, terminated = terminated, skipped = skipped, sinks = sinks and tonumber(sinks) or 0,
+    return {id = id, run = run, key = key, at = id .. '/', sheet = sheet_of(run, key), status = status, completed = completed,
+      failed = failed, terminated = terminated, skipped = skipped, sinks = sinks and tonumber(sinks) or 0,
       open = nodes - completed - failed - terminated - skipped, eventful = eventful, stop = few[4], early = few[5],
       maps = few[6], watched = few[7], run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy,
-      partition = partition, planned = planned, traceparent = traceparent, parts = parts, submitted_at = submitted_at,
-      node_type = node_type, edition = edition, has_inputs = has_inputs, counted = nil}
+      partition = partition, planned = planned, traceparent = traceparent, parts = parts, has_inputs = has_inputs, counted = nil,
+      sink = nil, outputs = nil}
   end
 
   -- From what was read of it: its status and the fields that follow, from a place on.
@@ -177,9 +183,9 @@ end
 -- What is known of a component from its beginning, in its field `facts`: as values one after the other they are far less to
 -- write and to read than a field for each, or a list. `parts` counts the components of its run when there are several; its
 -- run may have inputs (`has_inputs`).
-local function pack_facts(comp)
+local function pack_facts(comp, node_type, edition)
   return cmsgpack.pack(comp.run_id, comp.user_id, comp.plan, comp.nodes, comp.policy, comp.partition, comp.planned,
-    comp.traceparent, comp.parts, comp.submitted_at, comp.node_type, comp.edition, comp.has_inputs)
+    comp.traceparent, comp.parts, time, node_type, edition, comp.has_inputs)
 end
 
 local function unpack_facts(packed)
@@ -211,7 +217,7 @@ local function write(record, field, value)
   sheet.n = n + 2
 end
 
--- `note` is for what is not read again.
+-- Of node tasks alone, of which one that is not noted is not written; `note` is for what is not read again.
 local function note(record, field, value)
   record.noted = true
   write(record, field, value)
@@ -230,8 +236,8 @@ end
 
 -- Sets what few components have; see `component`.
 local function set_eventful(comp, field, value)
-  comp.eventful = true
-  set(comp, field, value)
+  comp.eventful, comp[field] = true, value
+  write(comp, field, value)
 end
 
 -- A node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent when there
@@ -392,7 +398,6 @@ do
       if comp.skipped > 0 then write(comp, 'skipped', comp.skipped) end
     end
     if comp.eventful == true then write(comp, 'eventful', 1) end
-    if comp.status ~= comp.was then write(comp, 'status', comp.status) end
   end
 
   local function write_sheet(sheet)

@@ -320,7 +320,8 @@ end
 
 local function announce(comp)
   comp.status = 'finished'
-  set(comp, 'finished_at', stamp)
+  write(comp, 'status', 'finished')
+  write(comp, 'finished_at', stamp)
   if comp.partition == NO_PARTITION then return end_ad_hoc(comp, node(comp.plan, 0).type) end
   scheduler.tell(comp.partition, 'finished', {time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed, comp.failed,
     comp.terminated, comp.skipped, comp.sinks, comp.sink or '', comp.outputs or {}, comp.stop and cmsgpack.unpack(comp.stop) or nil})

@@ -107,13 +107,14 @@ do
   local function begin_component(run, id, digest, stopped, kept, held)
     local facts, key = plan_facts(digest), base .. 'run:' .. run.run
     local comp = {id = id, run = run.run, key = key, at = id .. '/', sheet = sheet_of(run.run, key), status = 'running',
-      open = facts.nodes, completed = 0, failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id, user_id = run.user_id, plan = digest,
-      nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
+      open = facts.nodes, completed = 0, failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id,
+      user_id = run.user_id, plan = digest, nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
       traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.components > 1 and #run.components,
-      submitted_at = time, node_type = run.node_type, edition = facts.edition, has_inputs = run.inputs_json ~= ''}
+      has_inputs = run.inputs_json ~= '', counted = nil, sink = nil, outputs = nil}
     know_edition(digest, facts.edition)
     components[run.run .. '/' .. id] = comp
-    note(comp, 'facts', pack_facts(comp))
+    write(comp, 'status', 'running')
+    write(comp, 'facts', pack_facts(comp, run.node_type, facts.edition))
     opened[digest] = (opened[digest] or 0) + 1
     changed(comp, 0)
     -- The mark of the run does not mean what handles its outcome.
