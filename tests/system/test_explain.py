@@ -32,6 +32,11 @@ async def test_flows_and_nodes_say_why_they_wait(stack: Standalone) -> None:
         assert told[0]["facts"] == {"nodes": [{"node_id": "first", "status": "pending"}]}
         assert "no node task" in await shell("explain", "f", "0", "third", ends=2)
         assert "write FLOW" in await shell("explain", "f", "x", "y", ends=2)
+        assert (await shell("explain", "f", "0")).splitlines() == [
+            "cycle 0 is running",
+            '  first (nobody): no live worker offers node type "nobody"',
+        ]
+        assert 'no cycle "f:7"' in await shell("explain", "f", "7", ends=2)
         ad_hoc = await client.submit_task("nobody")
         assert [each.code for each in await client.explain_node_task(ad_hoc.task_id)] == ["queued"]
 

@@ -1,5 +1,6 @@
 """`tradewind explain`: why a flow or a node waits, or ended as it did."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +10,7 @@ from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
-    from tradewind.client import CycleDescription
+    from tradewind.client import CycleDescription, NodeTaskRecord
 
 _NODES = 5
 """So many open nodes of a cycle that runs are told of."""
@@ -29,6 +30,8 @@ async def explain(
 
     Of a cycle that runs its nodes are told that have begun, or could.
     """
+    from tradewind.client import NotFound
+
     places = where or []
     if len(places) > 2 or (len(places) == 2 and not places[0].isdecimal()):
         raise typer.BadParameter("write FLOW, FLOW NODE, or FLOW CYCLE NODE with the number of a cycle")
@@ -41,7 +44,15 @@ async def explain(
                 running = await client.describe_cycle(name, facts["cycle"], facts["run"], include_logs=False)
         else:
             cycle = int(places[0]) if len(places) == 2 else None
-            reasons = await client.explain_node(name, places[-1], cycle=cycle, run=run)
+            try:
+                reasons = await client.explain_node(name, places[-1], cycle=cycle, run=run)
+            except NotFound:
+                # A number that is no node's is a cycle's.
+                if len(places) == 2 or not places[0].isdecimal() or output is Format.JSON:
+                    raise
+                described = await client.describe_cycle(name, int(places[0]), run, include_logs=False)
+                _show_cycle(session.screen, described)
+                return
     if output is Format.JSON:
         session.screen.json(reasons)
         return
@@ -53,11 +64,23 @@ async def explain(
         session.screen.line("nothing keeps it")
 
 
+def _show_cycle(screen: Screen, described: "CycleDescription") -> None:
+    """Print how a cycle stands or ended, and what of it did not complete."""
+    cycle = described.cycle
+    why = f": {cycle.reason}" if cycle.reason else ""
+    screen.line(f"cycle {cycle.cycle} {'is' if cycle.end_time is None else 'has ended as'} {cycle.status}{why}")
+    _show_nodes(screen, described, [each for each in described.nodes if each.status not in ("completed", "registered")])
+
+
 def _show_open_nodes(screen: Screen, described: "CycleDescription") -> None:
     """Print of the nodes that have not ended those that wait for no other node, and why they have not."""
+    nodes = [each for each in described.nodes if not each.status.ended and each.status != "registered"]
+    _show_nodes(screen, described, nodes)
+
+
+def _show_nodes(screen: Screen, described: "CycleDescription", nodes: "Sequence[NodeTaskRecord]") -> None:
     from tradewind.cli.descriptions import note
 
-    nodes = [each for each in described.nodes if not each.status.ended and each.status != "registered"]
     for node in nodes[:_NODES]:
         screen.line(f"  {node.node_id} ({node.node_type}): {note(node) or node.status}")
     if len(nodes) > _NODES:

@@ -255,6 +255,7 @@ async def delete(
     session: Session,
     name: FlowName,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until nothing is left of it.")] = 30.0,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; nobody is asked but at a terminal.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Stop a flow and remove all of it.
@@ -262,6 +263,10 @@ async def delete(
     Its history goes as well.
     """
     async with session.client() as client:
+        if not yes and output is Format.TEXT and session.screen.asks:
+            flow = (await client.get_flow(name)).flow
+            history = f", with the history of {flow.last_cycle + 1} cycles" if flow.last_cycle is not None else ""
+            typer.confirm(f"{name} is {flow.status}. Remove it{history}?", abort=True)
         done = await client.delete_flow(name, wait=wait)
     if output is Format.JSON:
         session.screen.json({"flow_id": name, "done": done})

@@ -51,6 +51,11 @@ class Screen:
         self._console: Console | None = None
 
     @property
+    def asks(self) -> bool:
+        """Whether a person is there to answer a question."""
+        return self.terminal and sys.stdin.isatty()
+
+    @property
     def unicode(self) -> bool:
         """Whether it can print more than ASCII."""
         return (sys.stdout.encoding or "").lower().startswith("utf")

@@ -8,7 +8,7 @@ Fact = str | int | float | bool | Sequence[str] | Sequence[Mapping[str, "Fact"]]
 
 CODES = (
     *("run_ended", "completed", "failed", "retry_budget_spent", "skipped", "stopped"),
-    *("deleting", "paused_after_failures", "paused", "not_started", "schedule_over"),
+    *("deleting", "paused_after_failures", "paused", "not_started", "schedule_over", "last_cycle_failed"),
     *("stopping", "waits_for_node_task_manager", "withheld", "suspended"),
     *("retry_at", "waits_for_same_work", "waits_for_node", "no_live_worker"),
     *("limit_full", "rate_limited", "workers_busy", "queued"),

@@ -321,7 +321,10 @@ class Executor:
             attempt.task.cancel()
 
     def _expire(self, attempt: Attempt) -> None:
-        reason = f"the node's deadline has passed, {attempt.duration_ns() / 1e9:.1f} s after it began"
+        ran_s = attempt.duration_ns() / 1e9
+        reason = f"the node's deadline has passed, {ran_s:.1f} s after it began"
+        if ran_s <= self._loop.time() - attempt.deadline:
+            reason = "the node's deadline had passed before its worker could begin it: something else kept that busy"
         self._request(attempt, Stop(StopKind.TIMED_OUT, reason), TIMEOUT_GRACE)
 
     def _outstayed(self, attempt: Attempt) -> None:

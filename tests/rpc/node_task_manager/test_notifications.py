@@ -67,7 +67,10 @@ async def test_a_user_is_told_of_each_end_of_a_task_and_once_of_that_of_a_batch(
     await until(lambda: len(inbox.seen) == 1, "the end of the task is told")
     (first,) = inbox.seen
     assert (first.kind, first.severity) == (pb2.NOTIFICATION_KIND_TASK_COMPLETED, pb2.SEVERITY_INFO)
-    assert (first.title, first.subject.node_task_id) == ('task of type "noop" completed', task_id)
+    assert (first.title, first.subject.node_task_id) == (
+        f'task {task_id.removeprefix("task:")} of type "noop" completed',
+        task_id,
+    )
     batch_id = (await submit_batch(ntm, ["{}"] * 3)).batch.batch_id
     one, two, three = await claim(ntm)
     await complete(ntm, one.token, two.token)
@@ -75,12 +78,16 @@ async def test_a_user_is_told_of_each_end_of_a_task_and_once_of_that_of_a_batch(
     await until(lambda: len(inbox.seen) == 2, "the end of the batch is told")
     last = inbox.seen[-1]
     assert (last.kind, last.severity) == (pb2.NOTIFICATION_KIND_BATCH_FINISHED, pb2.SEVERITY_WARNING)
-    assert (last.title, last.message) == ('batch of 3 of type "noop" completed in part', "2 completed, 1 failed")
+    assert (last.title, last.message) == (
+        f'batch {batch_id} of 3 of type "noop" completed in part',
+        "2 completed, 1 failed",
+    )
     assert last.subject.batch_id == batch_id
     cancelled = (await submit_task(ntm)).task.node_task_id
     await ntm.stub.CancelTask(batch_pb2.CancelTaskRequest(task_id=cancelled, user_id="ann", reason="too late"))
     await until(lambda: len(inbox.seen) == 3, "the cancelled task is told")
-    assert (inbox.seen[-1].title, inbox.seen[-1].message) == ('task of type "noop" was cancelled', "too late")
+    assert inbox.seen[-1].title == f'{cancelled.replace(":", " ")} of type "noop" was cancelled'
+    assert inbox.seen[-1].message == "too late"
     assert [each.title for each in (await listed(ntm)).notifications] == inbox.titles[::-1]
     assert (await listed(ntm, "bob")).notifications == []
     await inbox.leave()
@@ -99,8 +106,10 @@ async def test_what_was_given_up_is_told(ntm: Ntm) -> None:
     for _ in range(10):
         await fail(ntm, (await claim_one(ntm)).token)
     end, letter, _ = (await listed(ntm)).notifications
-    assert (end.kind, end.title) == (pb2.NOTIFICATION_KIND_BATCH_FINISHED, 'batch of 5 of type "noop" failed')
+    assert end.kind == pb2.NOTIFICATION_KIND_BATCH_FINISHED
+    assert end.title == f'batch {batch_id} of 5 of type "noop" failed'
     assert (letter.kind, letter.message) == (pb2.NOTIFICATION_KIND_DEAD_LETTER, "NODE_ERROR: it broke")
+    assert letter.title == f'node task {letter.subject.node_task_id} of type "noop" was given up'
     assert letter.subject.node_task_id.startswith(f"batch:{batch_id}:")
     assert letter.subject.batch_id == batch_id
 

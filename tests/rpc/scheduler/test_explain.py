@@ -280,6 +280,27 @@ async def test_a_run_that_has_ended_tells_which_node_failed(scheduler: Client, p
     assert words.endswith('node "a": NODE_ERROR: no luck')
 
 
+async def test_a_flow_tells_of_its_latest_cycle_when_that_did_not_complete(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", "a")
+    await scheduler.run(wait=0)
+    await submitted(peers)
+    error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="no luck")
+    failed = node_task_pb2.NodeTask(node_id="a", status=node_task_pb2.NODE_TASK_STATUS_FAILED, error=error)
+    peers.node_tasks.nodes["f", 0, 0] = [failed]
+    await peers.node_tasks.finish(("f", 0, 0), sinks_completed=0, failed=1)
+    await scheduler.ended()
+    found = await of_flow(scheduler)
+    assert list(found) == ["not_started", "last_cycle_failed"]
+    words, facts = found["last_cycle_failed"]
+    assert words.startswith("cycle 0 failed at ")
+    assert words.endswith('node "a": NODE_ERROR: no luck')
+    assert (facts["cycle"], facts["run"], facts["status"]) == (0, 0, "failed")
+    peers.node_tasks.by_itself = True
+    await scheduler.run()
+    assert list(await of_flow(scheduler)) == ["not_started"]
+
+
 async def test_what_is_not_there_is_not_found(scheduler: Client) -> None:
     await refused(of_flow(scheduler), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
     await scheduler.register()

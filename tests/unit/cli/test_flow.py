@@ -217,6 +217,15 @@ def test_draws(shell: Shell) -> None:
     }
 
 
+def test_whoever_sits_at_a_terminal_is_asked_before_a_flow_is_deleted(shell: Shell, stack: FakeStack) -> None:
+    kept = shell.at_terminal("flow", "delete", "momentum", typed="n\n")
+    assert "momentum is registered. Remove it? [y/N]" in kept.out
+    assert (kept.code, "momentum" in stack.scheduler.flows) == (1, True)
+    assert "momentum deleted" in shell.at_terminal("flow", "delete", "momentum", typed="y\n").out
+    stack.scheduler.add_flow("other")
+    assert shell.at_terminal("flow", "delete", "other", "--yes").out.split() == ["other", "deleted"]
+
+
 def test_deletes(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.add_flow("other")
 

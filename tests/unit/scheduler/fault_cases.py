@@ -126,6 +126,18 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("schedule.zone", '"Mars/Base" is no time zone; give an IANA name such as "Europe/Berlin" or "UTC"')],
     ),
     (
+        "schedule neither cron nor zone",
+        without(flow(schedule={"cron": "hourly", "zone": "Mars/Base"}), "interval"),
+        [
+            (
+                "schedule.cron",
+                'cannot read "hourly" as cron (Wrong number of fields); give minute, hour, day, month and weekday, '
+                'such as "30 9 * * 1-5"',
+            ),
+            ("schedule.zone", '"Mars/Base" is no time zone; give an IANA name such as "Europe/Berlin" or "UTC"'),
+        ],
+    ),
+    (
         "schedule zone without cron",
         without(flow(schedule={"interval": "5m", "zone": "UTC"}), "interval"),
         [("schedule.zone", "goes with cron only")],

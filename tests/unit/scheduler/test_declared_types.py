@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.scheduler.flows import Weather, analyzed, edge, faults_of, flow, node
 from tradewind.scheduler.domain.node_types import InputDeclaration, NodeTypeDeclaration
+from tradewind.server.nearest_name import NearestName
 
 SINGLE, MANY = InputDeclaration(), InputDeclaration(gather=True)
 NEEDED, MANY_NEEDED = InputDeclaration(required=True), InputDeclaration(gather=True, required=True)
@@ -36,6 +37,9 @@ class Catalogue:
 
     def declared(self, node_type: str) -> NodeTypeDeclaration | None:
         return self.types.get(node_type)
+
+    def hint(self, node_type: str) -> str:
+        return NearestName(self.types).hint(node_type)
 
 
 WORKERS = Catalogue(
@@ -142,6 +146,13 @@ def test_a_type_that_nobody_offers_is_a_warning_and_its_handles_gather() -> None
     assert found.violations == ()
     assert [(warning.path, warning.message) for warning in found.warnings] == [
         ("nodes[3].type", 'no live worker offers node type "exotic"; its nodes wait until one does')
+    ]
+
+
+def test_the_nearest_of_the_types_that_are_offered_is_suggested() -> None:
+    found = analyzed(changed(nodes=[FEED, MODEL, REPORT, node("x", "modle")]), WORKERS)
+    assert [warning.message for warning in found.warnings] == [
+        'no live worker offers node type "modle"; did you mean "model"?; its nodes wait until one does'
     ]
 
 

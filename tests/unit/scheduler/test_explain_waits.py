@@ -17,7 +17,7 @@ class Offered:
         self.types = types
         self.away = away
 
-    async def catalogue(self, node_types: Collection[str]) -> Any:
+    async def catalogue(self, node_types: Collection[str], *, hints: bool = False) -> Any:
         return None if self.away else self
 
     def declared(self, node_type: str) -> Any:

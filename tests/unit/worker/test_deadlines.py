@@ -51,6 +51,28 @@ async def test_a_deadline_stops_the_node_with_timeout(threaded: bool) -> None:
     assert len(told) == (0 if threaded else 1)
 
 
+async def test_one_that_could_not_begin_before_its_deadline_says_that_its_worker_was_busy() -> None:
+    @node("hog")
+    async def hog() -> None:
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            pass
+
+    @node("late")
+    async def late() -> None:
+        await asyncio.Event().wait()
+
+    async with Bench([hog, late]) as bench:
+        bench.executor.start(bench.assignment("hog", "t1"))
+        behind = bench.assignment("late", "t2")
+        behind.MergeFrom(deadline_in(0.1))
+        run = await bench.run(behind)
+
+    assert run.error is not None
+    assert run.error.code == "TIMEOUT"
+    assert run.error.message.startswith("the node's deadline had passed before its worker could begin it")
+
+
 async def test_deadlines_are_watched_one_after_another() -> None:
     @node("slow")
     async def slow() -> None:

@@ -79,19 +79,20 @@ class Notification:
         fact = self.fact
         match fact.kind:
             case NotificationKind.TASK_COMPLETED:
-                return f'task of type "{fact.node_type}" completed'
+                return f'{self._work} of type "{fact.node_type}" completed'
             case NotificationKind.TASK_FAILED:
-                return f'task of type "{fact.node_type}" failed'
+                return f'{self._work} of type "{fact.node_type}" failed'
             case NotificationKind.TASK_CANCELLED:
-                return f'task of type "{fact.node_type}" was cancelled'
+                return f'{self._work} of type "{fact.node_type}" was cancelled'
             case NotificationKind.BATCH_FINISHED:
                 ended = "was cancelled" if self._batch_word == "cancelled" else self._batch_word
-                return f'batch of {fact.total} of type "{fact.node_type}" {ended}'
+                return f'{self._work} of {fact.total} of type "{fact.node_type}" {ended}'
             case NotificationKind.DEAD_LETTER:
-                return f'node task of type "{fact.node_type}" was given up'
+                return f'node task {fact.subject} of type "{fact.node_type}" was given up'
             case NotificationKind.CYCLE_FAILED:
                 flow_id, cycle, _ = fact.subject.split(":")
-                return f'cycle {cycle} of flow "{flow_id}" failed'
+                name = f'cycle {cycle} of flow "{flow_id}"'
+                return f"nodes of {name} failed" if fact.failed else f"{name} was stopped"
             case NotificationKind.ANSWER_WANTED:
                 return f"{fact.subject} waits for an answer"
         return fact.title
@@ -104,10 +105,15 @@ class Notification:
             counts = {"completed": fact.completed, "failed": fact.failed, "cancelled": fact.cancelled}
             return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         if fact.kind is NotificationKind.CYCLE_FAILED:
-            nodes = f"{fact.failed} of {fact.total} nodes failed"
-            return f"{nodes}; {fact.message}" if fact.message else nodes
+            nodes = f"{fact.failed} of {fact.total} nodes of a component failed" if fact.failed else ""
+            return "; ".join(filter(None, (nodes, fact.message)))
         words = f"{fact.code}: {fact.message}" if fact.code else fact.message
         return f"{words} (it is a dead letter)" if fact.given_up else words
+
+    @property
+    def _work(self) -> str:
+        """What ended outside any flow: `task <id>` or `batch <id>`."""
+        return self.fact.subject.replace(":", " ", 1)
 
     @property
     def _batch_word(self) -> str:

@@ -46,3 +46,7 @@ class NodeTypeCatalogue(Protocol):
     def declared(self, node_type: str) -> NodeTypeDeclaration | None:
         """Return the declaration of a type, or None when no live worker offers it."""
         ...
+
+    def hint(self, node_type: str) -> str:
+        """Return what to say of the type that is meant instead of one that nobody offers, "" when none is near."""
+        ...

@@ -216,12 +216,14 @@ def _cron(fields: Fields, value: dict[str, Any], path: str, faults: FaultList) -
         if value.get("zone") is not None:
             faults.add(join(path, "zone"), "goes with cron only")
         return "", "UTC"
-    try:
-        CronGrid(expression, zone)
-    except ValueError as error:
-        faults.add(join(path, "zone" if "time zone" in str(error) else "cron"), str(error))
-        return "", "UTC"
-    return expression, zone
+    wrong = False
+    for name, grid in (("cron", (expression, "UTC")), ("zone", ("0 0 * * *", zone))):
+        try:
+            CronGrid(*grid)
+        except ValueError as error:
+            faults.add(join(path, name), str(error))
+            wrong = True
+    return ("", "UTC") if wrong else (expression, zone)
 
 
 def _times(value: object, path: str, faults: FaultList) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from tradewind.scheduler.domain.placement import WorkerSight
 from tradewind.scheduler.peers.calls import milliseconds
 from tradewind.scheduler.ports.explaining import KnownWorker
 from tradewind.server import json_schema
+from tradewind.server.nearest_name import NearestName
 
 _CALL_S = 2.0
 _FRESH_S = 3.0
@@ -52,12 +53,17 @@ class Declaration:
 class Catalogue:
     """Declarations at hand; implements NodeTypeCatalogue."""
 
-    def __init__(self, declarations: Mapping[str, Declaration]) -> None:
+    def __init__(self, declarations: Mapping[str, Declaration], offered: Iterable[str] = ()) -> None:
         self._declarations = declarations
+        self._offered = NearestName(offered)
 
     def declared(self, node_type: str) -> Declaration | None:
         """Return the declaration of a type, None when no live worker offers it."""
         return self._declarations.get(node_type)
+
+    def hint(self, node_type: str) -> str:
+        """Return what to say of the type that is meant instead of one that nobody offers, "" when none is near."""
+        return self._offered.hint(node_type)
 
 
 class RegistryPeer:
@@ -67,7 +73,7 @@ class RegistryPeer:
         self._stub = RegistryServiceStub(channel)
         self._known: dict[str, tuple[float, Declaration | None]] = {}
 
-    async def catalogue(self, node_types: Collection[str]) -> Catalogue | None:
+    async def catalogue(self, node_types: Collection[str], *, hints: bool = False) -> Catalogue | None:
         now = time.monotonic()
         wanted = [name for name in node_types if self._known.get(name, (now, None))[0] <= now]
         if wanted:
@@ -83,7 +89,9 @@ class RegistryPeer:
                 declaration = _declaration(offered[name]) if name in offered else None
                 self._known[name] = (now + _FRESH_S, declaration)
         found = {name: self._known[name][1] for name in node_types if name in self._known}
-        return Catalogue({name: declaration for name, declaration in found.items() if declaration is not None})
+        declarations = {name: declaration for name, declaration in found.items() if declaration is not None}
+        workers = await self._on_record(include_offline=False) if hints and len(declarations) < len(found) else None
+        return Catalogue(declarations, sorted({name for worker in workers or () for name in worker.node_types}))
 
     async def _declared(self, names: Sequence[str]) -> list[NodeType]:
         try:

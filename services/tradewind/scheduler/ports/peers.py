@@ -175,6 +175,9 @@ class Caches(Protocol):
 class NodeTypes(Protocol):
     """The catalogue of node types that live workers offer."""
 
-    async def catalogue(self, node_types: Collection[str]) -> NodeTypeCatalogue | None:
-        """Return the declarations of these types as far as somebody offers them, None when nobody could be asked."""
+    async def catalogue(self, node_types: Collection[str], *, hints: bool = False) -> NodeTypeCatalogue | None:
+        """Return the declarations of these types as far as somebody offers them, None when nobody could be asked.
+
+        With `hints` it can also say which type is meant by one that nobody offers.
+        """
         ...

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskStatus
 from tradewind.scheduler.domain.backfill import Backfill, BackfillStatus
 from tradewind.scheduler.domain.chain_state import ChainState
-from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.event_schedule import EventSchedule
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_record import FlowRecord
@@ -67,14 +67,32 @@ class ExplainFlow:
         flow = await self._read.flow(flow_id)
         firings = await self._firings.newest(flow_id, 0, _FIRINGS)
         reasons = [*_standing(flow), *self._next(flow, firings)]
-        for run in await self._open_runs.of_flow(flow_id, _OPEN):
+        open_runs = await self._open_runs.of_flow(flow_id, _OPEN)
+        for run in open_runs:
             state = await self._read.cycle(flow_id, run.cycle, run.run)
             if not is_terminal(state.status):
                 reasons += _open(state, known=await _is_known(self._node_tasks, state))
+        if not open_runs:
+            reasons += await self._last_cycle(flow)
         reasons += _ticks(flow, firings)
         filling = await self._backfills.find(flow_id, await self._backfills.ids(flow_id))
         reasons += [_backfill(each, flow) for each in filling if each and each.status is BackfillStatus.RUNNING]
         return flow, ordered(reasons)
+
+    async def _last_cycle(self, flow: FlowRecord) -> list[Reason]:
+        """Tell of the latest cycle if it did not complete."""
+        try:
+            state = await self._read.cycle(flow.flow_id, flow.last_cycle, None)
+        except NotFound:
+            # None has begun, or its record has passed its retention.
+            return []
+        if not is_terminal(state.status) or state.status is CycleStatus.COMPLETED:
+            return []
+        try:
+            reason = await _ended(self._node_tasks, state, "last_cycle_failed")
+        except PeerUnavailable:
+            return []
+        return [replace(reason, facts={"cycle": state.name.cycle, "run": state.name.run, **reason.facts})]
 
     def _next(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
         if flow.pause is not None and first_planned(flow, 0, self._clock.now_ms())[0] is None:
@@ -188,6 +206,24 @@ def _open(state: ChainState, *, known: bool) -> list[Reason]:
     return [*reasons, Reason("cycle_running", words, {"cycle": cycle, "run": state.name.run, "since": since})]
 
 
+async def _ended(node_tasks: NodeTasks, state: ChainState, code: str) -> Reason:
+    """Return how a cycle ended, and which of its nodes failed. Raises PeerUnavailable."""
+    failed = await failed_nodes(node_tasks, state, min(state.counts().failed, _FAILED))
+    words = f"cycle {state.name.cycle} {state.status.value} at {iso(state.end_ms)}"
+    words += f": {state.reason}" if state.reason else ""
+    words += "".join(f"; {each}" for each in map(failure_words, failed))
+    facts: dict[str, Fact] = {
+        "status": state.status.value,
+        "at": iso(state.end_ms),
+        "why": state.reason,
+        "failed_nodes": [
+            {"node_id": task.node_id, "error_code": task.error.code, "error_message": task.error.message}
+            for task in failed
+        ],
+    }
+    return Reason(code, words, facts)
+
+
 def _backfill(backfill: Backfill, flow: FlowRecord) -> Reason:
     """How far a backfill is that is under way."""
     draft = backfill.draft
@@ -221,7 +257,8 @@ def _ticks(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
                 "count": firing.count,
             }
             why = f": {firing.reason}" if firing.reason else ""
-            return [Reason(code, f"{what} {words}{why} (overlap {flow.overlap.value})", facts)]
+            overlap = f" (overlap {flow.overlap.value})" if flow.pause is None else ""
+            return [Reason(code, f"{what} {words}{why}{overlap}", facts)]
     return []
 
 
@@ -260,7 +297,7 @@ class ExplainNode:
             raise NotFound("node task", task_id, hint=NearestName(planned.shape.node_ids).hint(node_id))
         found = await self._known.explain(task_id, state.facts.user_id)
         if is_terminal(state.status):
-            reasons = [await self._run_ended(state)]
+            reasons = [await _ended(self._node_tasks, state, "run_ended")]
         else:
             known = found is not None or await _is_known(self._node_tasks, state)
             reasons = [each for each in _open(state, known=known) if each.code != "cycle_running"]
@@ -275,22 +312,6 @@ class ExplainNode:
         # What became of the node itself comes before what became of its cycle.
         ended = node_task.status in _ENDED
         return NodeExplanation(state, node_task, [*told, *reasons] if ended else ordered([*reasons, *told]))
-
-    async def _run_ended(self, state: ChainState) -> Reason:
-        failed = await failed_nodes(self._node_tasks, state, min(state.counts().failed, _FAILED))
-        words = f"cycle {state.name.cycle} {state.status.value} at {iso(state.end_ms)}"
-        words += f": {state.reason}" if state.reason else ""
-        words += "".join(f"; {each}" for each in map(failure_words, failed))
-        facts: dict[str, Fact] = {
-            "status": state.status.value,
-            "at": iso(state.end_ms),
-            "why": state.reason,
-            "failed_nodes": [
-                {"node_id": task.node_id, "error_code": task.error.code, "error_message": task.error.message}
-                for task in failed
-            ],
-        }
-        return Reason("run_ended", words, facts)
 
     async def _offering(self, node_type: str) -> Reason:
         """Why none of them takes it, as far as the registry knows."""

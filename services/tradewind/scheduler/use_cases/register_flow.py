@@ -72,7 +72,7 @@ class RegisterFlow:
     async def analyze(self, draft: FlowDraft, flow_id: str = "") -> FlowAnalysis:
         """Return what a draft amounts to, every fault of it as data; as the definition of a flow where it is named."""
         declared = draft.node_types - BUILT_IN.keys()
-        catalogue = await self._node_types.catalogue(declared) if declared else None
+        catalogue = await self._node_types.catalogue(declared, hints=True) if declared else None
         caches = await self._caches.known() if draft.uses_caches else None
         analysis = analyze(draft, catalogue, caches)
         if catalogue is None and declared:
