@@ -59,7 +59,8 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
     if version < OLDEST:
         raise OtherData(
             f"the data in the store have version {version}, written by an earlier release; this one reads version "
-            f"{OLDEST} on: let that release end what runs, then start this one over an empty store"
+            f"{OLDEST} on: let that release end what runs, then start this one over an empty store (of `tradewind up`, "
+            "another directory: --data)"
         )
     for name, number in data.fixed.items():
         if found.get(name, number) != number:
