@@ -138,7 +138,7 @@ def test_cron_has_names_lists_last_days_and_seconds() -> None:
         ("* * * *", "UTC", 'cannot read "\\* \\* \\* \\*" as cron .*such as "30 9'),
         ("61 * * * *", "UTC", "Bad minute"),
         ("0 0 31 2 *", "UTC", "Bad day-of-month|no time that ever comes"),
-        ("@daily", "UTC", "cannot read"),
+        ("@reboot", "UTC", "cannot read"),
         ("0 0 * * *", "Europe/Nowhere", 'is no time zone; give an IANA name such as "Europe/Berlin"'),
         ("0 0 * * *", "../etc/passwd", "is no time zone"),
         ("0 0 * * *", "", "is no time zone"),
@@ -184,3 +184,22 @@ def test_after_up_to_and_between_agree(grid: Grid, first: int, second: int) -> N
         assert last == planned[-1]
     else:
         assert last is None or last <= early
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("@hourly", "2026-01-01T01:00", "2026-01-01T02:00"),
+        ("@daily", "2026-01-02T00:00", "2026-01-03T00:00"),
+        (" @Midnight ", "2026-01-02T00:00", "2026-01-03T00:00"),
+        ("@weekly", "2026-01-04T00:00", "2026-01-11T00:00"),
+        ("@monthly", "2026-02-01T00:00", "2026-03-01T00:00"),
+        ("@yearly", "2027-01-01T00:00", "2028-01-01T00:00"),
+    ],
+)
+def test_those_that_have_a_name_are_taken_by_it(name: str, first: str, second: str) -> None:
+    grid = CronGrid(name)
+    begin, expected = at("2026-01-01T00:30"), [at(first), at(second)]
+    following = grid.after(begin)
+    assert following is not None
+    assert [following, grid.after(following)] == expected

@@ -16,6 +16,15 @@ LAST_MS = 253_402_300_799_999
 COUNTED = 10_000
 """Times between two moments are counted one by one up to so many; of more it is said that they are at least as many."""
 
+_NAMED = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
 _DAY_MS = 24 * 3_600_000
 # Moments are in UTC without saying so: cronsim is not told of zones, for in some of them it goes round in circles.
 _EPOCH = datetime(1970, 1, 1)
@@ -75,6 +84,8 @@ class IntervalGrid:
 class CronGrid:
     """A cron expression in a time zone: minute, hour, day, month and weekday, or these with seconds in front.
 
+    Those that have a name may be given by it, such as `@daily`; `expression` is what that stands for.
+
     Where clocks are put forward, a time of day that does not exist is planned for the moment of the change; where they
     are put back, one that comes twice is planned the first time only. An expression whose minutes or hours begin with
     `*` goes by elapsed time through both, as Debian's cron does. A day of month and a weekday, when both are given, are
@@ -88,6 +99,7 @@ class CronGrid:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_zone", read_zone(self.zone))
+        object.__setattr__(self, "expression", _NAMED.get(self.expression.strip().lower(), self.expression))
         try:
             CronSim(self.expression, _EPOCH)
         except CronSimError as error:
