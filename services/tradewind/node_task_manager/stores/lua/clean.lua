@@ -24,26 +24,19 @@ local function acknowledged(partition, at)
   return not unheard_since[partition] or unheard_since[partition] > at
 end
 
--- When the last component of a run ended, and its partition; nil when one is open, being purged, or gone.
-local function ended_at(run, ids)
-  local at, partition = 0, nil
-  for _, id in ipairs(ids) do
-    local v = call('HMGET', base .. 'run:' .. run, id .. '/status', id .. '/finished_at', id .. '/facts')
-    if v[1] ~= 'finished' then return nil end
-    at, partition = math.max(at, tonumber(v[2])), unpack_facts(v[3]).partition
-  end
-  return at, partition
-end
-
 -- The runs of a cycle up to a number, the latest of which is on its way out, go together.
 local function drop_cycle(flow, cycle, number)
   for at = number, 0, -1 do walk_later(flow .. ':' .. cycle .. ':' .. at) end
 end
 
--- The runs of a cycle up to a number, and their log, stay until `till`.
+-- The runs of a cycle up to a number, and their log, stay until `till`; of a flow that was deleted and is there again one may be
+-- open.
 local function keep_cycle(flow, cycle, number, till)
   local ttl = string.format('%.0f', math.max(till - time, 1))
-  for at = number, 0, -1 do call('PEXPIRE', base .. 'run:' .. flow .. ':' .. cycle .. ':' .. at, ttl) end
+  for at = number, 0, -1 do
+    local run = flow .. ':' .. cycle .. ':' .. at
+    if ended_at(run) then call('PEXPIRE', base .. 'run:' .. run, ttl) end
+  end
   call('PEXPIRE', base .. 'logs:' .. flow .. ':' .. cycle, ttl)
 end
 
@@ -72,17 +65,16 @@ function LOOK.run(run)
   local flow, cycle, number = string.match(run, '^([^:]+):(%d+):(%d+)$')
   local name = cycle .. ':' .. number
   number = tonumber(number)
-  local v = call('HMGET', base .. 'run:' .. run, 'components', 'keep')
-  if not v[1] then
+  if is_gone(run) then
     forget('flow_runs:' .. flow, name)
     return keep_cycle(flow, cycle, number - 1, time + limits.settle)
   end
-  local at, partition = ended_at(run, cmsgpack.unpack(v[1]))
+  local at, partition = ended_at(run)
   if not at then return end
   if not acknowledged(partition, at) then return call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. run) end
   -- It stays as long as the latest run of its cycle, which stands for it in the index.
   if not is_gone(flow .. ':' .. cycle .. ':' .. number + 1) then return call('PERSIST', base .. 'run:' .. run) end
-  local keep, keep_for = string.match(v[2] or '0 0', '^(%d+) (%d+)$')
+  local keep, keep_for = string.match(call('HGET', base .. 'run:' .. run, 'keep') or '0 0', '^(%d+) (%d+)$')
   local till = at + tonumber(keep_for)
   if till > at and till <= time then
     forget('flow_runs:' .. flow, name)

@@ -95,6 +95,7 @@ local function drop_run(run)
     if budget <= 0 or not drop_component(run, id) then return false end
   end
   call('UNLINK', key, base .. 'stop:' .. run)
+  call('ZREM', base .. 'to_clean', 'run:' .. run)
   return true
 end
 

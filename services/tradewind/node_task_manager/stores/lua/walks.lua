@@ -12,8 +12,20 @@ local function forget(index, member)
   swept.entries = swept.entries + call('ZREM', base .. index, member)
 end
 
+-- When the last component of a run ended, and its partition; nil when one is open, being purged, or gone.
+local function ended_at(run)
+  local ids, at, partition = call('HGET', base .. 'run:' .. run, 'components'), 0, nil
+  if not ids then return nil end
+  for _, id in ipairs(cmsgpack.unpack(ids)) do
+    local v = call('HMGET', base .. 'run:' .. run, id .. '/status', id .. '/finished_at', id .. '/facts')
+    if v[1] ~= 'finished' then return nil end
+    at, partition = math.max(at, tonumber(v[2])), unpack_facts(v[3]).partition
+  end
+  return at, partition
+end
+
 local function walk_later(run)
-  local run_id = call('HGET', base .. 'run:' .. run, 'run_id')
+  local run_id = ended_at(run) and call('HGET', base .. 'run:' .. run, 'run_id')
   if not run_id then return end
   call('HSET', base .. 'run:' .. run, 'dropped', 1)
   call('RPUSH', base .. 'walks', cmsgpack.pack({run, run_id, 1, 0, 0}))
