@@ -333,8 +333,15 @@ def _check_times_to_live(keys: Keys) -> None:
     open_runs = keys.open_runs()
     for name, ttl in keys.ttls.items():
         kind, _, rest = name.partition(":")
-        if kind == "run":
-            assert (ttl == -1) == (rest in open_runs) or keys.held(rest), (name, ttl)
+        if kind == "run" and not keys.held(rest):
+            assert (ttl == -1) == (rest in open_runs), (name, ttl)
+        elif kind == "run":
+            cycle, _, number = rest.rpartition(":")
+            later = f"{cycle}:{int(number) + 1}"
+            # Once all have been looked at one stays as long as the other; while the later one is open, for good.
+            settled = not any(each.startswith(f"run:{cycle}:") for each in keys.sets.get("to_clean", {}))
+            assert (ttl == -1) == (keys.ttls[f"run:{later}"] == -1) or not settled, (name, ttl)
+            assert ttl == -1 or later not in open_runs or not settled, (name, ttl)
         elif kind == "task_events":
             lasts = rest in open_runs if rest.startswith("task:") else not keys.has_ended(rest)
             assert (ttl == -1) == lasts, (name, ttl)

@@ -1,15 +1,17 @@
 """The version of the data: noted once, checked at each start."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests.servers import RedisServer
 from tradewind.server.redis.client import Client
-from tradewind.server.redis.data_version import OLDEST, VERSION, DataVersion, OtherData, require_data_version
+from tradewind.server.redis.data_version import DataVersion, OtherData, require_data_version
 
 KEY = "trading_flow:{s0}:data_version"
-DATA = DataVersion(KEY, {"shards": 2}, {"shards": " by SHARDS"})
+VERSION, OLDEST = 5, 3
+DATA = DataVersion(KEY, {"shards": 2}, {"shards": " by SHARDS"}, version=VERSION, oldest=OLDEST)
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ async def test_a_version_that_is_read_no_more_is_refused(client: Client) -> None
 
 
 async def test_data_that_are_divided_otherwise_are_refused(client: Client) -> None:
-    await require_data_version(client, DataVersion(KEY, {"shards": 4}))
+    await require_data_version(client, replace(DATA, fixed={"shards": 4}))
     with pytest.raises(OtherData, match="have 4 shards, this server is set to 2 by SHARDS"):
         await require_data_version(client, DATA)
 

@@ -8,27 +8,25 @@ from redis.exceptions import RedisError
 
 from tradewind.server.redis.client import Client, UnsafeStore
 
-VERSION = 2
-"""Raised whenever what a service keeps can no longer be read by the release before."""
-OLDEST = 2
-"""Raised whenever this release can no longer read what an earlier one keeps."""
-
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
     """Where a service notes its version, and `fixed`: numbers that never change once there is data.
 
-    `hints` says by the name of such a number how to set it.
+    `hints` says by the name of such a number how to set it. `version` is raised whenever what the service keeps can no
+    longer be read by the release before, `oldest` whenever it can no longer read what that kept.
     """
 
     key: str
     fixed: Mapping[str, int] = field(default_factory=dict)
     hints: Mapping[str, str] = field(default_factory=dict)
+    version: int = 1
+    oldest: int = 1
 
     @property
     def text(self) -> str:
         """What stands at the key, once it was written."""
-        return json.dumps({"version": VERSION, **self.fixed})
+        return json.dumps({"version": self.version, **self.fixed})
 
 
 class OtherData(UnsafeStore):
@@ -51,16 +49,16 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
         version = int(found["version"])
     except (ValueError, TypeError, KeyError):
         raise OtherData(f'the key {data.key} holds no version of the data, but "{noted!r:.80}"') from None
-    if version > VERSION:
+    if version > data.version:
         raise OtherData(
             f"the data in the store have version {version}, written by a later release; this one knows version "
-            f"{VERSION}: start that release, or restore a backup from before the upgrade"
+            f"{data.version}: start that release, or restore a backup from before the upgrade"
         )
-    if version < OLDEST:
+    if version < data.oldest:
         raise OtherData(
             f"the data in the store have version {version}, written by an earlier release; this one reads version "
-            f"{OLDEST} on: let that release end what runs, then start this one over an empty store (of `tradewind up`, "
-            "another directory: --data)"
+            f"{data.oldest} on: let that release end what runs, then start this one over an empty store "
+            "(of `tradewind up`, another directory: --data)"
         )
     for name, number in data.fixed.items():
         if found.get(name, number) != number:

@@ -15,11 +15,14 @@ from tradewind.node_task_manager.stores.redis_records import (
     COMPONENT_FIELDS,
     FIELDS,
     Record,
+    component_id_of,
     component_of,
     emitted_by,
+    index_of,
     may_gather,
     outputs_of,
     place_of,
+    plan_of,
     task_of,
     text_of,
 )
@@ -27,6 +30,15 @@ from tradewind.server.redis.client import Pipeline, Redis
 
 _PIECE = 500
 _WHOLE_PIECE = 64
+
+
+class _Node(msgspec.Struct, frozen=True):
+    """What a plan says of a node, of which most does not matter here."""
+
+    fields: tuple[str, ...] | None = None
+
+
+_node = msgspec.msgpack.Decoder(_Node).decode
 
 
 class RedisNodeTaskReader:
@@ -72,19 +84,32 @@ class RedisNodeTaskReader:
             record |= _known(names, values)
 
     async def _gathering(self, ids: Sequence[str], records: Sequence[Record]) -> dict[str, list[str]]:
-        """Return the fields of inputs of those node tasks that may have several."""
-        several = [id for id, record in zip(ids, records, strict=True) if may_gather(id, record)]
-        runs = list({place_of(task_id)[0] for task_id in several})
+        """Return the fields of inputs of those node tasks that may have several, as their plans name them."""
+        several = [(id, record) for id, record in zip(ids, records, strict=True) if may_gather(id, record)]
+        if not several:
+            return {}
         pipeline = self._client.pipeline(transaction=False)
-        for run in runs:
-            pipeline.execute_command("HKEYS", self._keys.run(run))
-        names = dict(zip(runs, await pipeline.execute() if runs else (), strict=True))
+        for task_id, record in several:
+            pipeline.hget(self._keys.run(place_of(task_id)[0]), f"{component_id_of(record)}/facts")
+        places = [
+            (plan_of(facts), f"n:{index_of(record)}")
+            for (_, record), facts in zip(several, await pipeline.execute(), strict=True)
+        ]
+        pipeline = self._client.pipeline(transaction=False)
+        for digest, field in places:
+            pipeline.hget(self._keys.plan(digest), field)
         found: dict[str, list[str]] = {}
-        for task_id in several:
-            run, at = place_of(task_id)
-            within = f"{at}in:".encode()
-            found[task_id] = [name[len(at) :].decode() for name in names[run] if name.startswith(within)]
+        for (task_id, _), node in zip(several, await pipeline.execute(), strict=True):
+            named = None if node is None else _node(node).fields
+            found[task_id] = list(named) if named is not None else await self._all_inputs(task_id)
         return found
+
+    async def _all_inputs(self, task_id: str) -> list[str]:
+        """Return the fields of inputs of a node task of more edges than its plan names in one place."""
+        run, at = place_of(task_id)
+        names = await self._client.execute_command("HKEYS", self._keys.run(run))
+        within = f"{at}in:".encode()
+        return [name[len(at) :].decode() for name in names if name.startswith(within)]
 
     async def _with_kept(self, found: list[NodeTask | None]) -> list[NodeTask | None]:
         """Put in the outputs of node tasks of reruns that refer to results of an earlier run."""

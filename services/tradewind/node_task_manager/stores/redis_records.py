@@ -62,6 +62,21 @@ def may_gather(task_id: str, record: Record) -> bool:
     return "facts" in record and _facts(record).edge is None and ("waiting" in record or task_id.count(":") > 3)
 
 
+def component_id_of(record: Record) -> str:
+    """Return the component that a node task belongs to."""
+    return _facts(record).component_id
+
+
+def index_of(record: Record) -> int:
+    """Return the place of the node of a node task in its plan."""
+    return _facts(record).index
+
+
+def plan_of(facts: bytes | None) -> str:
+    """Return the digest of the plan of a component by its facts, "" without."""
+    return "" if facts is None else _unpacked(facts, _ComponentFacts).plan
+
+
 def outputs_of(record: Record) -> tuple[tuple[str, str], ...]:
     """Return what a node task emitted, by handle, as far as it was read."""
     return tuple(sorted(_prefixed(record, "out:")))

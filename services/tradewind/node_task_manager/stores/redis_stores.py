@@ -32,7 +32,10 @@ class RedisStores(RedisLink):
         shards = settings.node_task_manager_shards
         self._keys = {at: Keys(settings.key_prefix, at) for at in range(shards)}
         hint = f" by {variable_of('node_task_manager_shards')}"
-        super().__init__(settings, DataVersion(self._keys[0].data_version(), {"shards": shards}, {"shards": hint}))
+        super().__init__(
+            settings,
+            DataVersion(self._keys[0].data_version(), {"shards": shards}, {"shards": hint}, version=2, oldest=2),
+        )
         client, time = self.client, ScriptTime()
         self._cache_client = _cache_client(settings) or client
         tasks = {at: RedisNodeTaskStore(client, keys, limits, time) for at, keys in self._keys.items()}

@@ -72,9 +72,9 @@ local function inputs_of(record, entry)
     carried = carried + #value
     return {{into[1], value}}, false
   end
-  local inputs, size, stored = {}, 0, not record.created and stored_all(record, fields)
+  local inputs, size, before = {}, 0, not record.created and stored_all(record, fields)
   for i = 1, #into do
-    local value = record[fields[i]] or stored and stored[i]
+    local value = record[fields[i]] or before and before[i]
     if value then
       inputs[#inputs + 1] = {into[i], value}
       size = size + #value

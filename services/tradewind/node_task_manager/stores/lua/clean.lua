@@ -73,7 +73,9 @@ function LOOK.run(run)
   if not at then return end
   if not acknowledged(partition, at) then return call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. run) end
   -- It stays as long as the latest run of its cycle, which stands for it in the index.
-  if not is_gone(flow .. ':' .. cycle .. ':' .. number + 1) then return call('PERSIST', base .. 'run:' .. run) end
+  local left = call('PTTL', base .. 'run:' .. flow .. ':' .. cycle .. ':' .. number + 1)
+  if left == -1 then return call('PERSIST', base .. 'run:' .. run) end
+  if left >= 0 then return call('PEXPIRE', base .. 'run:' .. run, left) end
   local keep, keep_for = string.match(call('HGET', base .. 'run:' .. run, 'keep') or '0 0', '^(%d+) (%d+)$')
   local till = at + tonumber(keep_for)
   if till > at and till <= time then

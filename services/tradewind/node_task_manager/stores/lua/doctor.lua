@@ -8,13 +8,13 @@ do
   local function life(key) return call('PTTL', base .. key) end
   local function leaves(set, member) return function() take(set, member) end end
 
-  -- Whether there is nothing left over from earlier scripts: what gives records their time to live may be part of it.
+  -- Whether there is nothing left over from earlier scripts.
   local idle, walking, standing_plans, seen
 
   -- To be called first.
   function doctor.open()
     doctor.records = 0
-    idle, walking, standing_plans, seen = nil, nil, {}, {}
+    idle, walking, standing_plans, seen = nil, {}, {}, {}
   end
 
   local function all_done()
@@ -24,13 +24,10 @@ do
 
   -- Whether records of a run are on their way out, or stay for a later run of its cycle.
   local function walks_over(run)
-    if not walking then
-      walking = {}
-      for _, text in ipairs(call('LRANGE', base .. 'walks', 0, 999)) do walking[cmsgpack.unpack(text)[2]] = true end
-    end
     if walking[run] == nil then
       local cycle, number = string.match(run, '^([^:]+:%d+:)(%d+)$')
-      walking[run] = cycle ~= nil and call('EXISTS', base .. 'run:' .. cycle .. number + 1) == 1
+      walking[run] = call('HEXISTS', base .. 'run:' .. run, 'dropped') == 1
+        or cycle ~= nil and call('EXISTS', base .. 'run:' .. cycle .. number + 1) == 1
     end
     return walking[run]
   end

@@ -81,10 +81,32 @@ do
     changed(comp, 0, record, 'running')
   end
 
+  -- The other live inputs of a mapped node, as each item gets them: short values, of others where they are.
+  local function shared_inputs(record, entry)
+    local shared = {}
+    local function share(name, value)
+      if not value or name == field_of(entry, entry.map.edge) then return end
+      table.insert(shared, name)
+      table.insert(shared, #value <= limits.inline_bytes and value or '@')
+    end
+    if entry.fields then
+      for i, value in ipairs(stored_all(record, entry.fields)) do share(entry.fields[i], value) end
+    else
+      -- Of more edges than the plan names here.
+      local before = record.at .. 'in:'
+      for _, name in ipairs(call('HKEYS', record.key)) do
+        if string.sub(name, 1, #before) == before then share(string.sub(name, #record.at + 1), call('HGET', record.key, name)) end
+      end
+    end
+    return shared
+  end
+
   function fan_out.split(record, comp, items, need)
     fan_out.begin(record, comp)
     record.counts = {total = #items, need = need, begun = 0, completed = 0, failed = 0, cancelled = 0, bytes = 0}
     touched[record] = true
+    local shared = shared_inputs(record, node(comp.plan, record.index))
+    if #shared > 0 then set(record, 'shared', cmsgpack.pack(shared)) end
     local maps = comp.maps and cmsgpack.unpack(comp.maps) or {}
     maps[#maps + 1] = record.index
     set_eventful(comp, 'maps', cmsgpack.pack(maps))
@@ -101,7 +123,8 @@ do
     local room = math.min(counts.total - counts.begun, entry.map.most - open_of(counts))
     if room <= 0 then return end
     if budget <= 0 then return 0 end
-    local shared, count = fan_out.shared_inputs(record, entry), math.min(room, budget)
+    local shared, count = record.shared or stored(record, 'shared'), math.min(room, budget)
+    shared = shared and cmsgpack.unpack(shared) or {}
     budget = budget - count
     for _, value in ipairs(call('LPOP', base .. 'items:' .. record.id, count)) do
       local item = create(comp, record.id .. ':' .. string.format('%.0f', counts.begun), entry, index)
@@ -112,27 +135,6 @@ do
       enqueue(item, comp)
     end
     if count < room then return 0 end
-  end
-
-  -- The other live inputs of a mapped node, as each item gets them: short values, of others where they are.
-  function fan_out.shared_inputs(record, entry)
-    if record.shared then return record.shared end
-    record.shared = {}
-    local function share(name, value)
-      if not value or name == field_of(entry, entry.map.edge) then return end
-      table.insert(record.shared, name)
-      table.insert(record.shared, #value <= limits.inline_bytes and value or '@')
-    end
-    if entry.fields then
-      for i, value in ipairs(stored_all(record, entry.fields)) do share(entry.fields[i], value) end
-    else
-      -- Of more edges than the plan names here.
-      local before = record.at .. 'in:'
-      for _, name in ipairs(call('HKEYS', record.key)) do
-        if string.sub(name, 1, #before) == before then share(string.sub(name, #record.at + 1), call('HGET', record.key, name)) end
-      end
-    end
-    return record.shared
   end
 
   local function shortened(text)

@@ -1,7 +1,7 @@
 --!include release
 -- Reruns: a node whose result of the run before is kept has a record that is completed from the start and refers to that
 -- result: its outputs are `@`, and stand in the record that `kept` names. The places of such nodes wait in the list
--- `kept:<component>`. Until it is empty the component is early = 'keep': nothing is delivered or stopped before, since a
+-- `kept:<run>:<component>`. Until it is empty the component is early = 'keep': nothing is delivered or stopped before, since a
 -- kept node must not be reached by a signal. What follows stands behind it in `todo`.
 do
   local function keep(comp, from, place)

@@ -22,8 +22,14 @@ end
 
 -- Open runs come first.
 for _, name in ipairs(call('ZRANGEBYSCORE', index, flow_runs.OPEN, 'inf')) do
-  mark_purged(flow .. ':' .. name)
+  local cycle, number = string.match(name, '^(%d+):(%d+)$')
+  for at = number, 0, -1 do mark_purged(flow .. ':' .. cycle .. ':' .. at) end
   call('ZADD', index, '-inf', name)
+end
+-- So are those that are on their way out already.
+for _, text in ipairs(call('LRANGE', base .. 'walks', 0, -1)) do
+  local of, name = flow_runs.names(cmsgpack.unpack(text)[1])
+  if of == flow then call('ZADD', index, '-inf', name) end
 end
 
 local function drop(id, comp)
@@ -89,6 +95,7 @@ end
 
 -- Removes a run as far as the budget goes; true when all of it is gone.
 local function drop_run(run)
+  mark_purged(run)
   local key = base .. 'run:' .. run
   local components = call('HGET', key, 'components')
   for _, id in ipairs(components and cmsgpack.unpack(components) or {}) do

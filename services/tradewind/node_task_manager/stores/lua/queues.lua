@@ -54,11 +54,13 @@ do
     local back = call('ZPOPMIN', key, count)
     for i = 1, #back, 2 do
       local record, queue = task(back[i]), queue_of(node_type, user)
-      set(record, 'blocked', '')
-      record.rank, record.comp = back[i + 1], component_of(record)
-      table.insert(queue.added, back[i + 1])
-      table.insert(queue.added, back[i])
-      queue.ranked, queue.bound = true, true
+      if record then
+        set(record, 'blocked', '')
+        record.rank, record.comp = back[i + 1], component_of(record)
+        table.insert(queue.added, back[i + 1])
+        table.insert(queue.added, back[i])
+        queue.ranked, queue.bound = true, true
+      end
     end
     if call('EXISTS', key) == 0 then slots.forget_group(limit, group) end
     return #back / 2

@@ -12,7 +12,8 @@ if call('HGET', base .. 'run:' .. args.run, 'run_id') == args.run_id then
         stopping.component(comp, cmsgpack.pack({reason = each[3], by = 'system', at = time}))
       else
         set_eventful(comp, 'early', 'freed')
-        if each[2] ~= '' then write(comp, 'inputs', each[2]) end
+        -- Whoever hands over its entry nodes in this script reads them.
+        if each[2] ~= '' then call('HSET', comp.key, comp.at .. 'inputs', each[2]) end
         later('entries', comp, cmsgpack.unpack(call('HGET', base .. 'plan:' .. comp.plan, 'facts')).entries, 0)
       end
     end

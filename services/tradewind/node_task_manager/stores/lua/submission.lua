@@ -132,7 +132,8 @@ do
   local function hold_source(run)
     local source, kept = source_of(run), {}
     local flow, name = flow_runs.names(source)
-    call('PERSIST', base .. 'run:' .. source)
+    local cycle = string.match(run.run, '^(.+:)%d+$')
+    for at = run.source, 0, -1 do call('PERSIST', base .. 'run:' .. cycle .. at) end
     take('flow_runs:' .. flow, name)
     for _, each in ipairs(run.kept) do kept[each[1]] = each[2] end
     return kept
@@ -157,19 +158,15 @@ do
       begin_component(run, id, part[2], stopped, kept and kept[id], held and held[id])
     end
     local fields = {'run_id', run.run_id, 'components', cmsgpack.pack(ids)}
-    if #ids > 1 then fields[5], fields[6] = 'open', #ids end
     inputs_of_runs[run.run] = run.inputs_json ~= '' and run.inputs_json
     if run.inputs_json ~= '' then add(fields, 'inputs', run.inputs_json) end
     if run.keep_cycles + run.keep_for_ms > 0 then add(fields, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
     begun[run.run] = run.run_id
-    if #ids > 1 then
-      -- What this script may count on.
-      call('HSET', base .. 'run:' .. run.run, unpack(fields))
-    else
-      local sheet = sheets[run.run]
-      for i = 1, #fields do sheet.changes[sheet.n + i] = fields[i] end
-      sheet.n = sheet.n + #fields
-    end
+    local sheet = sheets[run.run]
+    for i = 1, #fields do sheet.changes[sheet.n + i] = fields[i] end
+    sheet.n = sheet.n + #fields
+    -- The ends of components in this script are counted there.
+    if #ids > 1 then call('HSET', sheet.key, 'open', #ids) end
     if run.partition == NO_PARTITION then
       call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
     else

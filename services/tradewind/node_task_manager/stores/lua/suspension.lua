@@ -89,7 +89,10 @@ do
         local from = task(task_of(comp.run, node_id))
         value = from and (from['out:' .. handle] or stored(from, 'out:' .. handle))
         -- A result that a rerun took over stands where it was worked out.
-        if value == '@' then value = stored(task(stored(from, 'kept')), 'out:' .. handle) end
+        if value == '@' then
+          local kept = task(stored(from, 'kept'))
+          value = kept and stored(kept, 'out:' .. handle)
+        end
       end
       if value then return value end
     end

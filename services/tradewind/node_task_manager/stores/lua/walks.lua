@@ -38,13 +38,18 @@ do
     if comp.failed or comp.maps then call('ZREM', base .. 'dead_letters:' .. comp.user_id, unpack(ids)) end
   end
 
+  -- Whether the index of a flow has a run of a cycle, be it open or not.
+  local function is_indexed(flow, cycle)
+    local index, first, last = base .. 'flow_runs:' .. flow, cycle * flow_runs.EACH, cycle * flow_runs.EACH + flow_runs.EACH - 1
+    return call('ZCOUNT', index, first, last) > 0 or call('ZCOUNT', index, flow_runs.OPEN + first, flow_runs.OPEN + last) > 0
+  end
+
   -- Log lines go with the last run of a cycle that is on record.
   local function drop_run(run)
     local flow, cycle = string.match(run, '^([^:]+):(%d+):')
     call('UNLINK', base .. 'run:' .. run, base .. 'stop:' .. run)
     swept.runs = swept.runs + 1
-    local index, first = base .. 'flow_runs:' .. flow, cycle * flow_runs.EACH
-    if call('ZCOUNT', index, first, first + flow_runs.EACH - 1) + call('ZCOUNT', index, flow_runs.OPEN + first, flow_runs.OPEN + first + flow_runs.EACH - 1) == 0 then
+    if not is_indexed(flow, cycle) then
       call('UNLINK', base .. 'logs:' .. flow .. ':' .. cycle)
       call('ZREM', base .. 'flow_logs:' .. flow, cycle)
     end

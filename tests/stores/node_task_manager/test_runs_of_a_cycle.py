@@ -1,0 +1,131 @@
+"""The runs of a cycle stay and go together: what an earlier one worked out is what later ones refer to."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.shards import LIMITS, Bench, held, plan_of, redis_shard
+from tests.stores.node_task_manager.test_cleaning import acknowledge, clean
+from tests.stores.node_task_manager.test_reruns import again, first, run
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode
+from tradewind.node_task_manager.domain.waiting import Wait
+from tradewind.server.clock import ManualClock
+
+BASE = "trading_flow:{s0}:"
+SECOND = 1000
+
+
+@pytest.fixture
+def bench(redis_server: RedisServer) -> Bench:
+    clock = ManualClock()
+    return Bench(redis_shard(redis_server, clock), clock)
+
+
+async def settle(bench: Bench) -> None:
+    await acknowledge(bench)
+    bench.clock.advance(LIMITS.settle_ms)
+    await clean(bench)
+
+
+async def drain(bench: Bench) -> None:
+    while (await bench.shard.claim()).todo:
+        pass
+
+
+async def ttls(server: RedisServer, *numbers: int) -> list[int]:
+    return [await server.connect().pttl(f"{BASE}run:flow:0:{number}") for number in numbers]
+
+
+async def test_while_one_is_open_none_before_it_expires(bench: Bench, redis_server: RedisServer) -> None:
+    plan = plan_of("a>b b>c")
+    await bench.shard.save(plan)
+    one = first(bench, plan)
+    two = again(one, 0)
+    for each in (one, two):
+        await run(bench, each)
+        await settle(bench)
+    assert (await bench.shard.submit([again(two, 0, 1)])).results[0].outcome == "accepted"
+    await settle(bench)
+    assert await ttls(redis_server, 0, 1, 2) == [-1, -1, -1]
+
+
+async def test_one_that_is_looked_at_after_the_latest_gets_the_same_time_to_live(
+    bench: Bench, redis_server: RedisServer
+) -> None:
+    plan = plan_of("a>b")
+    await bench.shard.save(plan)
+    one = first(bench, plan)
+    await run(bench, one)
+    bench.clock.advance(20 * SECOND)
+    await run(bench, again(one, 0))
+    bench.clock.advance(40 * SECOND)
+    # It is not acknowledged yet, and is looked at again a minute later.
+    await clean(bench)
+    await acknowledge(bench)
+    for seconds in (20, 40):
+        bench.clock.advance(seconds * SECOND)
+        await clean(bench)
+    before, latest = await ttls(redis_server, 0, 1)
+    assert 0 < before <= latest + SECOND
+
+
+async def test_a_result_that_is_gone_is_no_value_and_stops_nobody_else(bench: Bench, redis_server: RedisServer) -> None:
+    pause = PlanNode("pause", "delay", wait=Wait(after_ms=90 * SECOND, late=("output", "null"), passes=True))
+    nodes = (PlanNode("a", "noop"), PlanNode("b", "noop"), pause)
+    plan = Plan("p", nodes, (PlanEdge(0, "out", 2, "in"),), FailurePolicy.SKIP_DOWNSTREAM)
+    await bench.shard.save(plan)
+    one = first(bench, plan)
+    await run(bench, one)
+    bench.clock.advance(90 * SECOND + 1)
+    await drain(bench)
+    await run(bench, again(one, 0))
+    await redis_server.connect().delete(f"{BASE}run:flow:0:0")
+    bench.clock.advance(90 * SECOND + 1)
+    await drain(bench)
+    assert await bench.shard.outputs([("flow:0:1:pause", "output")]) == ["null"]
+    assert await bench.submit(plan_of("x"), cycle=7) == "accepted"
+
+
+async def test_an_open_one_is_not_dropped_with_the_latest(bench: Bench, redis_server: RedisServer) -> None:
+    """The scheduler took it for ended: its store has lost a second."""
+    plan = plan_of("a>b", start_to_close_ms=0)
+    await bench.shard.save(plan)
+    one = first(bench, plan, keep_cycles=1)
+    await bench.shard.submit([one])
+    (given,) = await bench.take()
+    await bench.complete(given, out="1")
+    (left,) = await bench.take()
+    await bench.shard.submit([again(one, 0)])
+    (other,) = await bench.take(100, "w2")
+    await bench.complete(other, out="1")
+    await bench.shard.submit([one._replace(run=RunName("flow", 1, 0), run_id="other")])
+    for _ in range(2):
+        for each in await bench.take(100, "w3"):
+            await bench.complete(each, out="1")
+    await acknowledge(bench)
+    for _ in range(4):
+        bench.clock.advance(LIMITS.settle_ms // 4)
+        await bench.shard.renew("w1", 0, held(left))
+    await clean(bench)
+    assert await bench.complete(left, out="1") == ""
+    await settle(bench)
+    assert await redis_server.connect().hget(f"{BASE}plan:{plan.digest}", "open") == b"0"
+
+
+async def test_a_purge_keeps_all_of_them_from_workers_from_its_first_step_on(redis_server: RedisServer) -> None:
+    clock = ManualClock()
+    bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, records_per_script=5)), clock)
+    plan = plan_of("a b c d e f g h")
+    await bench.shard.save(plan)
+    one = first(bench, plan)
+    await bench.shard.submit([one])
+    await drain(bench)
+    await bench.shard.submit([again(one)])
+    await drain(bench)
+    purge = await bench.shard.purge("flow")
+    assert await bench.take(100) == []
+    while not purge.done:
+        purge = await bench.shard.purge("flow")
+    assert await redis_server.connect().hget(f"{BASE}plan:{plan.digest}", "open") == b"0"
