@@ -369,25 +369,6 @@ async def test_a_purge_takes_what_cleaning_knows_of_the_flow(redis_bench: Bench,
     assert not await redis_server.connect().exists(BASE + "to_clean")
 
 
-async def test_an_open_run_is_not_taken_for_a_namesake_that_went(redis_bench: Bench, redis_server: RedisServer) -> None:
-    """A flow that was deleted is there again, and its first cycle has the name of one that was run again then."""
-    bench, admin = redis_bench, redis_server.connect()
-    plan = plan_of("a>b", start_to_close_ms=0)
-    await run_cycle(bench, 0, plan)
-    again = RunSubmission(RunName("flow", 0, 1), "r0-1", "default", (("0", plan.digest),), 3, source=0, source_id="r0")
-    assert (await bench.shard.submit([again])).results[0].outcome == "accepted"
-    for assignment in await bench.take():
-        await bench.complete(assignment, out="1")
-    while not (await bench.shard.purge("flow")).done:
-        pass
-    assert not await admin.exists(BASE + "to_clean")
-    bench.clock.advance(1)
-    assert await bench.submit(plan, run_id="new") == "accepted"
-    await admin.execute_command("ZADD", BASE + "to_clean", 1, "run:flow:0:1")
-    await clean(bench)
-    assert await admin.pttl(BASE + "run:flow:0:0") == -1
-
-
 async def test_the_index_of_a_flow_lasts_while_something_of_it_is_on_record(
     redis_bench: Bench, redis_server: RedisServer
 ) -> None:

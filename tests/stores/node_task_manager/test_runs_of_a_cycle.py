@@ -129,3 +129,21 @@ async def test_a_purge_keeps_all_of_them_from_workers_from_its_first_step_on(red
     while not purge.done:
         purge = await bench.shard.purge("flow")
     assert await redis_server.connect().hget(f"{BASE}plan:{plan.digest}", "open") == b"0"
+
+
+async def test_an_open_run_is_not_taken_for_a_namesake_that_went(bench: Bench, redis_server: RedisServer) -> None:
+    """A flow that was deleted is there again, and its first cycle has the name of one that was run again then."""
+    admin = redis_server.connect()
+    plan = plan_of("a>b", start_to_close_ms=0)
+    await bench.shard.save(plan)
+    one = first(bench, plan)
+    await run(bench, one)
+    await run(bench, again(one, 0))
+    while not (await bench.shard.purge("flow")).done:
+        pass
+    assert not await admin.exists(BASE + "to_clean")
+    bench.clock.advance(1)
+    assert await bench.submit(plan, run_id="new") == "accepted"
+    await admin.execute_command("ZADD", BASE + "to_clean", 1, "run:flow:0:1")
+    await clean(bench)
+    assert await admin.pttl(BASE + "run:flow:0:0") == -1
