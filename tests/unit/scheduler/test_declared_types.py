@@ -152,7 +152,7 @@ def test_a_type_that_nobody_offers_is_a_warning_and_its_handles_gather() -> None
 def test_the_nearest_of_the_types_that_are_offered_is_suggested() -> None:
     found = analyzed(changed(nodes=[FEED, MODEL, REPORT, node("x", "modle")]), WORKERS)
     assert [warning.message for warning in found.warnings] == [
-        'no live worker offers node type "modle"; did you mean "model"?; its nodes wait until one does'
+        'no live worker offers node type "modle"; its nodes wait until one does; did you mean "model"?'
     ]
 
 

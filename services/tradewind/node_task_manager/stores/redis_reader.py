@@ -15,10 +15,9 @@ from tradewind.node_task_manager.stores.redis_records import (
     COMPONENT_FIELDS,
     FIELDS,
     Record,
-    component_id_of,
     component_of,
     emitted_by,
-    index_of,
+    facts_of,
     may_gather,
     outputs_of,
     place_of,
@@ -90,9 +89,9 @@ class RedisNodeTaskReader:
             return {}
         pipeline = self._client.pipeline(transaction=False)
         for task_id, record in several:
-            pipeline.hget(self._keys.run(place_of(task_id)[0]), f"{component_id_of(record)}/facts")
+            pipeline.hget(self._keys.run(place_of(task_id)[0]), f"{facts_of(record).component_id}/facts")
         places = [
-            (plan_of(facts), f"n:{index_of(record)}")
+            (plan_of(facts), f"n:{facts_of(record).index}")
             for (_, record), facts in zip(several, await pipeline.execute(), strict=True)
         ]
         pipeline = self._client.pipeline(transaction=False)

@@ -59,17 +59,7 @@ def emitted_by(record: Record) -> list[str]:
 
 def may_gather(task_id: str, record: Record) -> bool:
     """Whether several values may have come to a node task: to one with several edges, or an item of such a node."""
-    return "facts" in record and _facts(record).edge is None and ("waiting" in record or task_id.count(":") > 3)
-
-
-def component_id_of(record: Record) -> str:
-    """Return the component that a node task belongs to."""
-    return _facts(record).component_id
-
-
-def index_of(record: Record) -> int:
-    """Return the place of the node of a node task in its plan."""
-    return _facts(record).index
+    return "facts" in record and facts_of(record).edge is None and ("waiting" in record or task_id.count(":") > 3)
 
 
 def plan_of(facts: bytes | None) -> str:
@@ -91,7 +81,7 @@ def _unpacked(values: bytes, kind: type[Facts]) -> Facts:
     return msgspec.msgpack.decode(bytes([_SHORT_LIST + len(kind.__struct_fields__)]) + values, type=kind)
 
 
-class _TaskFacts(msgspec.Struct, array_like=True, frozen=True):
+class TaskFacts(msgspec.Struct, array_like=True, frozen=True):
     """What all node tasks come to have; as `pack_task` of records.lua writes it."""
 
     component_id: str
@@ -106,14 +96,15 @@ class _TaskFacts(msgspec.Struct, array_like=True, frozen=True):
     edge: int | None
 
 
-def _facts(record: Record) -> _TaskFacts:
-    return _unpacked(record["facts"], _TaskFacts)
+def facts_of(record: Record) -> TaskFacts:
+    """Return what all node tasks come to have."""
+    return _unpacked(record["facts"], TaskFacts)
 
 
 def task_of(task_id: str, record: Record, deadline: float | None) -> NodeTask:
     """Return a node task, with what values of it were read; `deadline` in epoch ms."""
     stop, error = record.get("stop"), record.get("error")
-    facts = _facts(record)
+    facts = facts_of(record)
     return NodeTask(
         task_id=task_id,
         status=NodeTaskStatus(text_of(record, "status")),

@@ -79,8 +79,8 @@ def _declarations(
         if declaration is not None:
             found[node.node_type] = declaration
         elif catalogue is not None:
-            message = f"no live worker offers node type {quoted(node.node_type)}{catalogue.hint(node.node_type)}"
-            message += "; its nodes wait until one does"
+            message = f"no live worker offers node type {quoted(node.node_type)}; its nodes wait until one does"
+            message += catalogue.hint(node.node_type)
             warnings.add(join(node.path, "type"), message)
     return found
 

@@ -139,11 +139,6 @@ do
     return kept
   end
 
-  local function add(fields, name, value)
-    fields[#fields + 1] = name
-    fields[#fields + 1] = value
-  end
-
   function submission.begin(run)
     local ids, held = {}, nil
     if #run.withheld > 0 then
@@ -157,16 +152,15 @@ do
       ids[i] = id
       begin_component(run, id, part[2], stopped, kept and kept[id], held and held[id])
     end
-    local fields = {'run_id', run.run_id, 'components', cmsgpack.pack(ids)}
+    local own = {at = '', sheet = sheets[run.run]}
+    write(own, 'run_id', run.run_id)
+    write(own, 'components', cmsgpack.pack(ids))
     inputs_of_runs[run.run] = run.inputs_json ~= '' and run.inputs_json
-    if run.inputs_json ~= '' then add(fields, 'inputs', run.inputs_json) end
-    if run.keep_cycles + run.keep_for_ms > 0 then add(fields, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
+    if run.inputs_json ~= '' then write(own, 'inputs', run.inputs_json) end
+    if run.keep_cycles + run.keep_for_ms > 0 then write(own, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
     begun[run.run] = run.run_id
-    local sheet = sheets[run.run]
-    for i = 1, #fields do sheet.changes[sheet.n + i] = fields[i] end
-    sheet.n = sheet.n + #fields
     -- The ends of components in this script are counted there.
-    if #ids > 1 then call('HSET', sheet.key, 'open', #ids) end
+    if #ids > 1 then call('HSET', own.sheet.key, 'open', #ids) end
     if run.partition == NO_PARTITION then
       call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
     else
