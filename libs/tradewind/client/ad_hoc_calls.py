@@ -12,7 +12,7 @@ from tradewind.client.following import follow
 from tradewind.client.logs import LogLine, node_line_from
 from tradewind.client.node_tasks import NodeTaskRecord, NodeTaskStatus, node_task_from
 from tradewind.client.task_events import WatchedTask, watched_task_from
-from tradewind.client.wire import inputs_json, number_of
+from tradewind.client.wire import inputs_json, numbers_of
 
 PAGE = 500
 MESSAGE_BYTES = 1024 * 1024
@@ -35,7 +35,7 @@ class AdHocCalls:
 
     async def list_tasks(self, *, statuses: Iterable[NodeTaskStatus | str] = ()) -> AsyncIterator[NodeTaskRecord]:
         """Yield the user's ad-hoc tasks, the newest first: those in one of `statuses` where given."""
-        wanted = [number_of(node_task_pb2.NodeTaskStatus, NodeTaskStatus(each)) for each in statuses]
+        wanted = numbers_of(node_task_pb2.NodeTaskStatus, NodeTaskStatus, statuses)
         request = pb.ListTasksRequest(user_id=self._user_id, statuses=wanted, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListTasks, request
@@ -84,7 +84,7 @@ class AdHocCalls:
 
     async def list_batches(self, *, statuses: Iterable[BatchStatus | str] = ()) -> AsyncIterator[BatchRecord]:
         """Yield the user's batches, the newest first: those in one of `statuses` where given."""
-        wanted = [number_of(pb.BatchStatus, BatchStatus(each)) for each in statuses]
+        wanted = numbers_of(pb.BatchStatus, BatchStatus, statuses)
         request = pb.ListBatchesRequest(user_id=self._user_id, statuses=wanted, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListBatches, request

@@ -10,7 +10,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleStatus
 from tradewind.client.errors import TimedOut
-from tradewind.client.wire import Seconds, number_of, seconds_of, timestamp
+from tradewind.client.wire import Seconds, listed, number_of, numbers_of, seconds_of, timestamp
 
 _PAGE = 100
 _LOOK_S = 0.2
@@ -39,11 +39,11 @@ class BulkJobCalls:
 
         Without statuses a rerun means failed, partial and timeout, a stop running. Raises InvalidInput, Conflict.
         """
-        wanted = [number_of(cycle_pb2.CycleStatus, CycleStatus(each)) for each in statuses]
+        wanted = numbers_of(cycle_pb2.CycleStatus, CycleStatus, statuses)
         request = job_pb2.StartBulkJobRequest(
             action=number_of(job_pb2.BulkAction, BulkAction(action)),
             filter=job_pb2.BulkFilter(
-                flow_ids=flow_ids,
+                flow_ids=listed(flow_ids),
                 statuses=wanted,
                 started_after=timestamp(started_after),
                 started_before=timestamp(started_before),

@@ -23,7 +23,7 @@ from tradewind.client.log_following import follow_logs
 from tradewind.client.logs import LogLevel, LogLine, log_line_from
 from tradewind.client.node_tasks import node_task_from
 from tradewind.client.watching import watch
-from tradewind.client.wire import Seconds, duration, number_of, seconds_of, timestamp
+from tradewind.client.wire import Seconds, duration, number_of, numbers_of, seconds_of, timestamp
 
 PAGE = 500
 _LONG_POLL_S = 30.0
@@ -68,7 +68,7 @@ class CycleCalls:
         started_before: datetime | None = None,
     ) -> AsyncIterator[CycleRecord]:
         """Yield the cycles of a flow that are on record, the newest first. Raises NotFound."""
-        wanted = [number_of(cycle_pb2.CycleStatus, CycleStatus(each)) for each in statuses]
+        wanted = numbers_of(cycle_pb2.CycleStatus, CycleStatus, statuses)
         request = pb.ListCyclesRequest(
             flow_id=flow_id,
             page_size=PAGE,

@@ -22,7 +22,7 @@ from tradewind.client.flows import (
     flow_from,
 )
 from tradewind.client.refusals import error_of_reason
-from tradewind.client.wire import Seconds, duration, inputs_json, number_of, seconds_of, timestamp
+from tradewind.client.wire import Seconds, duration, inputs_json, listed, numbers_of, seconds_of, timestamp
 
 PAGE = 100
 BULK_ITEMS = 10_000
@@ -159,7 +159,7 @@ class FlowCalls:
         created_before: datetime | None = None,
     ) -> AsyncIterator[FlowRecord]:
         """Yield flows by id: those in one of `statuses` and with all of `labels`, where given."""
-        wanted = [number_of(flow_pb2.FlowStatus, FlowStatus(each)) for each in statuses]
+        wanted = numbers_of(flow_pb2.FlowStatus, FlowStatus, statuses)
         request = pb.ListFlowsRequest(
             page_size=PAGE,
             statuses=wanted,
@@ -237,7 +237,7 @@ class FlowCalls:
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
         results: list[Started | TradewindError] = []
         # What a codec makes of inputs is larger, and so is what is cut.
-        sealed = map(calls.sealed, map(_item, requests))
+        sealed = map(calls.sealed, map(_item, listed(requests)))
         for items in _batches(sealed):
             request = pb.RunFlowsRequest(
                 items=items, wait=duration(seconds), include_outputs=seconds > 0, **calls.named(None, seconds)
@@ -254,6 +254,8 @@ class FlowCalls:
 def _item(request: RunRequest | str) -> pb.RunFlowItem:
     if isinstance(request, str):
         return pb.RunFlowItem(flow_id=request)
+    if not isinstance(request, RunRequest):
+        raise TypeError(f"what to run is a flow's id or a RunRequest; {request!r} is a {type(request).__name__}")
     return pb.RunFlowItem(flow_id=request.flow_id, inputs_json=inputs_json(request.inputs))
 
 

@@ -8,6 +8,7 @@ from tradewind.client import json_text
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.memories import MemoryRecord
+from tradewind.client.wire import listed
 
 
 class MemoryCalls:
@@ -43,7 +44,7 @@ class MemoryCalls:
         request = pb.UpdateMemoryRequest(
             scope=_scope(flow_id, cycle, run),
             set_json=json_text.encode(values or {}),
-            delete=delete,
+            delete=listed(delete),
             expected_version=expected_version,
             request_id=new_request_id(),
         )

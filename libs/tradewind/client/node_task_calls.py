@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb
 from tradewind.client.connection import Connection
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
+from tradewind.client.wire import listed
 
 PAGE = 500
 
@@ -60,7 +61,7 @@ class NodeTaskCalls:
             user_id=self._user_id,
             include_outputs=include_outputs,
             page_size=PAGE,
-            node_ids=node_ids,
+            node_ids=listed(node_ids),
             items_of=items_of,
         )
         async for page in self._connection.to_node_task_manager.pages(

@@ -9,7 +9,7 @@ from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.flow_calls import Inputs, Started
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
-from tradewind.client.wire import Seconds, duration, inputs_json, seconds_of
+from tradewind.client.wire import Seconds, duration, inputs_json, listed, seconds_of
 
 
 class RerunCalls:
@@ -67,7 +67,7 @@ class RerunCalls:
         request = pb.RerunCycleRequest(
             flow_id=flow_id,
             cycle=cycle,
-            from_node_ids=from_nodes,
+            from_node_ids=listed(from_nodes),
             inputs_json=inputs_json(inputs),
             wait=duration(seconds),
             include_outputs=seconds > 0,

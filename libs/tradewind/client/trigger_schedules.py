@@ -6,7 +6,7 @@ from typing import Any
 
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.client.json_text import encode
-from tradewind.client.wire import Seconds, seconds_of, span, timestamp
+from tradewind.client.wire import Seconds, listed, seconds_of, span, timestamp
 
 _KINDS = "at, times, after, every, cron, event or on_finished"
 
@@ -52,8 +52,7 @@ def schedule_of(
         schedule.event.name = event
         schedule.event.filter_json = encode(dict(filter)) if filter else ""
     else:
-        flows = [on_finished] if isinstance(on_finished, str) else on_finished or ()
-        schedule.flow_finished.flow_ids.extend(flows)
-        schedule.flow_finished.statuses.extend(statuses)
+        schedule.flow_finished.flow_ids.extend(listed(on_finished or ()))
+        schedule.flow_finished.statuses.extend(listed(statuses))
         schedule.flow_finished.SetInParent()
     return schedule

@@ -1,6 +1,6 @@
 """Small conversions between what travels and Python's own values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -13,6 +13,8 @@ from tradewind.client.json_text import encode
 
 Word = TypeVar("Word", bound=str)
 Number = TypeVar("Number", bound=int, covariant=True)
+Kind = TypeVar("Kind", bound=StrEnum)
+Item = TypeVar("Item")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_S = 315_576_000_000
@@ -46,6 +48,20 @@ def number_of(enum: _WireEnum[Number], word: StrEnum) -> Number:
     return enum.Value(_prefix(enum) + word.upper())
 
 
+def numbers_of(enum: _WireEnum[Number], kind: type[Kind], given: Iterable[Kind | str]) -> list[Number]:
+    """Return the numbers in `enum` of words of `kind`, or of one. Raises ValueError that names the words there are."""
+    known = [word for word in kind if word != "unknown"]
+    for word in (asked := listed(given)):
+        if word not in known:
+            raise ValueError(f'"{word}" is none of {", ".join(known)}')
+    return [number_of(enum, kind(word)) for word in asked]
+
+
+def listed(given: Iterable[Item]) -> list[Item]:
+    """Return a list of what is given; a single text is one item, and not its letters."""
+    return [given] if isinstance(given, str) else list(given)  # type: ignore[list-item]
+
+
 def _prefix(enum: _WireEnum[Number]) -> str:
     return enum.Name(0).removesuffix("UNSPECIFIED")
 
@@ -74,10 +90,13 @@ def span(seconds: float) -> Duration:
 def timestamp(moment: datetime | None) -> Timestamp | None:
     """Return a Timestamp.
 
-    Raises ValueError for a moment without a time zone, which could be any, and outside of the years 1 to 9999 in UTC.
+    Raises ValueError for a moment without a time zone, which could be any, and outside of the years 1 to 9999 in UTC;
+    TypeError for what is no datetime.
     """
     if moment is None:
         return None
+    if not isinstance(moment, datetime):
+        raise TypeError(f"a time is a datetime with a time zone; {moment!r} is a {type(moment).__name__}")
     if moment.tzinfo is None:
         raise ValueError(f"{moment} has no time zone: use datetime.now(UTC), or .astimezone() for local time")
     message = Timestamp()
@@ -101,11 +120,13 @@ def moment(message: Message, field: str) -> datetime | None:
 def inputs_json(inputs: Mapping[str, Any] | str | None) -> str:
     """Return the JSON text of a cycle's inputs, "" for none.
 
-    Raises ValueError for what JSON cannot say, TypeError for what has no names.
+    Raises ValueError for what JSON cannot say and for text that is no JSON, TypeError for what has no names.
     """
     if not inputs:
         return ""
     if isinstance(inputs, str):
+        if not inputs.lstrip().startswith("{"):
+            raise ValueError(f'inputs are a dict or its JSON, as in {{"month": "2001-04"}}; this is {inputs[:40]!r}')
         return inputs
     if not isinstance(inputs, Mapping):
         raise TypeError(f'inputs go by name, as in {{"month": "2001-04"}}; this is a {type(inputs).__name__}')

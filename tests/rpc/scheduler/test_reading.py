@@ -86,19 +86,23 @@ async def test_as_many_ended_cycles_are_kept_as_the_flow_says(start: Start, peer
         await scheduler.run()
     page = await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f"))
     assert [cycle.cycle for cycle in page.cycles] == [4, 3]
-    await refused(scheduler.cycle(cycle=0), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+    refusal = await refused(scheduler.cycle(cycle=0), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+    assert "keep_cycles and keep_for" in refusal.message
 
 
 async def test_a_cycle_is_found_by_number_and_run(scheduler: Client) -> None:
     await scheduler.register()
-    await refused(scheduler.cycle(), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+    refusal = await refused(scheduler.cycle(), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+    assert "has had none yet" in refusal.message
     await scheduler.run()
     second = await scheduler.run()
     assert await scheduler.cycle() == second
     assert await scheduler.cycle(cycle=1) == second
     assert await scheduler.cycle(cycle=1, run=0) == second
-    for missing in (scheduler.cycle(cycle=9), scheduler.cycle(cycle=1, run=1), scheduler.cycle(cycle=-1)):
-        await refused(missing, grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+    for cycle, run, why in ((9, None, "the latest is 1"), (-1, None, "the first was 0"), (1, 1, 'no cycle "f:1:1"')):
+        missing = scheduler.cycle(cycle=cycle, run=run)
+        refusal = await refused(missing, grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+        assert why in refusal.message
 
 
 def tasks(*statuses: int) -> list[node_task_pb2.NodeTask]:

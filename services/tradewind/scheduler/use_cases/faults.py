@@ -91,10 +91,22 @@ def schedule_over(flow: FlowRecord) -> FailedPrecondition:
     )
 
 
-def cycle_not_found(flow_id: str, cycle: int | None = None, run: int | None = None) -> NotFound:
+def cycle_not_found(flow_id: str, cycle: int | None = None, run: int | None = None, hint: str = "") -> NotFound:
     """The flow has no such cycle, or its record has passed its retention."""
     name = flow_id if cycle is None else f"{flow_id}:{cycle}" if run is None else f"{flow_id}:{cycle}:{run}"
-    return NotFound("cycle", name, "CYCLE_NOT_FOUND")
+    return NotFound("cycle", name, "CYCLE_NOT_FOUND", hint)
+
+
+def no_such_cycle(flow: FlowRecord, cycle: int | None, run: int | None) -> NotFound:
+    """The same, of a flow that was read: its latest cycle says why."""
+    hint = ""
+    if flow.last_cycle < 0:
+        hint = "; the flow has had none yet"
+    elif cycle is not None and not 0 <= cycle <= flow.last_cycle:
+        hint = f"; the first was 0, the latest is {flow.last_cycle}"
+    elif run is None:
+        hint = "; keep_cycles and keep_for of the flow say how long its record is kept"
+    return cycle_not_found(flow.flow_id, cycle, run, hint)
 
 
 def backfill_not_found(flow_id: str, backfill_id: int) -> NotFound:

@@ -10,7 +10,7 @@ from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
-from tradewind.scheduler.use_cases.faults import cycle_not_found
+from tradewind.scheduler.use_cases.faults import no_such_cycle
 from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.watch_backlog import weight_of
 from tradewind.server.faults import NotFound
@@ -105,16 +105,13 @@ class ReadFlows:
 
     async def cycle(self, flow_id: str, cycle: int | None, run: int | None) -> ChainState:
         """Return a cycle, the latest when `cycle` is None, its latest run when `run` is None. Raises NotFound."""
-        if cycle is None:
-            flow = await self.flow(flow_id)
-            cycle = flow.last_cycle
-        name: RunName | None = RunName(flow_id, cycle, run or 0)
+        number = (await self.flow(flow_id)).last_cycle if cycle is None else cycle
+        name: RunName | None = RunName(flow_id, number, run or 0)
         if run is None:
-            name = await self._cycles.latest_run(flow_id, cycle)
+            name = await self._cycles.latest_run(flow_id, number)
         state = await self._states.load(name) if name is not None else None
         if state is None:
-            await self.flow(flow_id)
-            raise cycle_not_found(flow_id, cycle if cycle >= 0 else None, run)
+            raise no_such_cycle(await self.flow(flow_id), cycle, run)
         return state
 
     async def cycles(
