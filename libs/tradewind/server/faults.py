@@ -21,10 +21,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing wrong with a request: `path` as in `edges[3].target`, `message` for a person."""
+    """One thing wrong with a request: `path` as in `edges[3].target`, `message` for a person.
+
+    One that stands for others that are not told has their number in `count`.
+    """
 
     path: str
     message: str
+    count: int = 1
 
 
 class Fault(Exception):
@@ -45,7 +49,7 @@ class InvalidInput(Fault):
         if not self.violations:
             raise ValueError("InvalidInput needs at least one violation")
         first = self.violations[0]
-        more = len(self.violations) - 1
+        more = sum(violation.count for violation in self.violations) - 1
         super().__init__(reason, f"{first.path}: {first.message}" + (f" (and {more} more)" if more else ""))
 
 

@@ -221,7 +221,8 @@ async def test_more_violations_than_a_stock_client_takes_are_cut_and_counted(
     told = detail(status, details_pb2.BadRequest).field_violations
     assert len(told) > 50
     assert told[0].field == "nodes[0].id"
-    assert told[-1].description == f"and {5000 - len(told) + 1} more, too many for one answer: mend these first"
+    assert told[-1].description == "and more, too many for one answer: mend these first"
+    assert str(error.details()).endswith("(and 4999 more)")
 
 
 @pytest.mark.parametrize("letter", ["é", "ж", "漢", "%"])

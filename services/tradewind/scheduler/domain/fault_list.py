@@ -36,7 +36,7 @@ class FaultList:
         hidden = self._count - len(self._kept)
         if not hidden:
             return tuple(self._kept)
-        return (*self._kept, Violation("flow", f"and {hidden} more faults"))
+        return (*self._kept, Violation("flow", f"and {hidden} more faults", hidden))
 
     def __len__(self) -> int:
         return self._count

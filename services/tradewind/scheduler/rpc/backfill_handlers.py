@@ -9,12 +9,12 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.backfill import MOST_RUNNING, Backfill, BackfillStatus
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
-from tradewind.scheduler.rpc.checks import identifiers, text
+from tradewind.scheduler.rpc.checks import every, flow_page, identifiers, text, who_and_why
 from tradewind.scheduler.rpc.times import ms_of, set_ms
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.scheduler.use_cases.put_on_record import request_faults
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.paging import page_token
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -31,13 +31,13 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
     _backfills: BackfillFlows
 
     async def BackfillFlow(self, request: pb2.BackfillFlowRequest, context: Context) -> pb2.BackfillFlowResponse:
-        identifiers(flow_id=request.flow_id)
-        by, faults = text("by", request.by, 128), request_faults(request.request_id)
-        if not 0 <= request.max_running <= MOST_RUNNING:
-            faults.append(Violation("max_running", f"must be 1 to {MOST_RUNNING}, is {request.max_running}"))
-        if faults:
-            raise InvalidInput(faults)
-        start_ms, end_ms, most = ms_of(request, "start"), ms_of(request, "end"), request.max_running or 1
+        _, by, start_ms, end_ms, most = every(
+            lambda: identifiers(flow_id=request.flow_id),
+            lambda: text("by", request.by, 128),
+            lambda: ms_of(request, "start"),
+            lambda: ms_of(request, "end"),
+            lambda: _most_running(request),
+        )
         remembered = None
         if request.request_id:
             payload = digest_of(canonical_json(["backfill", request.flow_id, start_ms, end_ms, most]))
@@ -46,9 +46,8 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.BackfillFlowResponse(backfill=_message(created))
 
     async def ListBackfills(self, request: pb2.ListBackfillsRequest, context: Context) -> pb2.ListBackfillsResponse:
-        identifiers(flow_id=request.flow_id)
-        below = page_position(request.page_token, int) or 0
-        found, following = await self._backfills.page(request.flow_id, below, page_size_of(request.page_size))
+        below, limit = flow_page(request, int)
+        found, following = await self._backfills.page(request.flow_id, below or 0, limit)
         return pb2.ListBackfillsResponse(
             backfills=[_message(each) for each in found], next_page_token=page_token(following or None)
         )
@@ -60,10 +59,19 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         )
 
     async def CancelBackfill(self, request: pb2.CancelBackfillRequest, context: Context) -> pb2.CancelBackfillResponse:
-        identifiers(flow_id=request.flow_id)
-        by, reason = text("by", request.by, 128), text("reason", request.reason, 1024)
-        cancelled = await self._backfills.cancel(request.flow_id, request.backfill_id, by or "user", reason)
+        by, reason = who_and_why(request)
+        cancelled = await self._backfills.cancel(request.flow_id, request.backfill_id, by, reason)
         return pb2.CancelBackfillResponse(backfill=_message(cancelled))
+
+
+def _most_running(request: pb2.BackfillFlowRequest) -> int:
+    """Return how many cycles may run at a time. Raises InvalidInput, also for what is wrong with the request's id."""
+    faults = request_faults(request.request_id)
+    if not 0 <= request.max_running <= MOST_RUNNING:
+        faults.append(Violation("max_running", f"must be 1 to {MOST_RUNNING}, is {request.max_running}"))
+    if faults:
+        raise InvalidInput(faults)
+    return request.max_running or 1
 
 
 def _message(backfill: Backfill) -> pb2.Backfill:

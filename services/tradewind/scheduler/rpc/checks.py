@@ -1,12 +1,71 @@
 """Checks of requests that need no more than the request."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, overload
 
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.paging import page_position, page_size_of
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+Position = TypeVar("Position")
 Word = TypeVar("Word")
+
+MOST_FAULTS = 100
+
+
+@overload
+def every(a: Callable[[], A], b: Callable[[], B], /) -> tuple[A, B]: ...
+@overload
+def every(a: Callable[[], A], b: Callable[[], B], c: Callable[[], C], /) -> tuple[A, B, C]: ...
+@overload
+def every(a: Callable[[], A], b: Callable[[], B], c: Callable[[], C], d: Callable[[], D], /) -> tuple[A, B, C, D]: ...
+@overload
+def every(
+    a: Callable[[], A], b: Callable[[], B], c: Callable[[], C], d: Callable[[], D], e: Callable[[], E], /
+) -> tuple[A, B, C, D, E]: ...
+def every(*checks: Callable[[], Any]) -> tuple[Any, ...]:
+    """Return what each of the checks returns. Raises InvalidInput with the faults of all of them."""
+    found: list[Any] = []
+    faults: list[Violation] = []
+    for check in checks:
+        try:
+            found.append(check())
+        except InvalidInput as error:
+            faults += error.violations
+    if faults:
+        raise InvalidInput(faults[:MOST_FAULTS])
+    return tuple(found)
+
+
+def flow_page(request: Any, shape: type[Position]) -> tuple[Position | None, int]:
+    """Return where in a list of a flow's a page begins, None for its first, and how many entries it has at most.
+
+    Raises InvalidInput with every fault of `flow_id`, `page_token` and `page_size`.
+    """
+    _, position, limit = every(
+        lambda: identifiers(flow_id=request.flow_id),
+        lambda: page_position(request.page_token, shape),
+        lambda: page_size_of(request.page_size),
+    )
+    return position, limit
+
+
+def who_and_why(request: Any, why: str = "reason", **named: str) -> tuple[str, str]:
+    """Return who asks, "user" when that is left open, and why; that stands in the field `why`.
+
+    Raises InvalidInput with every fault of them, of `flow_id`, and of other identifiers.
+    """
+    _, by, words = every(
+        lambda: identifiers(flow_id=request.flow_id, **named),
+        lambda: text("by", request.by, 128),
+        lambda: text(why, getattr(request, why), 1024),
+    )
+    return by or "user", words
 
 
 def identifiers(**named: str) -> None:

@@ -11,7 +11,7 @@ from tradewind.api.scheduler.v1 import stop_pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.rpc import cycle_mapping, run_mapping
-from tradewind.scheduler.rpc.checks import identifiers, text
+from tradewind.scheduler.rpc.checks import every, identifiers, text, who_and_why
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
@@ -38,8 +38,8 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
     _stop_cycle: StopCycle
 
     async def GetCycle(self, request: pb2.GetCycleRequest, context: Context) -> pb2.GetCycleResponse:
-        wait_s = run_mapping.wait_of(request)
-        state = await self._read.cycle(*cycle_of(request))
+        wait_s, which = every(lambda: run_mapping.wait_of(request), lambda: cycle_of(request))
+        state = await self._read.cycle(*which)
         if wait_s > 0:
             state = await self._await_ends.end_of(state, wait_s)
         response = pb2.GetCycleResponse(cycle=cycle_mapping.cycle(state))
@@ -48,8 +48,8 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
         return response
 
     async def RerunCycle(self, request: pb2.RerunCycleRequest, context: Context) -> pb2.RerunCycleResponse:
-        wait_s = run_mapping.wait_of(request)
-        reran = await self._rerun(_rerun_wish(request), wait_s)
+        wait_s, wish = every(lambda: run_mapping.wait_of(request), lambda: _rerun_wish(request))
+        reran = await self._rerun(wish, wait_s)
         response = pb2.RerunCycleResponse(cycle=cycle_mapping.cycle(reran.state))
         if request.include_outputs:
             await self._add_outputs(response, reran.state, reran.planned)
@@ -65,19 +65,20 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
             run_mapping.add_outputs(response, outputs)
 
     async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:
-        request_id = text("request_id", request.request_id, 128)
-        state = await self._stop_cycle(*cycle_of(request), *_asked(request), request_id)
+        asked, request_id = every(lambda: _asked(request), lambda: text("request_id", request.request_id, 128))
+        state = await self._stop_cycle(*cycle_of(request), *asked, request_id)
         return stop_pb2.StopCycleResponse(cycle=cycle_mapping.cycle(state))
 
     async def StopComponent(
         self, request: stop_pb2.StopComponentRequest, context: Context
     ) -> stop_pb2.StopComponentResponse:
-        state = await self._stop_cycle.component(*cycle_of(request), request.component_id, *_asked(request))
+        asked = _asked(request)
+        state = await self._stop_cycle.component(*cycle_of(request), request.component_id, *asked)
         return stop_pb2.StopComponentResponse(cycle=cycle_mapping.cycle(state))
 
     async def StopNode(self, request: stop_pb2.StopNodeRequest, context: Context) -> stop_pb2.StopNodeResponse:
-        identifiers(node_id=request.node_id)
-        node = await self._stop_cycle.node(*cycle_of(request), request.node_id, *_asked(request))
+        asked = _asked(request, node_id=request.node_id)
+        node = await self._stop_cycle.node(*cycle_of(request), request.node_id, *asked)
         return stop_pb2.StopNodeResponse(node=node)
 
 
@@ -89,20 +90,23 @@ def cycle_of(request: Any) -> tuple[str, int | None, int | None]:
     return request.flow_id, cycle, run
 
 
-def _asked(request: Any) -> tuple[str, str]:
-    """Return who asks and why."""
-    by, reason = text("by", request.by, 128), text("reason", request.reason, 1024)
-    return by or "user", reason or _STOPPED
+def _asked(request: Any, **named: str) -> tuple[str, str]:
+    """Return who asks and why; raise InvalidInput with every fault of that and of the identifiers."""
+    by, reason = who_and_why(request, **named)
+    return by, reason or _STOPPED
 
 
 def _rerun_wish(request: pb2.RerunCycleRequest) -> RerunWish:
+    (by, reason), lifetime_ms, _ = every(
+        lambda: who_and_why(request),
+        lambda: run_mapping.lifetime_of(request),
+        lambda: run_mapping.check_inputs(request.inputs_json, request.request_id),
+    )
     flow_id, cycle, run = cycle_of(request)
-    run_mapping.check_inputs(request.inputs_json, request.request_id)
     remembered = None
     if request.request_id:
         asked = "\n".join((flow_id, str(cycle), str(run), request.inputs_json, *request.from_node_ids))
         payload = hashlib.sha256(asked.encode()).hexdigest()[:32]
-        lifetime_ms = run_mapping.lifetime_of(request)
         remembered = RememberedRequest(DEFAULT_USER, request.request_id, payload, lifetime_ms)
     return RerunWish(
         flow_id,
@@ -110,8 +114,8 @@ def _rerun_wish(request: pb2.RerunCycleRequest) -> RerunWish:
         run,
         tuple(dict.fromkeys(request.from_node_ids)),
         request.inputs_json,
-        text("by", request.by, 128) or "user",
-        text("reason", request.reason, 1024),
+        by,
+        reason,
         remembered,
         current_traceparent(),
     )

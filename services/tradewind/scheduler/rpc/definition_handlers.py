@@ -9,7 +9,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.rpc import flow_mapping, revision_mapping
-from tradewind.scheduler.rpc.checks import identifiers
+from tradewind.scheduler.rpc.checks import every, flow_page, identifiers
 from tradewind.scheduler.rpc.definition_mapping import draft_of, settings_of
 from tradewind.scheduler.use_cases.plan_flow import PlanFlow
 from tradewind.scheduler.use_cases.put_on_record import Author
@@ -18,7 +18,7 @@ from tradewind.scheduler.use_cases.register_flow import RegisterFlow, Registrati
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.server.access.identity import is_restricted
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.paging import page_token
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -71,9 +71,8 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def ListRevisions(
         self, request: revision_pb2.ListRevisionsRequest, context: Context
     ) -> revision_pb2.ListRevisionsResponse:
-        identifiers(flow_id=request.flow_id)
-        below = page_position(request.page_token, int) or 0
-        page = await self._revisions.page(request.flow_id, below, page_size_of(request.page_size))
+        below, limit = flow_page(request, int)
+        page = await self._revisions.page(request.flow_id, below or 0, limit)
         return revision_pb2.ListRevisionsResponse(
             revisions=[revision_mapping.revision(found, page.current) for found in page.revisions],
             next_page_token=page_token(page.following or None),
@@ -82,8 +81,8 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def GetRevision(
         self, request: revision_pb2.GetRevisionRequest, context: Context
     ) -> revision_pb2.GetRevisionResponse:
-        identifiers(flow_id=request.flow_id)
-        found, config_json, current = await self._revisions.revision(request.flow_id, _number(request, "revision"))
+        _, number = every(lambda: identifiers(flow_id=request.flow_id), lambda: _number(request, "revision"))
+        found, config_json, current = await self._revisions.revision(request.flow_id, number)
         return revision_pb2.GetRevisionResponse(
             revision=revision_mapping.revision(found, current), config_json=config_json
         )
@@ -91,8 +90,11 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def DiffRevisions(
         self, request: revision_pb2.DiffRevisionsRequest, context: Context
     ) -> revision_pb2.DiffRevisionsResponse:
-        identifiers(flow_id=request.flow_id)
-        first, second = _number(request, "from_revision"), _number(request, "to_revision")
+        _, first, second = every(
+            lambda: identifiers(flow_id=request.flow_id),
+            lambda: _number(request, "from_revision"),
+            lambda: _number(request, "to_revision"),
+        )
         first, second, diff = await self._revisions.diff(request.flow_id, first, second)
         return revision_pb2.DiffRevisionsResponse(
             from_revision=first, to_revision=second, diff=revision_mapping.diff(diff)

@@ -9,10 +9,11 @@ import grpc
 from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2, explanation_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.log_line import LogLevel
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping, watch_mapping
 from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
-from tradewind.scheduler.rpc.checks import chosen, identifiers, text
+from tradewind.scheduler.rpc.checks import chosen, every, flow_page, identifiers, who_and_why
 from tradewind.scheduler.rpc.cycle_handlers import CycleHandlers, cycle_of
 from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.job_handlers import JobHandlers
@@ -126,34 +127,38 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         return response
 
     async def ListFlows(self, request: pb2.ListFlowsRequest, context: Context) -> pb2.ListFlowsResponse:
+        statuses, created_after_ms, created_before_ms, after, limit = every(
+            lambda: chosen("statuses", request.statuses, flow_mapping.STATUS_OF_FLOW),
+            lambda: ms_of(request, "created_after"),
+            lambda: ms_of(request, "created_before"),
+            lambda: page_position(request.page_token, str),
+            lambda: page_size_of(request.page_size),
+        )
         wanted = FlowFilter(
-            statuses=chosen("statuses", request.statuses, flow_mapping.STATUS_OF_FLOW),
+            statuses=statuses,
             labels=dict(request.labels),
-            created_after_ms=ms_of(request, "created_after"),
-            created_before_ms=ms_of(request, "created_before"),
+            created_after_ms=created_after_ms,
+            created_before_ms=created_before_ms,
             user_id=request.user_id,
         )
-        after = page_position(request.page_token, str) or ""
-        flows, following = await self._read.flows(wanted, after, page_size_of(request.page_size))
+        flows, following = await self._read.flows(wanted, after or "", limit)
         return pb2.ListFlowsResponse(
             flows=[flow_mapping.flow(record) for record in flows], next_page_token=page_token(following)
         )
 
     async def StartFlow(self, request: pb2.StartFlowRequest, context: Context) -> pb2.StartFlowResponse:
-        identifiers(flow_id=request.flow_id)
-        flow = await self._change.start(request.flow_id, ms_of(request, "start_at"))
+        _, start_ms = every(lambda: identifiers(flow_id=request.flow_id), lambda: ms_of(request, "start_at"))
+        flow = await self._change.start(request.flow_id, start_ms)
         return pb2.StartFlowResponse(flow=flow_mapping.flow(flow))
 
     async def StopFlow(self, request: pb2.StopFlowRequest, context: Context) -> pb2.StopFlowResponse:
-        identifiers(flow_id=request.flow_id)
-        by, reason = text("by", request.by, 128), text("reason", request.reason, 1024)
-        flow = await self._change.stop(request.flow_id, by or "user", reason or "the flow was stopped")
+        by, reason = who_and_why(request)
+        flow = await self._change.stop(request.flow_id, by, reason or "the flow was stopped")
         return pb2.StopFlowResponse(flow=flow_mapping.flow(flow))
 
     async def PauseFlow(self, request: pb2.PauseFlowRequest, context: Context) -> pb2.PauseFlowResponse:
-        identifiers(flow_id=request.flow_id)
-        by, note = text("by", request.by, 128), text("note", request.note, 1024)
-        flow = await self._change.pause(request.flow_id, by or "user", note)
+        by, note = who_and_why(request, "note")
+        flow = await self._change.pause(request.flow_id, by, note)
         return pb2.PauseFlowResponse(flow=flow_mapping.flow(flow))
 
     async def ResumeFlow(self, request: pb2.ResumeFlowRequest, context: Context) -> pb2.ResumeFlowResponse:
@@ -161,10 +166,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         return pb2.ResumeFlowResponse(flow=flow_mapping.flow(await self._change.resume(request.flow_id)))
 
     async def ListFirings(self, request: pb2.ListFiringsRequest, context: Context) -> pb2.ListFiringsResponse:
-        identifiers(flow_id=request.flow_id)
-        before_ms = page_position(request.page_token, int) or 0
-        limit = page_size_of(request.page_size)
-        firings, following = await self._schedules.firings(request.flow_id, before_ms, limit, request.backfill_id)
+        before_ms, limit = flow_page(request, int)
+        firings, following = await self._schedules.firings(request.flow_id, before_ms or 0, limit, request.backfill_id)
         return pb2.ListFiringsResponse(
             firings=[flow_mapping.firing(line) for line in firings], next_page_token=page_token(following or None)
         )
@@ -172,10 +175,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
     async def ListNextExecutions(
         self, request: pb2.ListNextExecutionsRequest, context: Context
     ) -> pb2.ListNextExecutionsResponse:
-        identifiers(flow_id=request.flow_id)
-        if not 0 <= request.count <= MAX_PAGE_SIZE:
-            raise InvalidInput([Violation("count", f"must be 0 to {MAX_PAGE_SIZE}, is {request.count}")])
-        flow, planned = await self._schedules.upcoming(request.flow_id, request.count or _UPCOMING)
+        _, count = every(lambda: identifiers(flow_id=request.flow_id), lambda: _count(request.count))
+        flow, planned = await self._schedules.upcoming(request.flow_id, count)
         response = pb2.ListNextExecutionsResponse(status=flow_mapping.FLOW_STATUS[flow.status])
         for planned_ms in planned:
             set_ms(response.planned_times.add(), planned_ms)
@@ -203,8 +204,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             return await self._run_one(request, traceparent)
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
-        wait_s = run_mapping.wait_of(request)
-        (wish,) = await run_mapping.wishes_of(request, [request], "", traceparent)
+        (wish,), wait_s = await run_mapping.wishes_of(request, [request], "", traceparent)
         (result,) = await self._run([wish], wait_s)
         if result.outcome is BeginOutcome.NOT_FOUND:
             raise await self._read.missing(request.flow_id)
@@ -221,13 +221,12 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         return response
 
     async def RunFlows(self, request: pb2.RunFlowsRequest, context: Context) -> pb2.RunFlowsResponse:
-        wait_s = run_mapping.wait_of(request)
         if len(request.items) > run_mapping.MOST_ITEMS:
             message = f"{len(request.items)} items; at most {run_mapping.MOST_ITEMS}: send several requests"
             raise InvalidInput([Violation("items", message)])
         response = pb2.RunFlowsResponse()
         async with counted_calls("RunFlow", len(request.items)) as counted:
-            wishes = await run_mapping.wishes_of(request, request.items, "items[{}].", current_traceparent())
+            wishes, wait_s = await run_mapping.wishes_of(request, request.items, "items[{}].", current_traceparent())
 
             def add(group: Sequence[RunResult]) -> None:
                 run_mapping.add_results(response, wishes, group, request.request_id)
@@ -256,24 +255,25 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         return response
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:
-        identifiers(flow_id=request.flow_id)
-        wanted = CycleFilter(
-            statuses=chosen("statuses", request.statuses, cycle_mapping.STATUS_OF_CYCLE),
-            started_after_ms=ms_of(request, "started_after"),
-            started_before_ms=ms_of(request, "started_before"),
+        (position, limit), statuses, started_after_ms, started_before_ms = every(
+            lambda: flow_page(request, tuple[int, int]),
+            lambda: chosen("statuses", request.statuses, cycle_mapping.STATUS_OF_CYCLE),
+            lambda: ms_of(request, "started_after"),
+            lambda: ms_of(request, "started_before"),
         )
-        position = page_position(request.page_token, tuple[int, int])
+        wanted = CycleFilter(statuses, started_after_ms, started_before_ms)
         below = RunName(request.flow_id, *position) if position else None
-        states, following = await self._read.cycles(request.flow_id, wanted, below, page_size_of(request.page_size))
+        states, following = await self._read.cycles(request.flow_id, wanted, below, limit)
         token = page_token((following.cycle, following.run) if following else None)
         return pb2.ListCyclesResponse(cycles=[cycle_mapping.cycle(state) for state in states], next_page_token=token)
 
     async def DescribeCycle(self, request: pb2.DescribeCycleRequest, context: Context) -> pb2.DescribeCycleResponse:
+        which, page_size = every(lambda: cycle_of(request), lambda: page_size_of(request.page_size or MAX_PAGE_SIZE))
         found = await self._describe(
-            *cycle_of(request),
+            *which,
             outputs=request.include_outputs,
             lines=not request.omit_logs,
-            page_size=page_size_of(request.page_size or MAX_PAGE_SIZE),
+            page_size=page_size,
             page_token=request.page_token,
         )
         response = pb2.DescribeCycleResponse(
@@ -292,9 +292,11 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         if not 1 <= len(request.flow_ids) <= MOST_WATCHED:
             message = f"{len(request.flow_ids)} flows; at least 1, at most {MOST_WATCHED}"
             raise InvalidInput([Violation("flow_ids", message)])
-        identifiers(**{f"flow_ids[{place}]": flow_id for place, flow_id in enumerate(request.flow_ids)})
+        _, after = every(
+            lambda: identifiers(**{f"flow_ids[{place}]": flow_id for place, flow_id in enumerate(request.flow_ids)}),
+            lambda: watch_mapping.told(request),
+        )
         cycle = request.cycle if request.HasField("cycle") else None
-        after = watch_mapping.told(request)
         async for states in self._watch(list(request.flow_ids), cycle, after):
             yield pb2.WatchFlowResponse(events=[watch_mapping.event(state) for state in states])
 
@@ -310,8 +312,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
     async def ExplainNode(
         self, request: explanation_pb2.ExplainNodeRequest, context: Context
     ) -> explanation_pb2.ExplainNodeResponse:
-        identifiers(node_id=request.node_id)
-        found = await self._explain_node(*cycle_of(request), request.node_id)
+        _, which = every(lambda: identifiers(node_id=request.node_id), lambda: cycle_of(request))
+        found = await self._explain_node(*which, request.node_id)
         return explanation_pb2.ExplainNodeResponse(
             cycle=cycle_mapping.cycle(found.state),
             node_task=found.node_task,
@@ -325,17 +327,27 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             yield answer
 
     async def ListLogs(self, request: pb2.ListLogsRequest, context: Context) -> pb2.ListLogsResponse:
-        identifiers(flow_id=request.flow_id)
-        least = cycle_mapping.LEVEL_OF.get(request.min_level or cycle_pb2.LOG_LEVEL_DEBUG)
-        if least is None:
-            raise InvalidInput([Violation("min_level", f"{request.min_level} is no known level")])
+        (position, limit), least = every(lambda: flow_page(request, LogPosition), lambda: _level(request.min_level))
         lines, following = await self._logs.page(
             request.flow_id,
             request.cycle if request.HasField("cycle") else None,
             LineFilter(request.node_id, least),
-            page_position(request.page_token, LogPosition),
-            page_size_of(request.page_size),
+            position,
+            limit,
         )
         return pb2.ListLogsResponse(
             lines=[cycle_mapping.log_line(line) for line in lines], next_page_token=page_token(following)
         )
+
+
+def _count(count: int) -> int:
+    if not 0 <= count <= MAX_PAGE_SIZE:
+        raise InvalidInput([Violation("count", f"must be 0 to {MAX_PAGE_SIZE}, is {count}")])
+    return count or _UPCOMING
+
+
+def _level(number: Any) -> LogLevel:
+    level = cycle_mapping.LEVEL_OF.get(number or cycle_pb2.LOG_LEVEL_DEBUG)
+    if level is None:
+        raise InvalidInput([Violation("min_level", f"{number} is no known level")])
+    return level

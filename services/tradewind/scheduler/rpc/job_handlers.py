@@ -8,7 +8,7 @@ from tradewind.api.scheduler.v1 import job_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.bulk_job import DEFAULT_STATUSES, BulkAction, BulkFilter, BulkJob, BulkStatus
 from tradewind.scheduler.rpc import cycle_mapping
-from tradewind.scheduler.rpc.checks import chosen, identifiers, text
+from tradewind.scheduler.rpc.checks import MOST_FAULTS, chosen, every, identifiers, text
 from tradewind.scheduler.rpc.times import ms_of, set_ms
 from tradewind.scheduler.use_cases.bulk_jobs import KeepBulkJobs
 from tradewind.scheduler.use_cases.put_on_record import request_faults
@@ -34,13 +34,17 @@ class JobHandlers(pb2_grpc.SchedulerServiceServicer):
     _jobs: KeepBulkJobs
 
     async def StartBulkJob(self, request: pb2.StartBulkJobRequest, context: Context) -> pb2.StartBulkJobResponse:
-        action, wanted = _wanted(request)
+        (action, wanted), by, reason = every(
+            lambda: _wanted(request),
+            lambda: text("by", request.by, 128),
+            lambda: text("reason", request.reason, 1024),
+        )
         job = await self._jobs.start(
             action,
             wanted,
             dry_run=request.dry_run,
-            by=text("by", request.by, 128) or "user",
-            reason=text("reason", request.reason, 1024),
+            by=by or "user",
+            reason=reason,
             request_id=request.request_id,
         )
         return pb2.StartBulkJobResponse(job=_job(job))
@@ -76,7 +80,7 @@ def _wanted(request: pb2.StartBulkJobRequest) -> tuple[BulkAction, BulkFilter]:
     if not 0 <= given.limit <= MOST_CYCLES:
         faults.append(Violation("filter.limit", f"must be 0 to {MOST_CYCLES}, is {given.limit}"))
     if faults or action is None:
-        raise InvalidInput(faults[:100])
+        raise InvalidInput(faults[:MOST_FAULTS])
     statuses = chosen("filter.statuses", given.statuses, cycle_mapping.STATUS_OF_CYCLE)
     return action, BulkFilter(
         tuple(given.flow_ids),

@@ -9,7 +9,7 @@ import msgspec
 from tradewind.api.scheduler.v1 import memory_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.memory import MOST_BYTES, MemoryChange
-from tradewind.scheduler.rpc.checks import identifiers
+from tradewind.scheduler.rpc.checks import MOST_FAULTS, identifiers
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory, Scope
 from tradewind.scheduler.use_cases.put_on_record import request_faults
 from tradewind.server.faults import InvalidInput, Violation
@@ -40,7 +40,7 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
         if request.HasField("result_json"):
             faults += _result_faults(request.result_json, scope)
         if faults:
-            raise InvalidInput(faults[:100])
+            raise InvalidInput(faults[:MOST_FAULTS])
         change = MemoryChange(
             assigned,
             tuple(request.delete),

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, REMEMBERED_MS, RememberedRequest
+from tradewind.scheduler.rpc.checks import MOST_FAULTS, every
 from tradewind.scheduler.rpc.cycle_mapping import fill_cycle
 from tradewind.scheduler.rpc.times import seconds_of
 from tradewind.scheduler.use_cases.begin_cycles import Wish
@@ -51,10 +52,18 @@ async def wishes_of(
     items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest],
     path: str,
     traceparent: str,
-) -> list[Wish]:
-    """Return what is wished for; `path` is a format for the place of an item. Raises InvalidInput with every fault."""
-    request_id, lifetime_ms = asked.request_id, lifetime_of(asked)
+) -> tuple[list[Wish], float]:
+    """Return what is wished for, and for how many seconds to wait; `path` is a format for the place of an item.
+
+    Raises InvalidInput with every fault.
+    """
+    request_id = asked.request_id
     faults = request_faults(request_id)
+    try:
+        wait_s, lifetime_ms = every(lambda: wait_of(asked), lambda: lifetime_of(asked))
+    except InvalidInput as error:
+        wait_s, lifetime_ms = 0.0, 0
+        faults += error.violations
     wishes: list[Wish] = []
     for place, item in enumerate(items):
         if place % _AT_ONCE == _AT_ONCE - 1:
@@ -68,8 +77,8 @@ async def wishes_of(
             request = RememberedRequest(DEFAULT_USER, name, _payload(flow_id, inputs_json), lifetime_ms)
         wishes.append(Wish(flow_id, inputs_json=inputs_json, request=request, traceparent=traceparent))
     if faults:
-        raise InvalidInput(faults[:100])
-    return wishes
+        raise InvalidInput(faults[:MOST_FAULTS])
+    return wishes, wait_s
 
 
 def check_inputs(inputs_json: str, request_id: str) -> None:

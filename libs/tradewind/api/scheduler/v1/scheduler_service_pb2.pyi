@@ -63,7 +63,7 @@ class AnalyzeFlowResponse(_message.Message):
 
     @_builtins.property
     def violations(self) -> _containers.RepeatedCompositeFieldContainer[_flow_pb2.Violation]:
-        """Every fault; empty for a definition that RegisterFlow takes."""
+        """Every fault; empty for a definition that RegisterFlow takes. After a hundred, one more says how many are left out."""
 
     def __init__(
         self,
