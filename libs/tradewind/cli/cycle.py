@@ -175,7 +175,7 @@ async def rerun(
     """Run a cycle again, keeping its good results.
 
     Nodes that failed, were terminated or were skipped because of that run again, and all that is downstream of them.
-    Inputs replace those of the run before by name. With --wait, exits with 1 when the cycle fails.
+    Inputs replace those of the run before by name. With --wait, exits with 1 unless the cycle completes.
     """
     from tradewind.cli.outcomes import wait_for_outcome
 

@@ -134,7 +134,7 @@ async def run(
 ) -> None:
     """Run one cycle now.
 
-    It runs whatever the flow's schedule and status. With --wait, exits with 1 when the cycle fails.
+    It runs whatever the flow's schedule and status. With --wait, exits with 1 unless the cycle completes.
     """
     from tradewind.cli.outcomes import wait_for_outcome
 

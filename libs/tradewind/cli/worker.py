@@ -36,7 +36,8 @@ def run(
     session: Session,
     modules: Annotated[list[str], typer.Argument(metavar="MODULE[:ATTRIBUTE]...", help="Where the nodes are.")],
     capacity: Annotated[
-        int | None, typer.Option(min=1, help="Node tasks held at most; 100, or without async nodes what can run.")
+        int | None,
+        typer.Option(min=1, max=10_000, help="Node tasks held at most; 100, or without async nodes what can run."),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Plain functions that run at once.")] = 32,
     processes: Annotated[

@@ -33,6 +33,7 @@ class ComponentStructure:
     component_id: str
     nodes: tuple[str, ...]
     entry_nodes: tuple[str, ...]
+    node_count: int
     is_dag: bool
     error: str
     cycle_path: tuple[str, ...]
@@ -79,7 +80,7 @@ class FlowRecord:
     @property
     def node_count(self) -> int:
         """How many nodes it has."""
-        return sum(len(component.nodes) for component in self.components)
+        return sum(component.node_count for component in self.components)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ def components_from(message: flow_pb2.FlowStructure) -> tuple[ComponentStructure
             component_id,
             tuple(component.nodes),
             tuple(component.entry_nodes),
+            component.node_count,
             component.is_dag,
             component.error,
             tuple(component.cycle_path),

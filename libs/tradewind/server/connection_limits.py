@@ -35,7 +35,7 @@ def most_connections() -> int:
 def connection_options(age_s: float = 0.0, idle_s: float = MAX_IDLE_S, most: int = 0) -> list[tuple[str, int | str]]:
     """Return gRPC's options of a server; 0 is no limit of age or idleness, and of connections that of open files.
 
-    A connection that says nothing for 30 s, or answers no ping within 10 s, is closed. Clients may ping every 20 s.
+    A connection that says nothing for 30 s, or answers no ping within 10 s, is closed. Clients may ping every 4 s.
     """
     limits = {
         # Only new calls go elsewhere: without a grace set, streams on the old connection may last.
@@ -53,6 +53,6 @@ def connection_options(age_s: float = 0.0, idle_s: float = MAX_IDLE_S, most: int
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         # Clients that ping more often than this while nothing is sent are cut off; the core's default is 5 minutes.
-        ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 4_000),
         *((name, limit) for name, limit in limits.items() if limit),
     ]

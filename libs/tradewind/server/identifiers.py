@@ -29,6 +29,15 @@ def check_identifier(path: str, value: str) -> Violation | None:
     )
 
 
+def request_id_faults(request_id: str, path: str = "request_id") -> list[Violation]:
+    """Return what is wrong with the id that a caller gives a request, so that repeating it changes nothing."""
+    if len(request_id) > 128:
+        return [Violation(path, f"must have at most 128 characters, has {len(request_id)}")]
+    if not request_id.isprintable() or " " in request_id:
+        return [Violation(path, "must hold printable characters only, and no spaces")]
+    return []
+
+
 def new_run_id() -> str:
     """Return a random identifier for a run of a cycle: 20 characters, 80 bits."""
     return os.urandom(10).hex()

@@ -28,10 +28,12 @@ _EVERY_CHANNEL: Options = (
     *FIXED_WINDOW,
     # Streams and calls spread over all replicas, and what is asked again may reach another one.
     ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    # A peer that hangs must be out of the way long before what its workers hold lapses. gRPC's own threads answer,
+    # however busy Python is.
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
     # By itself the core gives whoever takes bytes, and answers no ping, a minute.
-    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),
     # Whoever calls again paces that; gRPC's own pauses would come on top: of up to two minutes, and of 30 s until a
     # name is looked up again.
     ("grpc.initial_reconnect_backoff_ms", 100),

@@ -38,12 +38,13 @@ def reason_of(error: grpc.aio.AioRpcError) -> str:
 def explain(error: grpc.aio.AioRpcError) -> str:
     """Return what a call failed with, and every violation that the server listed, for a person."""
     details = error.details() or "no details"
-    parts = [f"{error.code().name}: {explained(details) or details}"]
+    parts: list[str] = []
     for detail in _details(error):
         request = error_details_pb2.BadRequest()
         if detail.Unpack(request):
             parts.extend(f"{each.field}: {each.description}" for each in request.field_violations)
-    return "; ".join(parts)
+    # Where violations are listed, the details are the first of them.
+    return f"{error.code().name}: " + ("; ".join(parts) or explained(details) or details)
 
 
 def _details(error: grpc.aio.AioRpcError) -> list[any_pb2.Any]:

@@ -48,6 +48,8 @@ NODE_TASK_MANAGER_ADDRESS_VARIABLE = "TRADEWIND_NODE_TASK_MANAGER_ADDRESS"
 REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
 SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
+MOST_HELD = 10_000
+"""The largest capacity that a node task manager takes."""
 REGISTRY_PATIENCE = 5.0
 """Seconds that work waits for the first registration; after that it begins without."""
 STOP_GRACE = 1.0
@@ -115,8 +117,10 @@ class Worker:
         self._nodes = by_type(nodes)
         if capacity is None:
             capacity = room_for(nodes, thread_capacity, process_capacity)
-        if capacity < 1 or thread_capacity < 1:
-            raise ValueError(f"capacity and thread_capacity must be at least 1, are {capacity} and {thread_capacity}")
+        if not 1 <= capacity <= MOST_HELD:
+            raise ValueError(f"capacity must be 1 to {MOST_HELD}, is {capacity}")
+        if thread_capacity < 1:
+            raise ValueError(f"thread_capacity must be at least 1, is {thread_capacity}")
         self._process_capacity = process_capacity
         self._targets = targets_of(self._nodes.values()) if process_capacity else {}
         every = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS

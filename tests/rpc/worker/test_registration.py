@@ -165,6 +165,9 @@ def test_what_cannot_be_a_worker_is_refused() -> None:
         Worker([])
     with pytest.raises(ValueError, match='worker_id "a b" must begin'):
         Worker([average], worker_id="a b")
-    with pytest.raises(ValueError, match="capacity and thread_capacity must be at least 1, are 0 and 32"):
-        Worker([average], capacity=0)
+    for capacity in (0, 10_001):
+        with pytest.raises(ValueError, match=f"capacity must be 1 to 10000, is {capacity}"):
+            Worker([average], capacity=capacity)
+    with pytest.raises(ValueError, match="thread_capacity must be at least 1, is 0"):
+        Worker([average], thread_capacity=0)
     assert Worker([average, average]).nodes == [average]

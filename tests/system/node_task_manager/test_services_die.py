@@ -1,9 +1,12 @@
-"""Node task managers are killed while chains run."""
+"""Node task managers are killed while chains run, or hang."""
+
+import signal
 
 import pytest
 
-from tests.system.node_task_manager.scheduler import LENGTH, STEPS, Scheduler, chain
-from tests.system.node_task_manager.stack import Stack
+from tests.ports import free_port
+from tests.system.node_task_manager.scheduler import LENGTH, STEPS, Scheduler, chain, single
+from tests.system.node_task_manager.stack import PATIENCE_S, Stack
 from tests.waiting import until
 
 FLOWS = [f"f{at}" for at in range(50)]
@@ -58,3 +61,24 @@ async def test_what_a_worker_held_that_cannot_reach_any_other_runs_again(stack: 
         await scheduler.all_finished(*FLOWS)
         assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
     assert {key for key, _ in stack.noted("done")} == ALL_NODES
+
+
+async def test_a_worker_of_a_hung_node_task_manager_keeps_what_it_runs_and_goes_on_with_another_one(
+    stack: Stack,
+) -> None:
+    """It is noticed before the lease of what the worker holds lapses, so nothing runs again."""
+    gate = stack.home / "gate"
+    hung, first = await stack.node_task_manager(lease_seconds=20)
+    port = free_port()
+    worker = await stack.worker("moves", f"ipv4:{first},127.0.0.1:{port}")
+    async with Scheduler(first) as scheduler:
+        await scheduler.submit(single("gated", f'{{"gate":"{gate}"}}'), "flow")
+        await until(lambda: stack.noted("begun"), "the node runs")
+    _, second = await stack.node_task_manager(port=port, lease_seconds=20)
+    hung.signal(signal.SIGSTOP)
+    await until(lambda: worker.printed().count("connected as") == 2, "the worker moves", timeout=PATIENCE_S)
+    gate.touch()
+    async with Scheduler(second) as scheduler:
+        await scheduler.all_finished("flow", nodes=1)
+        node = await scheduler.node("flow")
+    assert (node.attempt, node.worker_id, node.outputs[0].value_json) == (1, "moves", "1")

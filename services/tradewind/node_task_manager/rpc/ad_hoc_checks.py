@@ -14,12 +14,11 @@ from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
 from tradewind.node_task_manager.rpc.times import is_duration, milliseconds
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import check_identifier
+from tradewind.server.identifiers import check_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
 
 MAX_PARAMETER_BYTES = 256 * 1024
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-_MAX_REQUEST_ID = 128
 _MAX_FAULTS = 100
 _SHORTEST_SILENCE_MS = 1000
 _raw = msgspec.json.Decoder(msgspec.Raw)
@@ -114,8 +113,7 @@ def _common_faults(
     yield check_identifier(f"{prefix}node_type", node_type)
     if node_type in BUILT_IN:
         yield Violation(f"{prefix}node_type", f'"{node_type}" is built in, for nodes of flows')
-    if len(request_id) > _MAX_REQUEST_ID:
-        yield Violation(f"{prefix}request_id", f"must have at most {_MAX_REQUEST_ID} characters, has {len(request_id)}")
+    yield from request_id_faults(request_id, f"{prefix}request_id")
     for name in ("schedule_to_start", "start_to_close", "heartbeat_timeout", "total_timeout"):
         if not is_duration(getattr(options, name)):
             yield Violation(f"{prefix}options.{name}", "must be 0 to 100 years")

@@ -12,10 +12,10 @@ from tradewind.node_task_manager.rpc.times import is_duration, is_instant, milli
 from tradewind.node_task_manager.use_cases.signal_node import Asked
 from tradewind.server.built_in.forms import form_faults
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import check_identifier
+from tradewind.server.identifiers import check_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
 
-_MAX_BY = _MAX_REQUEST_ID = 128
+_MAX_BY = 128
 
 
 def wait_order(order: work_pb2.WaitOrder) -> Wait | TaskError:
@@ -105,8 +105,7 @@ def asked(request: waiting_pb2.SignalNodeRequest) -> Asked:
             check_depth(payload)
         except (msgspec.DecodeError, RecursionError) as error:
             faults.append(Violation("payload_json", f"is not JSON: {error}"))
-    if len(request.request_id) > _MAX_REQUEST_ID:
-        faults.append(Violation("request_id", f"must have at most {_MAX_REQUEST_ID} characters"))
+    faults += request_id_faults(request.request_id)
     if found := [fault for fault in faults if fault is not None]:
         raise InvalidInput(found)
     by = request.by[:_MAX_BY] or request.user_id

@@ -12,8 +12,8 @@ from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.rpc.checks import every, flow_page, identifiers, text, who_and_why
 from tradewind.scheduler.rpc.times import ms_of, set_ms
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
-from tradewind.scheduler.use_cases.put_on_record import request_faults
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import request_id_faults
 from tradewind.server.paging import page_token
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -66,7 +66,7 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
 
 def _most_running(request: pb2.BackfillFlowRequest) -> int:
     """Return how many cycles may run at a time. Raises InvalidInput, also for what is wrong with the request's id."""
-    faults = request_faults(request.request_id)
+    faults = request_id_faults(request.request_id)
     if not 0 <= request.max_running <= MOST_RUNNING:
         faults.append(Violation("max_running", f"must be 1 to {MOST_RUNNING}, is {request.max_running}"))
     if faults:

@@ -11,8 +11,8 @@ from tradewind.scheduler.rpc import cycle_mapping
 from tradewind.scheduler.rpc.checks import MOST_FAULTS, chosen, every, identifiers, text
 from tradewind.scheduler.rpc.times import ms_of, set_ms
 from tradewind.scheduler.use_cases.bulk_jobs import KeepBulkJobs
-from tradewind.scheduler.use_cases.put_on_record import request_faults
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import request_id_faults
 from tradewind.server.paging import page_position, page_size_of, page_token
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -66,7 +66,7 @@ class JobHandlers(pb2_grpc.SchedulerServiceServicer):
 
 def _wanted(request: pb2.StartBulkJobRequest) -> tuple[BulkAction, BulkFilter]:
     """Read what is asked for. Raises InvalidInput with every fault."""
-    given, faults = request.filter, request_faults(request.request_id)
+    given, faults = request.filter, request_id_faults(request.request_id)
     action = _ACTION_OF.get(request.action)
     if action is None:
         faults.append(Violation("action", "is required; take BULK_ACTION_RERUN or BULK_ACTION_STOP"))

@@ -11,8 +11,8 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.memory import MOST_BYTES, MemoryChange
 from tradewind.scheduler.rpc.checks import MOST_FAULTS, identifiers
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory, Scope
-from tradewind.scheduler.use_cases.put_on_record import request_faults
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import request_id_faults
 from tradewind.server.json_depth import check_depth
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -35,7 +35,7 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.GetMemoryResponse(memory=pb2.Memory(variables_json=_text(variables), version=memory.version))
 
     async def UpdateMemory(self, request: pb2.UpdateMemoryRequest, context: Context) -> pb2.UpdateMemoryResponse:
-        scope, faults = _scope(request.scope), request_faults(request.request_id)
+        scope, faults = _scope(request.scope), request_id_faults(request.request_id)
         assigned = _assigned(request.set_json, faults)
         if request.HasField("result_json"):
             faults += _result_faults(request.result_json, scope)

@@ -22,11 +22,10 @@ from tradewind.scheduler.use_cases.faults import (
     overlap_skipped,
     request_id_reused,
 )
-from tradewind.scheduler.use_cases.put_on_record import request_faults
 from tradewind.scheduler.use_cases.run_cycles import RunResult
 from tradewind.scheduler.use_cases.sink_outputs import Outputs
 from tradewind.server.faults import Aborted, Fault, InvalidInput, Violation
-from tradewind.server.identifiers import check_identifier, is_identifier
+from tradewind.server.identifiers import check_identifier, is_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
 
 MOST_ITEMS = 10_000
@@ -58,7 +57,7 @@ async def wishes_of(
     Raises InvalidInput with every fault.
     """
     request_id = asked.request_id
-    faults = request_faults(request_id)
+    faults = request_id_faults(request_id)
     try:
         wait_s, lifetime_ms = every(lambda: wait_of(asked), lambda: lifetime_of(asked))
     except InvalidInput as error:
@@ -83,7 +82,7 @@ async def wishes_of(
 
 def check_inputs(inputs_json: str, request_id: str) -> None:
     """Raise InvalidInput for inputs that are no JSON object, or an illegal request_id."""
-    faults = request_faults(request_id)
+    faults = request_id_faults(request_id)
     if inputs_json and (fault := _inputs_fault("inputs_json", inputs_json)) is not None:
         faults.append(fault)
     if faults:

@@ -25,6 +25,7 @@ from tradewind.scheduler.use_cases.faults import (
 )
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import request_id_faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Author:
 
     def faults(self) -> list[Violation]:
         """Return what is wrong with it."""
-        found = request_faults(self.request_id)
+        found = request_id_faults(self.request_id)
         for path, value, most in (("by", self.by, 128), ("note", self.note, 1024)):
             if len(value) > most:
                 found.append(Violation(path, f"must have at most {most} characters, has {len(value)}"))
@@ -96,15 +97,6 @@ class PutOnRecord:
         if changed and flow.status is FlowStatus.RUNNING:
             flow = await self._change_flow.settled(flow_id)
         return Registered(flow, changed, tuple(warnings))
-
-
-def request_faults(request_id: str) -> list[Violation]:
-    """Return what is wrong with a request_id."""
-    if len(request_id) > 128:
-        return [Violation("request_id", f"must have at most 128 characters, has {len(request_id)}")]
-    if not request_id.isprintable() or " " in request_id:
-        return [Violation("request_id", "must hold printable characters only, and no spaces")]
-    return []
 
 
 def registration_of(
