@@ -2,14 +2,20 @@
 
 import pytest
 
+from tradewind.client import CycleStatus
 from tradewind.flow import Flow
 from tradewind.testing import running_stack
-from tradewind.worker import Context, node
+from tradewind.worker import Context, Worker, node
 
 
 @node("count")
 async def count(ctx: Context) -> int:
     return int(await ctx.flow_memory.update("count", lambda seen: seen + 1, 0))
+
+
+@node("show")
+async def show(value: int) -> None:
+    """Show it."""
 
 
 async def test_it_touches_nothing_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +31,19 @@ async def test_it_touches_nothing_that_the_environment_names(monkeypatch: pytest
     async with running_stack([count]) as client:
         await client.register_flow("counting", flow)
         assert await (await client.run_flow("counting")).result(30) == {"count": {"output": 1}}
+
+
+async def test_a_flow_older_than_its_nodes_fails_where_an_edge_leaves_by_a_handle_that_is_gone() -> None:
+    flow = Flow("counting", "1h")
+    flow.node("count", "count")["total"] >> flow.node("show", "show")["value"]
+    async with running_stack([show]) as client:
+        await client.register_flow("counting", flow)
+        handle = await client.run_flow("counting")
+        async with Worker([count], address=client.addresses.node_task_manager):
+            ended = await handle.wait(30)
+        assert ended.status is CycleStatus.FAILED
+        (failure,) = (await client.describe_cycle("counting")).failures
+        assert failure.node_id == "count"
+        assert failure.error is not None
+        assert failure.error.code == "UNKNOWN_HANDLE"
+        assert 'which node type "count" does not have; it has "output"' in failure.error.message

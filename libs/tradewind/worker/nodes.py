@@ -78,7 +78,9 @@ class Node(Generic[P, R]):
 
     def offer(self) -> work_pb2.OfferedType:
         """Return what a worker says of it to the node task manager."""
-        return work_pb2.OfferedType(node_type=self.type, version=self.version, cache=self.cache, eager=self.eager)
+        return work_pb2.OfferedType(
+            node_type=self.type, version=self.version, cache=self.cache, eager=self.eager, outputs=self.outputs
+        )
 
 
 def node(

@@ -1,7 +1,7 @@
 """A dispatcher over a store that can fail, and workers whose lines only note what they are told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -21,7 +21,7 @@ from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer, WorkerPool
 from tradewind.server.clock import ManualClock
 
 
@@ -98,11 +98,16 @@ class Bench:
         self.connections = Connections(self.dispatchers, self.pool, None, grace_s=0.01)
 
     async def connect(
-        self, worker_id: str = "w1", *, capacity: int = 10, node_types: tuple[str, ...] = ("noop",)
+        self,
+        worker_id: str = "w1",
+        *,
+        capacity: int = 10,
+        node_types: tuple[str, ...] = ("noop",),
+        offers: Mapping[str, Offer] | None = None,
     ) -> tuple[ConnectedWorker, Line]:
         """Open a stream of a worker."""
         line = Line()
-        worker = ConnectedWorker(worker_id, "i1", node_types, capacity, line)
+        worker = ConnectedWorker(worker_id, "i1", node_types, capacity, line, offers=offers or {})
         await self.connections.open(worker, [], lambda _session: None)
         return worker, line
 

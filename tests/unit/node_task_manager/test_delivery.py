@@ -8,9 +8,12 @@ from msgspec import structs
 from tests.unit.node_task_manager.conftest import Bench, outcome
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
-from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.node_task_manager.domain.fan_out import FanOut
+from tradewind.node_task_manager.domain.handles import unknown_handles
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.ports.work import Effects
+from tradewind.node_task_manager.use_cases.workers import Offer
 
 
 async def test_a_plan_that_cannot_be_read_at_once_keeps_neither_the_node_nor_the_room(bench: Bench) -> None:
@@ -124,3 +127,53 @@ async def test_what_was_claimed_for_a_broken_stream_is_not_handed_to_the_next_on
     await until(lambda: line.nodes, "the node is given to the new stream")
     await bench.settled()
     assert [(each.assignment.attempt, each.assignment.nonce in newer.held) for each in line.assigned] == [(2, True)]
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_node_with_an_edge_by_a_handle_that_its_type_has_not_fails_in_place_of_running(
+    bench: Bench, known: bool
+) -> None:
+    """Else all that follows would be skipped, as behind a branch that was not taken, and the run complete."""
+    worker, line = await bench.connect(offers={"noop": Offer(eager=True, outputs=frozenset({"rows", "other"}))})
+    plan = Plan("p", (PlanNode("a", "noop"), PlanNode("b", "noop")), (PlanEdge(0, "row", 1, "in"),))
+    await bench.store.save(plan)
+    if known:
+        bench.plans.put(plan)
+    await bench.accepted(plan)
+
+    async def failed() -> TaskError | None:
+        (a,) = await bench.store.tasks(["flow:0:0:a"])
+        return a.error if a is not None else None
+
+    await until(failed, "the node fails")
+    assert await failed() == TaskError(
+        "UNKNOWN_HANDLE",
+        'an edge to "b" leaves by the output handle "row", which node type "noop" does not have; did you mean "rows"?',
+    )
+    assert (worker.room, line.nodes) == (10, [])
+
+
+async def test_a_worker_that_says_nothing_of_handles_is_taken_to_have_any(bench: Bench) -> None:
+    _, line = await bench.connect(offers={"noop": Offer(eager=True)})
+    plan = Plan("p", (PlanNode("a", "noop"), PlanNode("b", "noop")), (PlanEdge(0, "row", 1, "in"),))
+    await bench.store.save(plan)
+    await bench.accepted(plan)
+    await until(lambda: line.nodes == ["a"], "the node is given")
+    assert line.assigned[0].eager.steps
+
+
+async def test_no_worker_goes_on_by_itself_to_a_node_whose_handles_are_wrong(bench: Bench) -> None:
+    _, line = await bench.connect(offers={"noop": Offer(eager=True, outputs=frozenset({"out"}))})
+    nodes = (PlanNode("a", "noop"), PlanNode("b", "noop"), PlanNode("c", "noop"))
+    plan = Plan("p", nodes, (PlanEdge(0, "out", 1, "in"), PlanEdge(1, "nope", 2, "in")))
+    await bench.store.save(plan)
+    await bench.accepted(plan)
+    await until(lambda: line.nodes == ["a"], "the first node is given")
+    assert not line.assigned[0].eager.steps
+
+
+async def test_a_mapped_node_may_tell_its_errors_as_well(bench: Bench) -> None:
+    declared = frozenset({("noop", frozenset({"out"}))})
+    nodes = (PlanNode("a", "noop", fan_out=FanOut("list")), PlanNode("b", "noop"))
+    assert not unknown_handles(Plan("p", nodes, (PlanEdge(0, "errors", 1, "in"),)), declared)
+    assert unknown_handles(Plan("q", nodes, (PlanEdge(1, "errors", 0, "list"),)), declared)

@@ -13,7 +13,10 @@ from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.server.rates import KeyRate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tradewind.node_task_manager.domain.eager import EagerSteps
+    from tradewind.node_task_manager.domain.handles import Declared
 
 SCHEDULE_TO_START_MS = 5 * 60 * 1000
 START_TO_CLOSE_MS = 5 * 60 * 1000
@@ -130,6 +133,11 @@ class Plan:
     @cached_property
     def eager_steps(self) -> "dict[tuple[int, frozenset[str]], EagerSteps]":
         """What was worked out of it by eager.py: steps by where they start and which types are eager."""
+        return {}
+
+    @cached_property
+    def unknown_handles(self) -> "dict[Declared, Mapping[int, str]]":
+        """What was worked out of it by handles.py, by what is declared."""
         return {}
 
     @cached_property

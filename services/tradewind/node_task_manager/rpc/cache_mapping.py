@@ -70,7 +70,12 @@ def unknown_cache(path: str, name: str, caches: Collection[str]) -> Violation:
 
 def offers(node_types: Iterable[str], given: Iterable[work_pb2.OfferedType]) -> dict[str, Offer]:
     """Parse what a worker says of the node types it offers."""
-    said = {each.node_type: Offer(each.version, cache_use(each.cache), each.eager) for each in given}
+    said = {
+        each.node_type: Offer(
+            each.version, cache_use(each.cache), each.eager, frozenset(each.outputs) if each.outputs else None
+        )
+        for each in given
+    }
     return {node_type: said[node_type] for node_type in node_types if node_type in said}
 
 
@@ -83,6 +88,9 @@ def offer_faults(path: str, given: Iterable[work_pb2.OfferedType]) -> Iterator[V
             yield Violation(f"{path}[{at}].version", f"must have at most {_LONGEST_VERSION} characters")
         if each.HasField("cache"):
             yield from cache_faults(f"{path}[{at}].cache", each.cache)
+        for place, handle in enumerate(each.outputs):
+            if fault := check_identifier(f"{path}[{at}].outputs[{place}]", handle):
+                yield fault
 
 
 def cache_settings(message: cache_pb2.CacheSettings) -> CacheSettings:

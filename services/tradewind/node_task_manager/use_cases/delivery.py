@@ -118,8 +118,8 @@ class Delivery:
                 continue
             try:
                 at_once.setdefault(worker, []).append(self._ready(worker, assignment, plan))
-            except LookupError:
-                self._report(Report(worker, [misfit(assignment)]))
+            except LookupError as error:
+                self._report(Report(worker, [misfit(assignment, error)]))
         for worker, items in at_once.items():
             self._give(worker, items)
         for worker, late in slow.items():
@@ -152,15 +152,16 @@ class Delivery:
                 else:
                     self._give(worker, [self._ready(worker, whole, plan)])
                 return
-            except LookupError:
-                self._report(Report(worker, [misfit(assignment)]))
+            except LookupError as error:
+                self._report(Report(worker, [misfit(assignment, error)]))
                 return
             except Exception as error:
                 _log.warning("inputs could not be read", node_task=assignment.task_id, error=error)
                 await asyncio.sleep(_RETRY_S)
 
     def _ready(self, worker: ConnectedWorker, assignment: Assignment, plan: Plan) -> Ready:
-        return ready(self._shard.number, assignment, plan, frozenset() if self.bounded else worker.eager_types)
+        eager_types = frozenset[str]() if self.bounded else worker.eager_types
+        return ready(self._shard.number, assignment, plan, worker.declared, eager_types)
 
     def _give(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
         if self._traces is not None:

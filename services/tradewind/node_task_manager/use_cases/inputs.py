@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from tradewind.node_task_manager.domain.eager import NONE, eager_steps
+from tradewind.node_task_manager.domain.handles import Declared, unknown_handles
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, TaskError
 from tradewind.node_task_manager.domain.plan import Plan
@@ -26,17 +27,26 @@ class TooLarge:
 
     def outcome(self) -> Outcome:
         """The failure that this is to its node task."""
-        given, limit = self.assignment, MAX_INPUT_BYTES // 1024 // 1024
+        limit = MAX_INPUT_BYTES // 1024 // 1024
         message = f"the inputs together are {self.size} bytes or more, the limit is {limit} MiB"
-        error = TaskError("INPUT_TOO_LARGE", message)
-        return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryWish(none=True))
+        return _failed(self.assignment, "INPUT_TOO_LARGE", message)
 
 
-def misfit(given: Assignment) -> Outcome:
-    """The failure of a node task whose plan is gone, or another one under the same digest."""
-    error = TaskError(
-        "INTERNAL", f"the plan {given.plan} does not fit the node task; every plan needs a digest of its own"
-    )
+class UnknownHandle(LookupError):
+    """An edge leaves the node by an output handle that its type does not have."""
+
+
+def misfit(given: Assignment, error: LookupError) -> Outcome:
+    """The failure of a node task that no worker gets: of an unknown handle, or since its plan is gone, or another one
+    under the same digest."""
+    if isinstance(error, UnknownHandle):
+        return _failed(given, "UNKNOWN_HANDLE", str(error))
+    message = f"the plan {given.plan} does not fit the node task; every plan needs a digest of its own"
+    return _failed(given, "INTERNAL", message)
+
+
+def _failed(given: Assignment, code: str, message: str) -> Outcome:
+    error = TaskError(code, message)
     return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryWish(none=True))
 
 
@@ -45,9 +55,22 @@ def at_hand(assignment: Assignment) -> bool:
     return not assignment.inputs_outside and ELSEWHERE not in [value for _, value in assignment.inputs]
 
 
-def ready(shard: int, assignment: Assignment, plan: Plan, eager_types: frozenset[str] = frozenset()) -> Ready:
+def ready(
+    shard: int,
+    assignment: Assignment,
+    plan: Plan,
+    declared: Declared = frozenset(),
+    eager_types: frozenset[str] = frozenset(),
+) -> Ready:
     """Group the values of an assignment by input handle, each group in the order of the plan; add what nodes of
-    `eager_types` its worker may go on with."""
+    `eager_types` its worker may go on with.
+
+    Raises UnknownHandle for a node with an edge by an output handle that its type, as `declared`, does not have, and
+    LookupError for another plan than that of the node task.
+    """
+    wrong = unknown_handles(plan, declared)
+    if assignment.index in wrong:
+        raise UnknownHandle(wrong[assignment.index])
     by_handle: dict[str, list[str]] = {}
     for at, value in assignment.inputs:
         by_handle.setdefault(plan.edges[at].target_handle, []).append(value)
@@ -57,7 +80,7 @@ def ready(shard: int, assignment: Assignment, plan: Plan, eager_types: frozenset
         RunName.of_node_task(assignment.task_id),
         plan.nodes[assignment.index],
         tuple(by_handle.items()),
-        eager_steps(plan, assignment.index, eager_types) if eager_types else NONE,
+        eager_steps(plan, assignment.index, eager_types) if eager_types and not wrong else NONE,
     )
 
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
+from tradewind.node_task_manager.domain.handles import Declared
 from tradewind.node_task_manager.metrics import LEASES_LOST, count_assigned, count_ended
 from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports.workers import Ready
@@ -15,7 +16,7 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, misfit, read_inputs, ready
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
-from tradewind.node_task_manager.use_cases.workers import Offer
+from tradewind.node_task_manager.use_cases.workers import Offer, declared_by
 
 Item = TypeVar("Item")
 
@@ -57,6 +58,7 @@ class UnaryWork:
     async def _claim(self, worker_id: str, offers: Mapping[str, Offer], limit: int, size: int) -> list[Ready]:
         taken: list[Ready] = []
         left: list[tuple[int, Held]] = []
+        declared = declared_by(offers)
         try:
             for number, dispatcher in self._dispatchers.items():
                 if left or len(taken) == limit:
@@ -66,7 +68,7 @@ class UnaryWork:
                 count_assigned(effects.assignments)
                 dispatcher.apply(structs.replace(effects, assignments=()))
                 for assignment in effects.assignments:
-                    whole = await self._whole(dispatcher, assignment)
+                    whole = await self._whole(dispatcher, assignment, declared)
                     if whole is not None and taken and whole.size > size:
                         break
                     if whole is not None and not await self._elsewhere(dispatcher, whole, offers):
@@ -79,8 +81,8 @@ class UnaryWork:
             raise
         return taken
 
-    async def _whole(self, dispatcher: Dispatcher, assignment: Assignment) -> Ready | None:
-        """Return an assignment with its values; None when they are too large or its plan is gone, which failed it."""
+    async def _whole(self, dispatcher: Dispatcher, assignment: Assignment, declared: Declared) -> Ready | None:
+        """Return an assignment with its values; None when it cannot run so, which failed it."""
         shard = dispatcher.shard
         whole: Assignment | TooLarge = assignment
         try:
@@ -88,10 +90,10 @@ class UnaryWork:
             if not at_hand(assignment):
                 whole = await read_inputs(shard.reader, assignment, plan)
             if not isinstance(whole, TooLarge):
-                return ready(shard.number, whole, plan)
+                return ready(shard.number, whole, plan, declared)
             outcome = whole.outcome()
-        except LookupError:
-            outcome = misfit(assignment)
+        except LookupError as error:
+            outcome = misfit(assignment, error)
         await self.end(assignment.worker_id, [(shard.number, outcome)])
         return None
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from tradewind.node_task_manager.domain.caching import CacheUse
+from tradewind.node_task_manager.domain.handles import Declared
 from tradewind.node_task_manager.ports.work import Held, Vacancy
 from tradewind.node_task_manager.ports.workers import WorkerLine
 
@@ -18,12 +19,13 @@ _KEPT_BACK = 25
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a worker says of a node type: its version, which cache outputs may come from unless a node says so, and
-    whether nodes may begin before what they get is stored."""
+    """What a worker says of a node type: its version, which cache outputs may come from unless a node says so, whether
+    nodes may begin before what they get is stored, and the output handles that it has, None when it does not say."""
 
     version: str = ""
     cache: CacheUse | None = None
     eager: bool = False
+    outputs: frozenset[str] | None = None
 
 
 @dataclass(eq=False)
@@ -67,6 +69,11 @@ class ConnectedWorker:
         """The node types that it may go on with by itself: not those whose results may be in a cache."""
         return frozenset(name for name, offer in self.offers.items() if offer.eager and offer.cache is None)
 
+    @cached_property
+    def declared(self) -> Declared:
+        """The output handles of node types, as far as it says what they have."""
+        return declared_by(self.offers)
+
     def version_of(self, node_type: str) -> str:
         """Return the version of a node type, "" when it has none."""
         offer = self.offers.get(node_type)
@@ -86,6 +93,11 @@ class ConnectedWorker:
         """It holds this lease no more."""
         self.held.pop(nonce, None)
         self.unnamed.discard(nonce)
+
+
+def declared_by(offers: Mapping[str, Offer]) -> Declared:
+    """Return the output handles of the node types that say what they have."""
+    return frozenset((name, offer.outputs) for name, offer in offers.items() if offer.outputs is not None)
 
 
 Room: TypeAlias = tuple[ConnectedWorker, Vacancy]

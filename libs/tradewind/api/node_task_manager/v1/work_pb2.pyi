@@ -518,6 +518,7 @@ class OfferedType(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     EAGER_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
     node_type: _builtins.str
     """One of those it offers."""
     version: _builtins.str
@@ -528,6 +529,12 @@ class OfferedType(_message.Message):
     def cache(self) -> _cache_pb2.CacheUse:
         """Where outputs of nodes may come from that do not say it themselves."""
 
+    @_builtins.property
+    def outputs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The output handles that nodes of this type have. A node with an edge by another one is not given to this worker, but fails
+        with UNKNOWN_HANDLE. Empty says nothing.
+        """
+
     def __init__(
         self,
         *,
@@ -535,10 +542,11 @@ class OfferedType(_message.Message):
         version: _builtins.str = ...,
         cache: _cache_pb2.CacheUse | None = ...,
         eager: _builtins.bool = ...,
+        outputs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "eager", b"eager", "node_type", b"node_type", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "eager", b"eager", "node_type", b"node_type", "outputs", b"outputs", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -365,7 +365,7 @@ end)
 local function count_failure(code)
   local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
     SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true, TOTAL_TIMEOUT = true,
-    WORKER_LOST = true, PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true,
+    WORKER_LOST = true, PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, UNKNOWN_HANDLE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true,
     WAIT_TIMEOUT = true, SUB_FLOW_FAILED = true}
   local name = 'failed:' .. (CODES[code] and code or 'OTHER')
   totals[name] = (totals[name] or 0) + 1
