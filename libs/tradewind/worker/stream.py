@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -57,6 +58,9 @@ class WorkStream:
         self._troubles = Troubles("not connected, nodes go on and the stream is opened again")
         self._naming: asyncio.TimerHandle | None = None
         self._renewal: asyncio.TimerHandle | None = None
+        self._lease = math.inf
+        self._seen = 0.0
+        self._stood_still = False
         self.connected = asyncio.Event()
         """Set while a node task manager has welcomed this worker."""
 
@@ -123,6 +127,9 @@ class WorkStream:
             response = await call.read()
             if not isinstance(response, work_pb2.WorkResponse):
                 raise _StreamEnded
+            if self._has_stood_still():
+                logger.warning("this process stood still for longer than a lease, so the stream is opened again")
+                raise _StreamEnded
             self._handle(response)
             if response.reconnect:
                 raise _StreamEnded
@@ -160,6 +167,16 @@ class WorkStream:
                 for token in self._outbox.drop(loss.token):
                     self._executor.lose(token, loss.reason)
 
+    def _has_stood_still(self) -> bool:
+        """Note that this process is at work; return whether it was not for a whole lease, being stopped or blocked.
+
+        What was sent meanwhile, and is read only now, may have run elsewhere.
+        """
+        now = asyncio.get_running_loop().time()
+        self._stood_still = self._stood_still or now - self._seen > self._lease
+        self._seen = now
+        return self._stood_still
+
     def _take(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         token = assignment.token
         if self._outbox.remembers(token):
@@ -188,6 +205,8 @@ class WorkStream:
         self._troubles.told = False
         self.connected.set()
         self._executor.goes_on = not self._draining
+        self._lease, self._stood_still = seconds_of(welcome.lease) or math.inf, False
+        self._seen = asyncio.get_running_loop().time()
         self._schedule_renewal(seconds_of(welcome.renew_interval) or _RENEW_INTERVAL)
 
     def _name(self) -> None:
@@ -197,6 +216,7 @@ class WorkStream:
 
     def _schedule_renewal(self, interval: float) -> None:
         def renew() -> None:
+            self._has_stood_still()
             if self._executor.held:
                 self._outbox.renew()
             self._schedule_renewal(interval)

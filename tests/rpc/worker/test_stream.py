@@ -147,6 +147,25 @@ async def test_a_termination_stops_the_node(engine: Engine, waiting: Waiting) ->
     assert session.failures[0].error.message == "market closed (by ada)"
 
 
+async def test_what_was_sent_while_the_process_stood_still_for_a_lease_is_not_begun(
+    engine: Engine, waiting: Waiting
+) -> None:
+    """It may run elsewhere by now. What it held it names when it is back, and hears what it has lost."""
+    engine.lease_seconds, engine.renew_seconds = 0.3, 0.1
+    async with Worker([waiting.node], address=engine.address):
+        session = await engine.session()
+        session.assign("waits", "held")
+        await waiting.until_begun("held")
+        time.sleep(0.4)  # noqa: ASYNC251  nothing of this process goes on
+        session.assign("waits", "stale")
+        again = await engine.session(2)
+        assert list(again.hello.hello.held_tokens) == ["held"]
+        again.assign("waits", "fresh")
+        await waiting.until_begun("held", "fresh")
+        waiting.go_on.set()
+        await again.until_completed("held", "fresh")
+
+
 async def test_a_lost_lease_stops_the_node_and_drops_its_result(engine: Engine, waiting: Waiting) -> None:
     engine.acknowledging = False
     async with Worker([waiting.node, double], address=engine.address):
