@@ -1,22 +1,32 @@
 """Which node types are offered, where the registry does not say."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import grpc
+import pytest
 
+from tradewind.api.registry.v1.node_type_pb2 import NodeType
+from tradewind.api.registry.v1.registry_service_pb2 import ListNodeTypesResponse
+from tradewind.node_task_manager.peers import node_types
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
 
 
 class Channel:
-    """Leads to a registry that hangs: every call fails when its time is over."""
+    """Leads to a registry that hangs, unless it has an answer: each call fails when its time is over."""
 
     def __init__(self) -> None:
         self.calls = 0
+        self.answer: ListNodeTypesResponse | None = None
+        self.over = asyncio.Event()
 
     def unary_unary(self, *_: Any, **__: Any) -> Callable[..., Any]:
-        async def call(*_: Any, **__: Any) -> None:
+        async def call(*_: Any, **__: Any) -> ListNodeTypesResponse:
             self.calls += 1
+            if self.answer is not None:
+                return self.answer
+            await self.over.wait()
             raise grpc.aio.AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, grpc.aio.Metadata(), grpc.aio.Metadata())
 
         return call
@@ -26,7 +36,30 @@ class Channel:
 
 async def test_a_registry_that_hangs_is_not_waited_for_again_and_again() -> None:
     channel: Any = Channel()
+    channel.over.set()
     types = LiveNodeTypes((), channel)
     assert [await types.offered("noop") for _ in range(3)] == [None, None, None]
     assert await types.declared("noop") is None
     assert channel.calls == 1
+
+
+async def test_a_registry_that_hangs_is_asked_once_by_all_who_want_to_know_the_same() -> None:
+    channel: Any = Channel()
+    types = LiveNodeTypes((), channel)
+    waiting = [asyncio.create_task(types.offered("noop")) for _ in range(10)]
+    await asyncio.sleep(0.01)
+    channel.over.set()
+    assert await asyncio.gather(*waiting) == [None] * 10
+    assert channel.calls == 1
+
+
+async def test_what_a_registry_said_a_while_ago_will_do_while_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel: Any = Channel()
+    channel.answer = ListNodeTypesResponse(node_types=[NodeType(type="noop", worker_ids=["w1"])])
+    types = LiveNodeTypes((), channel)
+    assert await types.offered("noop")
+    monkeypatch.setattr(node_types, "_FRESH_S", 0.0)
+    channel.answer = None
+    async with asyncio.timeout(1):
+        assert await types.offered("noop")
+    channel.over.set()

@@ -1,7 +1,10 @@
 """Which node types live workers offer, as those connected here and the registry know it, and what they declared."""
 
+import asyncio
+import math
 import time
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import grpc
 import structlog
@@ -12,8 +15,13 @@ from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceS
 from tradewind.node_task_manager.ports.workers import Declaration
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
 
+if TYPE_CHECKING:
+    from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub
+
 _CALL_S = 2.0
 _FRESH_S = 2.0
+_USABLE_S = 30.0
+_PATIENCE_S = 0.1
 _MOST_TYPES = 10_000
 
 _log = structlog.get_logger(__name__)
@@ -21,12 +29,16 @@ _log = structlog.get_logger(__name__)
 
 class LiveNodeTypes:
     """Implements NodeTypes; what the registry said, or that it could not, stays good for 2 s. Without `channel`
-    there is none."""
+    there is none.
+
+    One that hangs keeps nobody waiting for more than 0.1 s who may go by what it said in the last 30 s.
+    """
 
     def __init__(self, connected: Iterable[ConnectedWorker], channel: grpc.aio.Channel | None) -> None:
         self._connected = connected
         self._registry = RegistryServiceStub(channel) if channel is not None else None
         self._known: dict[str, tuple[float, NodeType | None]] = {}
+        self._asking: dict[str, asyncio.Task[NodeType | None]] = {}
 
     async def offered(self, node_type: str) -> bool | None:
         if any(node_type in worker.node_types for worker in self._connected):
@@ -45,17 +57,26 @@ class LiveNodeTypes:
         """Return what the registry says of a node type, no workers where none offers it; None when it cannot tell."""
         if self._registry is None:
             return None
-        until, known = self._known.get(node_type, (0.0, None))
-        if time.monotonic() < until:
+        said_at, known = self._known.get(node_type, (-math.inf, None))
+        age = time.monotonic() - said_at
+        if age < _FRESH_S:
             return known
+        asking = self._asking.get(node_type)
+        if asking is None:
+            asking = self._asking[node_type] = asyncio.create_task(self._ask(self._registry, node_type))
+            asking.add_done_callback(lambda _: self._asking.pop(node_type, None))
+        done, _ = await asyncio.wait([asking], timeout=_PATIENCE_S if age < _USABLE_S else None)
+        return asking.result() if done else known
+
+    async def _ask(self, registry: "RegistryServiceAsyncStub", node_type: str) -> NodeType | None:
         told: NodeType | None = None
         try:
-            answer = await self._registry.ListNodeTypes(pb2.ListNodeTypesRequest(types=[node_type]), timeout=_CALL_S)
+            answer = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(types=[node_type]), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
             _log.warning("registry_away", code=error.code().name, details=error.details())
         else:
             told = next((each for each in answer.node_types if each.type == node_type), NodeType())
         if len(self._known) >= _MOST_TYPES:
             self._known.clear()
-        self._known[node_type] = (time.monotonic() + _FRESH_S, told)
+        self._known[node_type] = (time.monotonic(), told)
         return told
