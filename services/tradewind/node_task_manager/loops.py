@@ -120,7 +120,7 @@ class Loops:
 
 
 class _Reaper:
-    """Takes back what lapsed; after a start or an outage only once workers had a whole lease to come back.
+    """Takes back what lapsed; what is older than a start or an outage only once workers had a whole lease to come back.
 
     Quiet while no worker here holds anything, and nothing was found.
     """
@@ -148,7 +148,7 @@ class _Reaper:
             # Before it is asked: this may be the first look that it answers.
             self._holding_until = now + self._lease_s
         try:
-            effects = await (tasks.claim() if now < self._holding_until else tasks.reap())
+            effects = await tasks.reap(spare_ms=max(0, round((self._holding_until - now) * 1000)))
         except Exception:
             self._away_since = self._away_since or now
             raise

@@ -136,7 +136,7 @@ class Workers(Both):
 
     async def lapse(self) -> None:
         self.clock.advance(self.rng.choice((1, 500, 2_000, 11_000, 31_000, 70_000)))
-        await self.both("reap", (self._also(),))
+        await self.both("reap", (self._also(), self.rng.choice((0, 0, 1, 10_000, 30_000))))
 
     def _some_held(self, worker: str) -> tuple[list[Held], list[Held]]:
         """Draw tokens of a worker, now and then one of another's."""

@@ -146,3 +146,29 @@ async def test_an_attempt_with_a_shorter_limit_of_its_own_ends_by_that(bench: Be
     failed = await task_of(bench)
     assert failed.error is not None
     assert failed.error.code == "TIMEOUT"
+
+
+async def test_what_is_older_than_a_start_is_spared_until_workers_had_a_lease_to_come_back(bench: Bench) -> None:
+    """Its lease lapsed, or its silence or its wait grew too long, while nobody was there."""
+    await bench.submit(plan_of("a b", heartbeat_ms=5_000, schedule_to_start_ms=5_000))
+    (given,) = await bench.take(1)
+    bench.clock.advance(40_000)
+    for spare_ms, passed in ((30_000, 5_000), (25_000, 24_000), (1_000, 1_000)):
+        assert (await bench.shard.reap(spare_ms=spare_ms)).results == ()
+        bench.clock.advance(passed)
+    assert set((await bench.shard.reap()).results) == {given.task_id, "flow:0:0:b"}
+
+
+async def test_the_clocks_of_what_began_after_a_start_go_at_once(bench: Bench) -> None:
+    bench.clock.advance(100_000)
+    plan = plan_of("a b", heartbeat_ms=2_000, schedule_to_start_ms=2_000)
+    await bench.submit(plan)
+    (a,) = await bench.take(1)
+    bench.clock.advance(2_000)
+    assert set((await bench.shard.reap(spare_ms=20_000)).results) == {a.task_id, "flow:0:0:b"}
+
+
+async def test_the_total_time_of_what_waits_is_over_for_what_is_older_than_a_start_as_well(bench: Bench) -> None:
+    await bench.submit(plan_of("a", total_ms=60_000))
+    bench.clock.advance(60_000)
+    assert (await bench.shard.reap(spare_ms=30_000)).results == ("flow:0:0:a",)

@@ -1,7 +1,6 @@
 """How often the node task manager does what it does by itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,7 +90,7 @@ async def test_reaping_goes_on_until_there_is_nothing_more_to_reap(
 ) -> None:
     reaped = [("a", "b"), ("c", "d"), ("e",), ()]
 
-    async def reap() -> Effects:
+    async def reap(*, spare_ms: int) -> Effects:
         return Effects(results=reaped.pop(0))
 
     monkeypatch.setattr(bench.store, "reap", reap, raising=False)
@@ -99,22 +98,18 @@ async def test_reaping_goes_on_until_there_is_nothing_more_to_reap(
     assert reaped == []
 
 
-async def test_after_an_outage_nothing_is_reaped_for_a_whole_lease_from_the_first_look_that_is_answered_on(
+async def test_after_an_outage_what_is_older_is_spared_for_a_whole_lease_from_the_first_look_that_is_answered_on(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, away, asked = 1000.0, False, list[str]()
+    now, away, asked = 1000.0, False, list[int]()
 
-    def answering(what: str) -> Callable[[], Awaitable[Effects]]:
-        async def answer() -> Effects:
-            if away:
-                raise ConnectionError("away")
-            asked.append(what)
-            return Effects()
+    async def reap(*, spare_ms: int) -> Effects:
+        if away:
+            raise ConnectionError("away")
+        asked.append(spare_ms)
+        return Effects()
 
-        return answer
-
-    for what in ("claim", "reap"):
-        monkeypatch.setattr(bench.store, what, answering(what), raising=False)
+    monkeypatch.setattr(bench.store, "reap", reap, raising=False)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     reaper = module._Reaper(bench.dispatcher, bench.pool, 30.0)
 
@@ -131,4 +126,4 @@ async def test_after_an_outage_nothing_is_reaped_for_a_whole_lease_from_the_firs
     away = False
     for at in (1060, 1089, 1091):
         await look(at)
-    assert asked == ["reap", "claim", "claim", "reap"]
+    assert asked == [0, 30_000, 1_000, 0]

@@ -1,5 +1,7 @@
 -- Ends what ran out: leases, attempts past their time, stops that were not obeyed, waits for a worker.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies. Returns Effects; results name the node tasks.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, spare (for so many ms more, what began or became
+-- ready before the lease that ends then is left alone, since nobody was there to renew or take it; 0 for nothing). Returns
+-- Effects; results name the node tasks.
 --!include give_back
 local AT_ONCE = 250
 
@@ -35,9 +37,14 @@ local function reap(record)
   retries.fail(record, comp, ran_out)
 end
 
+local spare_till = time + args.spare
+local since = args.spare > 0 and spare_till - limits.lease or 0
+
 for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
   local record = task(id)
-  if record and record.status == 'running' then
+  if record and record.status == 'running' and tonumber(record.started_at) < since then
+    leasing.begin(record, spare_till)
+  elseif record and record.status == 'running' then
     effects.results[#effects.results + 1] = id
     reap(record)
   else
@@ -54,6 +61,8 @@ for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', tim
       effects.results[#effects.results + 1] = id
       dequeue(record, comp)
       fail(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. entry.total .. ' ms')
+    elseif tonumber(record.ready_at) < since then
+      call('ZADD', base .. 'start_deadlines', math.min(spare_till, total_at or HUGE), id)
     elseif is_held_up(record, entry, comp) then
       -- It waits for a limit, not for a worker.
       call('ZADD', base .. 'start_deadlines', math.min(time + entry.start, total_at or HUGE), id)

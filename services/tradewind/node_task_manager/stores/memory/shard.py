@@ -148,10 +148,15 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         self._conclude((), turn)
         return turn.effects()
 
-    async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+    async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0) -> Effects:
         turn, now = Turn(), self._clock()
+        spare_till = now + spare_ms
+        since = spare_till - self._limits.lease_ms if spare_ms else 0
         for _, task_id in sorted((at, task_id) for task_id, at in self._leases.items() if at <= now):
             task = self._tasks[task_id]
+            if task.started_at < since:
+                self._leases[task_id] = spare_till
+                continue
             error = None if task.stop else which_ran_out(task, self._node(task), self._private[task_id], now)
             turn.results.append(task_id)
             if error is None:
@@ -164,9 +169,10 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         for _, task_id in sorted((at, task_id) for task_id, at in self._queues.waits.items() if at <= now):
             task = self._tasks[task_id]
             node, total_at = self._node(task), self._private[task_id].total_at
-            if self._held_up(task) and not (node.total_ms and total_at <= now):
-                ends = [now + node.schedule_to_start_ms, *([total_at] if node.total_ms else [])]
-                self._queues.waits[task_id] = min(ends)
+            spared = task.ready_at < since
+            if (spared or self._held_up(task)) and not (node.total_ms and total_at <= now):
+                till = spare_till if spared else now + node.schedule_to_start_ms
+                self._queues.waits[task_id] = min([till, *([total_at] if node.total_ms else [])])
                 continue
             turn.results.append(task_id)
             task = self._dequeue(task)
