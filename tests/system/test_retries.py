@@ -50,5 +50,8 @@ async def test_dead_letters_are_listed_and_a_node_of_a_flow_is_not_redriven(clie
     (letter,) = await shell.json("dead-letters", "list")
     assert [past["code"] for past in letter["history"]] == ["NODE_ERROR", "NODE_ERROR"]
     assert "not tried again: all 2 attempts failed" in await shell("task", "get", "failing:0:0:bad")
+    why = "ValueError: will not have 3(;|,) not tried again: all 2 attempts failed"
+    assert re.search(rf"bad +failing +failed .*{why}", await shell("cycle", "show", "failing"))
+    assert re.search(why, await shell("explain", "failing"))
     told = await shell("dead-letters", "redrive", "failing:0:0:bad", ends=1)
     assert 'is a node of cycle 0 of flow "failing": run the flow again' in told

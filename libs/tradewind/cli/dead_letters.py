@@ -32,7 +32,7 @@ async def list_(
             letter.node_type,
             session.screen.when(letter.ended_at),
             str(letter.attempt),
-            str(letter.error).partition("\n")[0] if letter.error is not None else "",
+            letter.error.line if letter.error is not None else "",
         )
         for letter in letters
     ]

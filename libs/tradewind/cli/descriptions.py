@@ -150,7 +150,7 @@ def _rerun_words(cycle: CycleRecord, rerun: Rerun) -> str:
 def note(node: NodeTaskRecord) -> str:
     """Return why a node task failed, waits or was skipped, or what it says, in one line."""
     if node.error is not None:
-        return str(node.error).partition("\n")[0]
+        return node.error.line
     if node.reason:
         return node.reason
     if node.items is not None:

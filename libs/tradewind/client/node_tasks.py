@@ -55,6 +55,12 @@ class NodeError:
         told = what if self.code == "NODE_ERROR" else f"{self.code}: {what}"
         return f"{told}\nnot tried again: {self.final_reason}" if self.final_reason else told
 
+    @property
+    def line(self) -> str:
+        """The same in one line: the first of what was raised, and why no further attempt followed."""
+        first = str(self).partition("\n")[0]
+        return f"{first}; not tried again: {self.final_reason}" if self.final_reason else first
+
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:

@@ -232,6 +232,17 @@ async def test_when_too_few_can_complete_the_rest_is_stopped_and_it_fails(bench:
     assert await bench.statuses(plan(max_parallel=3)) == {"list": "completed", "map": "failed", "sink": "skipped"}
 
 
+async def test_why_the_first_of_them_was_not_tried_again_is_told(bench: Bench) -> None:
+    await begun(bench, plan(max_parallel=1, attempts=2), 1)
+    for _ in range(2):
+        (only,) = await bench.take()
+        await end(bench, only, OutcomeKind.FAILED)
+        bench.clock.advance(1_000)
+    error = (await mapped(bench)).error
+    assert error is not None
+    assert error.message.endswith("failed: ValueError: broke, not tried again: all 2 attempts failed")
+
+
 async def test_results_that_are_too_large_together_end_it(bench: Bench) -> None:
     await begun(bench, plan(max_parallel=1), 5)
     for _ in range(3):

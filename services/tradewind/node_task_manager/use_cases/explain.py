@@ -260,7 +260,9 @@ def _ended(seen: Seen) -> Reason:
     if task.status is NodeTaskStatus.FAILED and task.error is not None:
         error = task.error
         facts: dict[str, Fact] = {"at": at, "attempt": task.attempt, "error_code": error.code, "final": error.final}
-        words = f"failed at {at} in attempt {task.attempt}: {error.words}"
+        # A node that runs over a list has no attempts of its own.
+        which = f" in attempt {task.attempt}" if task.attempt else ""
+        words = f"failed at {at}{which}: {error.words}"
         spent = error.final.startswith("RETRY_BUDGET_EXHAUSTED")
         return Reason(
             "retry_budget_spent" if spent else "failed",

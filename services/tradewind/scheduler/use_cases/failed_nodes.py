@@ -28,7 +28,8 @@ async def failed_nodes(
 
 
 def failure_words(task: NodeTask) -> str:
-    """Return which node failed, and with what error, of which at most 1000 characters are told."""
+    """Return which node failed, with what error, of which at most 1000 characters are told, and why it was final."""
     error = task.error
     parts = (error.code, error.type, error.message[:_LONGEST])
-    return f"node {quoted(task.node_id)}: {': '.join(filter(None, parts))}"
+    words = f"node {quoted(task.node_id)}: {': '.join(filter(None, parts))}"
+    return f"{words}, not tried again: {error.final_reason}" if error.final_reason else words

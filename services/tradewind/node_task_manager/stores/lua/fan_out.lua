@@ -145,7 +145,8 @@ do
     if item.status ~= 'failed' or not item.error then return reason or '' end
     local error = cmsgpack.unpack(item.error)
     local words = (error.type or '') ~= '' and error.type .. ': ' .. error.message or error.message
-    return shortened(error.code == 'NODE_ERROR' and words or error.code .. ': ' .. words)
+    words = shortened(error.code == 'NODE_ERROR' and words or error.code .. ': ' .. words)
+    return (error.final or '') ~= '' and words .. ', not tried again: ' .. error.final or words
   end
 
   local function halt(record, comp, entry, code)

@@ -246,11 +246,12 @@ def _counts(task: NodeTask) -> ItemCounts:
 
 
 def _why(item: NodeTask, status: NodeTaskStatus, reason: str) -> str:
-    """Return why an item did not complete, in at most 500 bytes."""
+    """Return why an item did not complete, in at most 500 bytes, and why it was not tried again."""
     if status is not NodeTaskStatus.FAILED or item.error is None:
         return reason
     words = loss_words(item.error.code, item.error.message, item.error.type).encode()
     if len(words) > _LONGEST_WHY:
         # As the script does it: the last character goes when it is not plain ASCII.
         words = re.sub(rb"[\xc0-\xff]?[\x80-\xbf]*$", b"", words[:_LONGEST_WHY])
-    return words.decode()
+    final = item.error.final
+    return words.decode() + (f", not tried again: {final}" if final else "")
