@@ -225,6 +225,14 @@ def test_the_store_has_room_for_a_rewrite(folder: str) -> None:
     assert bytes_of[0] * 3 <= bytes_of[1] * 2
 
 
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_the_store_writes_to_its_claim(folder: str) -> None:
+    (claim,) = of_kind(folder, "StatefulSet")["redis"]["spec"]["volumeClaimTemplates"]
+    mounts = {each["name"]: each["mountPath"] for each in container(workloads(folder)["redis"])["volumeMounts"]}
+    conf = of_kind(folder, "ConfigMap")[_redis(folder)]["data"]["redis.conf"]
+    assert re.findall(r"^dir (.+)$", conf, re.M) == [mounts[claim["metadata"]["name"]]]
+
+
 def _redis(folder: str) -> str:
     (name,) = [
         volume["configMap"]["name"] for volume in workloads(folder)["redis"]["spec"]["volumes"] if "configMap" in volume

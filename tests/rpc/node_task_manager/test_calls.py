@@ -1,9 +1,11 @@
 """The calls beside the Work stream: submitting, looking, unary work, events."""
 
+import time
 from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
@@ -13,6 +15,7 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.server.paging import page_token
+from tradewind.server.redis.client import Client
 
 CHAIN = plan(("a", "out", "b", "price"))
 
@@ -229,6 +232,18 @@ async def test_events_come_until_they_are_acknowledged_and_a_higher_epoch_takes_
 
     await until(forgotten, "the acknowledged event does not come again")
     second.cancel()
+
+
+@pytest.mark.parametrize(("left_s", "kept_s"), [(48 * 3600, 49 * 3600), (-60, 3600), (None, 8 * 24 * 3600)])
+async def test_a_stop_mark_outlives_the_deadline_of_the_cycle(
+    ntm: Ntm, admin: Client, left_s: int | None, kept_s: int
+) -> None:
+    """By an hour; without a deadline it stays for as long as records of runs do at most."""
+    stop = pb2.StopComponentRequest(flow_id="flow", run_id="r0", user_id="default", reason="enough")
+    if left_s is not None:
+        stop.deadline.CopyFrom(Timestamp(seconds=int(time.time()) + left_s))
+    await ntm.stub.StopComponent(stop)
+    assert kept_s - 60 < await admin.ttl("trading_flow:{s0}:stop:flow:0:0") <= kept_s
 
 
 async def test_purging_a_flow_leaves_nothing_but_its_tombstone(ntm: Ntm, embedded: Any) -> None:

@@ -8,7 +8,7 @@ from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
 from tests.rpc.node_task_manager.test_bad_input import faults
 from tests.rpc.node_task_manager.test_calls import claim, complete, reason_of
 from tests.waiting import until
-from tradewind.api.node_task_manager.v1 import component_pb2, config_pb2, node_task_pb2, queue_pb2
+from tradewind.api.node_task_manager.v1 import component_pb2, config_pb2, node_task_pb2, queue_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 
 THREE = plan(nodes="a b c")
@@ -18,9 +18,13 @@ async def test_queue_statistics_count_what_waits_runs_and_has_ended(ntm: Ntm) ->
     await ntm.submit(THREE)
     await ntm.submit(THREE, flow_id="other", user_id="ann")
     tokens = [each.token for each in await claim(ntm, 4)]
-    await complete(ntm, *tokens[:3])
+    await complete(ntm, *tokens[:2])
+    error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="it broke")
+    failure = work_pb2.NodeTaskFailure(token=tokens[2], error=error)
+    await ntm.stub.FailNodeTasks(pb2.FailNodeTasksRequest(worker_id="u1", failures=[failure]))
     found = await ntm.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest())
-    assert (found.queued, found.running, found.completed, found.failed) == (2, 1, 3, 0)
+    assert (found.queued, found.running, found.completed, found.failed) == (2, 1, 2, 1)
+    assert found.failed_by_code == {"NODE_ERROR": 1}
     assert sum(depth.queued for depth in found.queues) == 2
     assert found.first_ready_at.seconds > 0
     ann = await ntm.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id="ann", node_type="noop"))

@@ -279,6 +279,19 @@ async def test_only_the_newest_five_cycles_keep_their_logs(bench: Bench) -> None
     assert kept == [2, 3, 4, 5, 6]
 
 
+async def test_a_cycle_keeps_its_newest_ten_thousand_lines(bench: Bench) -> None:
+    from tradewind.node_task_manager.ports.reading import Line
+
+    await bench.submit(plan_of("a"))
+    (a,) = await bench.take()
+    for first in range(0, 10_500, 500):
+        texts = map(str, range(first, first + 500))
+        await bench.shard.record([], [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", text, 1) for text in texts])
+    kept = [int(line.message) for line in await bench.shard.lines("flow", 0, "", 20_000)]
+    assert kept == [*range(kept[0], 10_500)], "the oldest went"
+    assert 10_000 <= len(kept) <= 10_100, "Redis drops a hundred at a time"
+
+
 async def test_a_lower_epoch_may_not_subscribe(bench: Bench) -> None:
     assert await bench.shard.subscribe(3, 5)
     assert await bench.shard.subscribe(3, 5)

@@ -301,6 +301,18 @@ async def test_logs_stay_for_the_newest_five_cycles(bench: Bench) -> None:
     assert await logs.read("none", 0) == []
 
 
+async def test_a_cycle_keeps_its_newest_thousand_lines(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    texts = [f"line {number}" for number in range(1005)]
+    updates = []
+    for text in texts:
+        updates.append(RunUpdate(state, (), log=LogText(LogLevel.WARNING, text)))
+        state = bumped(state)
+    await bench.stores.states.update_many(updates)
+    assert [line.text for line in await bench.stores.logs.read("f", 0)] == texts[5:]
+
+
 async def test_lines_go_with_the_newest_five_cycles_however_few_have_any(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
