@@ -243,7 +243,7 @@ async def test_a_stop_mark_outlives_the_deadline_of_the_cycle(
     if left_s is not None:
         stop.deadline.CopyFrom(Timestamp(seconds=int(time.time()) + left_s))
     await ntm.stub.StopComponent(stop)
-    assert kept_s - 60 < await admin.ttl("trading_flow:{s0}:stop:flow:0:0") <= kept_s
+    assert kept_s - 60 < await admin.pttl("trading_flow:{s0}:stop:flow:0:0") / 1000 <= kept_s
 
 
 async def test_purging_a_flow_leaves_nothing_but_its_tombstone(ntm: Ntm, embedded: Any) -> None:

@@ -7,7 +7,7 @@ All keys of a user share the tag `{a<p>}`, the partition of the user's id, so th
 | `user:<user>` | hash | role, when it was changed, and the time zone | for ever, one per user |
 | `users` | zset | users, all with score 0: in the order of their ids | for ever, one entry per user |
 | `session:<digest>` | hash | whose, kind, label, times; the digest is that of the token | 1 h after its end, at most |
-| `sessions:<user>` | zset | digests of the user's sessions, by when they were made | the latest end of them |
+| `sessions:<user>` | zset | digests of the user's sessions, by when they were made | 1 h after the latest end of them |
 | `rate_limit:<user>:<endpoint>` | zset | admitted calls by time, as many as the limit at most | its period |
 | `quota:<user>:<date>` | hash | calls that count for a day of the user's time zone, by endpoint | 1 h after the day |
 | `data_version` | string | version of the data and number of partitions | one, in partition 0 |

@@ -9,7 +9,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `run:<run>` | hash | all there is of a run, see below | 24 h or `keep_for` from its end |
 | `kept:<run>:<component>` | list | nodes of a rerun whose results are yet to be taken over | empties itself |
 | `items:<run>:<node>` | list | items of a mapped node that have not begun | empties itself |
-| `stop:<run>[:<component>]` | string | who stopped it, why, when | deadline of the cycle and 1 h |
+| `stop:<run>[:<component>]` | string | who stopped it, why, when | 1 h after the cycle's deadline, 8 d without one |
 | `flow_runs:<flow>` | zset | the latest run `<cycle>:<run>` of each cycle by number, open ones on top | with the run |
 | `purged:<flow>` | string | when the flow was purged | 1 h |
 | `node_tasks_list` | zset | node tasks by creation | go with the run; swept from a day on |

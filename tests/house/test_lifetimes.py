@@ -1,0 +1,54 @@
+"""How long what is kept: docs/operations.md says the same as the tables in the `keys.py` of each service."""
+
+import re
+
+from tests.house.project import ROOT
+from tradewind.access.stores import keys as access
+from tradewind.node_task_manager.stores import keys as node_task_manager
+from tradewind.registry.stores import keys as registry
+from tradewind.scheduler.stores import keys as scheduler
+from tradewind.trigger.stores import keys as trigger
+
+TABLES = {
+    "{a<p>}": access.__doc__,
+    "{f<p>}": scheduler.__doc__,
+    "{registry}": registry.__doc__,
+    "{s<k>}": node_task_manager.__doc__,
+    "{t<p>}": trigger.__doc__,
+}
+BRIEF = {"{s<>}:cleaner", "{s<>}:replicas", "{s<>}:retries:flow:<>", "{s<>}:retries:user:<>", "{s<>}:told:<>"}
+"""Who is here and what was just now: gone within minutes, and nobody would look for it."""
+
+ROW = re.compile(r"^\| (?:\w.*? \| )?(?P<keys>`.+?`) \| (?:.* \| )?(?P<kept>.*) \|$")
+"""`| key | kind | holds | until |` of a service, or `| what | key | kept |` of the page."""
+COLUMNS = re.compile(r"^ *(?P<keys>[a-z][\w:<> ]*?) {2,}(?P<kept>\S.*)$")
+TIME = re.compile(r"\b\d+ (?:ms|s|min|h|d)\b")
+
+
+def times_of_keys(text: str, tag: str = "") -> dict[str, set[str]]:
+    """Return each key of a table, its ids left out, with the lengths of time that its line gives."""
+    rows = [row for line in text.splitlines() if (row := ROW.match(line) or COLUMNS.match(line))]
+    named = [(name, TIME.findall(row["kept"])) for row in rows for name in row["keys"].replace("`", "").split(", ")]
+    return {re.sub(r"<.*?>", "<>", tag + name): set(times) for name, times in named}
+
+
+KEYS = {key: times for tag, text in TABLES.items() for key, times in times_of_keys(text or "", f"{tag}:").items()}
+
+
+def page() -> dict[str, set[str]]:
+    """Return what the table of the page gives."""
+    whole = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    table = whole.partition("\n## How long what is kept\n")[2].partition("\n\nTwo fields of a flow")[0]
+    return times_of_keys(table)
+
+
+def test_the_page_has_every_key_that_has_a_time_to_live() -> None:
+    timed = {key for key, times in KEYS.items() if times}
+
+    assert len(timed) > 30
+    assert timed - page().keys() == BRIEF
+
+
+def test_the_page_says_the_same_times() -> None:
+    """And of no key that there is not."""
+    assert {key: times for key, times in page().items() if not KEYS.get(key, {"no such key"}) <= times} == {}
