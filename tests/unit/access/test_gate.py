@@ -86,6 +86,8 @@ async def test_servers_know_each_other_without_asking(gate: Gate, authority: Aut
         (Role.ADMIN, "/tradewind.api.node_task_manager.v1.NodeTaskManagerService/SubmitComponents", False),
         (Role.OPERATOR, "/tradewind.api.access.v1.AccessService/SetUser", False),
         (Role.ADMIN, "/tradewind.api.access.v1.AccessService/SetUser", True),
+        (Role.USER, "/tradewind.api.trigger.v1.TriggerService/FindTrigger", False),
+        (Role.OPERATOR, "/tradewind.api.trigger.v1.TriggerService/FindTrigger", True),
     ],
 )
 async def test_each_method_has_its_least_role(

@@ -38,10 +38,11 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> Rests:
     return rests
 
 
-def loops_of(bench: Bench, lease_s: float = 30.0) -> Loops:
-    async def load_config() -> None:
-        pass
+async def nothing() -> None:
+    """Has nothing to do."""
 
+
+def loops_of(bench: Bench, lease_s: float = 30.0, load_config: Callable[[], Awaitable[None]] = nothing) -> Loops:
     caches: Any = Busy()
     return Loops(bench.dispatchers, bench.pool, lease_s, load_config, caches, cleaners=(), look_s=5.0)
 
@@ -83,6 +84,18 @@ async def test_while_something_is_held_reaping_does_not_rest(bench: Bench, rests
     await until(lambda: rests.taken.count(1.0) > 50, "all has been done again and again")
     await loops.stop()
     assert set(rests.taken) == {1.0, 5.0}
+
+
+async def test_the_configuration_is_read_again_in_case_a_change_was_not_heard(bench: Bench, rests: Rests) -> None:
+    read: list[str] = []
+
+    async def load_config() -> None:
+        read.append("config")
+
+    loops = loops_of(bench, load_config=load_config)
+    loops.start()
+    await until(lambda: len(read) > 2, "it is read again and again")
+    await loops.stop()
 
 
 async def test_reaping_goes_on_until_there_is_nothing_more_to_reap(
