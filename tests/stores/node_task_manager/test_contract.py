@@ -5,6 +5,7 @@ from tradewind.node_task_manager.domain.component import ComponentStatus, RunSub
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, RunIf
 from tradewind.node_task_manager.ports.events import ComponentEvent
+from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind, Vacancy
 
 
@@ -239,8 +240,6 @@ async def test_a_purged_flow_is_gone_and_late_work_does_not_bring_it_back(bench:
 
 
 async def test_progress_never_falls_and_only_the_holder_is_heard(bench: Bench) -> None:
-    from tradewind.node_task_manager.ports.reading import Line, Progress
-
     await bench.submit(plan_of("a"))
     (a,) = await bench.take()
     entries = [Progress(a.task_id, a.nonce, at, f"at {at}") for at in (40, 20)]
@@ -256,8 +255,6 @@ async def test_progress_never_falls_and_only_the_holder_is_heard(bench: Bench) -
 
 
 async def test_a_line_is_of_a_time_at_which_its_attempt_ran(bench: Bench) -> None:
-    from tradewind.node_task_manager.ports.reading import Line
-
     began = bench.clock()
     await bench.submit(plan_of("a"))
     (a,) = await bench.take()
@@ -269,8 +266,6 @@ async def test_a_line_is_of_a_time_at_which_its_attempt_ran(bench: Bench) -> Non
 
 
 async def test_only_the_newest_five_cycles_keep_their_logs(bench: Bench) -> None:
-    from tradewind.node_task_manager.ports.reading import Line
-
     for cycle in range(7):
         await bench.submit(plan_of("a"), cycle=cycle)
         (a,) = await bench.take()
@@ -280,8 +275,6 @@ async def test_only_the_newest_five_cycles_keep_their_logs(bench: Bench) -> None
 
 
 async def test_a_cycle_keeps_its_newest_ten_thousand_lines(bench: Bench) -> None:
-    from tradewind.node_task_manager.ports.reading import Line
-
     await bench.submit(plan_of("a"))
     (a,) = await bench.take()
     for first in range(0, 10_500, 500):

@@ -1,6 +1,7 @@
 """How often the node task manager does what it does by itself."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
