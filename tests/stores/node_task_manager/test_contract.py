@@ -265,13 +265,24 @@ async def test_a_line_is_of_a_time_at_which_its_attempt_ran(bench: Bench) -> Non
     assert [line.at for line in lines] == [began, began + 10_000, now, now, now, now]
 
 
-async def test_only_the_newest_five_cycles_keep_their_logs(bench: Bench) -> None:
+async def test_cycles_before_the_newest_five_keep_their_newest_hundred_lines(bench: Bench) -> None:
     for cycle in range(7):
         await bench.submit(plan_of("a"), cycle=cycle)
         (a,) = await bench.take()
+        lines = [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", str(at), 1) for at in range(150)]
+        await bench.shard.record([], lines)
+    kept = [await bench.shard.lines("flow", cycle, "", 1000) for cycle in range(7)]
+    assert list(map(len, kept)) == [100, 100, 150, 150, 150, 150, 150]
+    assert (kept[0][0].message, kept[0][-1].message) == ("50", "149")
+
+
+async def test_the_newest_hundred_cycles_have_logs(bench: Bench) -> None:
+    for cycle in [*range(1, 103), 0]:
+        await bench.submit(plan_of("a"), cycle=cycle)
+        (a,) = await bench.take()
         await bench.shard.record([], [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", "x", 1)])
-    kept = [cycle for cycle in range(7) if await bench.shard.lines("flow", cycle, "", 10)]
-    assert kept == [2, 3, 4, 5, 6]
+    kept = [cycle for cycle in range(103) if await bench.shard.lines("flow", cycle, "", 10)]
+    assert kept == list(range(3, 103))
 
 
 async def test_a_cycle_keeps_its_newest_ten_thousand_lines(bench: Bench) -> None:

@@ -277,7 +277,7 @@ class Bench:
         return await self.stores.states.try_update(state.with_components(ends), fields)
 
     async def lines(self, cycle: int, flow_id: str = "f") -> list[str]:
-        runs = [state for state in await self.stores.cycles.newest(flow_id, None, 50) if state.name.cycle == cycle]
+        runs = [state for state in await self.stores.cycles.newest(flow_id, None, 200) if state.name.cycle == cycle]
         return [line.text for line in cycle_log(runs[::-1], await self.stores.logs.read(flow_id, cycle))]
 
     async def remove(self, flow_id: str = "f", cycles: int = 100) -> int:

@@ -284,18 +284,18 @@ async def test_the_longest_due_come_first_and_no_more_than_asked_for(bench: Benc
     assert check.next_ms <= bench.now
 
 
-async def test_logs_stay_for_the_newest_five_cycles(bench: Bench) -> None:
+async def test_logs_stay_for_the_newest_hundred_cycles(bench: Bench) -> None:
     await bench.register()
-    for number in range(7):
+    for number in range(102):
         state = await bench.begun()
         line = LogText(LogLevel.WARNING, f"line  {number} ü")
         await bench.stores.states.update_many([RunUpdate(state, (), log=line), RunUpdate(bumped(state), (), log=line)])
         if number != 3:
             await bench.end(bumped(bumped(state)))
     logs = bench.stores.logs
-    assert [cycle for cycle in range(7) if await logs.read("f", cycle)] == [2, 3, 4, 5, 6]
-    (first, last) = await logs.read("f", 6)
-    assert (first.text, last.text) == ("line  6 ü", "line  6 ü")
+    assert [cycle for cycle in range(102) if await logs.read("f", cycle)] == list(range(2, 102))
+    (first, last) = await logs.read("f", 101)
+    assert (first.text, last.text) == ("line  101 ü", "line  101 ü")
     assert (first.level.value, first.source.value, first.at_ms) == ("WARNING", "scheduler", bench.now)
     assert first.log_id != last.log_id
     assert await logs.read("none", 0) == []
@@ -313,11 +313,11 @@ async def test_a_cycle_keeps_its_newest_thousand_lines(bench: Bench) -> None:
     assert [line.text for line in await bench.stores.logs.read("f", 0)] == texts[5:]
 
 
-async def test_lines_go_with_the_newest_five_cycles_however_few_have_any(bench: Bench) -> None:
+async def test_lines_go_with_the_newest_hundred_cycles_however_few_have_any(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     await bench.stores.states.update_many([RunUpdate(state, (), log=LogText(LogLevel.WARNING, "late"))])
-    for _ in range(4):
+    for _ in range(99):
         await bench.end(await bench.begun())
     assert await bench.lines(0) == ["Starting cycle 0", "late"]
     await bench.begun()

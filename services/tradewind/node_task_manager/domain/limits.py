@@ -26,7 +26,11 @@ class Limits:
     tombstone_ms: int = 3600 * 1000
     events_per_partition: int = 100_000
     log_cycles: int = 5
+    """The newest cycles of a flow, each of which may have `log_lines`."""
     log_lines: int = 10_000
+    logged_cycles: int = 100
+    """Those that have log lines at all; the older ones of them keep their newest `older_log_lines`."""
+    older_log_lines: int = 100
     unnamed_ms: int = 2_000
     fan_out_lease_ms: int = 5_000
     output_bytes: int = OUTPUT_BYTES

@@ -97,6 +97,8 @@ class RedisNodeTaskStore:
             "events": limits.events_per_partition,
             "log_cycles": limits.log_cycles,
             "log_lines": limits.log_lines,
+            "logged_cycles": limits.logged_cycles,
+            "older_log_lines": limits.older_log_lines,
             "unnamed": limits.unnamed_ms,
             "user_queue": limits.user_queue,
             "task_events": limits.task_events,

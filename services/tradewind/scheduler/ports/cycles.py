@@ -114,5 +114,5 @@ class LogLines(Protocol):
     """The scheduler's own lines of cycles, but for what the records of their runs tell."""
 
     async def read(self, flow_id: str, cycle: int) -> list[LogLine]:
-        """Return the lines of one of the newest five cycles, oldest first, at most 1000."""
+        """Return the lines of one of the newest hundred cycles, oldest first, at most 1000."""
         ...

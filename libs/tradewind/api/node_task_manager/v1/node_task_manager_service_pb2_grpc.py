@@ -402,8 +402,8 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListNodeLogs(self, request, context):
-        """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs. For the scheduler, whose
-        ListLogs has them among its own.
+        """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs, the 95 before them
+        their newest 100. For the scheduler, whose ListLogs has them among its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -99,8 +99,8 @@ class NodeTaskManagerServiceStub:
     Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     ListNodeLogs: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]
-    """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs. For the scheduler, whose
-    ListLogs has them among its own.
+    """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs, the 95 before them
+    their newest 100. For the scheduler, whose ListLogs has them among its own.
     """
     ReceiveEvents: _grpc.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with a
@@ -281,8 +281,8 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     ListNodeLogs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]  # type: ignore[assignment]
-    """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs. For the scheduler, whose
-    ListLogs has them among its own.
+    """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs, the 95 before them
+    their newest 100. For the scheduler, whose ListLogs has them among its own.
     """
     ReceiveEvents: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]  # type: ignore[assignment]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with a
@@ -550,8 +550,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.ListNodeLogsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.ListNodeLogsResponse, _abc.Awaitable[_node_task_manager_service_pb2.ListNodeLogsResponse]]:
-        """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs. For the scheduler, whose
-        ListLogs has them among its own.
+        """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs, the 95 before them
+        their newest 100. For the scheduler, whose ListLogs has them among its own.
         """
 
     @_abc_1.abstractmethod

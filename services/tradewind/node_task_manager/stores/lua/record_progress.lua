@@ -41,6 +41,27 @@ for id, event in pairs(told) do
   call('PUBLISH', base .. 'wake', 'r:' .. id)
 end
 
+-- How many lines of a cycle are kept, worked out once: none when so many newer ones have some.
+local most_lines = {}
+local function lines_of(flow, cycle)
+  local logs, index = base .. 'logs:' .. flow .. ':', base .. 'flow_logs:' .. flow
+  local known = most_lines[logs .. cycle]
+  if known then return known end
+  if call('ZADD', index, 'NX', cycle, cycle) == 1 then
+    call('PEXPIRE', index, limits.run_retention)
+    for _, gone in ipairs(call('ZRANGE', index, 0, -1 - limits.logged_cycles)) do
+      call('UNLINK', logs .. gone)
+      call('ZREM', index, gone)
+    end
+    local older = call('ZRANGE', index, -1 - limits.log_cycles, -1 - limits.log_cycles)[1]
+    if older then call('XTRIM', logs .. older, 'MAXLEN', limits.older_log_lines) end
+  end
+  local newer = call('ZREVRANK', index, cycle)
+  local most = not newer and 0 or newer < limits.log_cycles and limits.log_lines or limits.older_log_lines
+  most_lines[logs .. cycle] = most
+  return most
+end
+
 for _, line in ipairs(args.lines) do
   local record = holder(line, true)
   if record then
@@ -49,18 +70,13 @@ for _, line in ipairs(args.lines) do
     local at = line.at
     if at > time or at < (tonumber(record.started_at) or 0) then at = time end
     local flow, cycle, run, node_id = string.match(line.task_id, '^(.-):(.-):(.-):(.+)$')
-    local of = flow and flow .. ':' .. cycle or run_of(line.task_id)
-    local stream, index = base .. 'logs:' .. of, base .. 'flow_logs:' .. (flow or '')
-    call('XADD', stream, 'MAXLEN', '~', limits.log_lines, '*', 'l', cmsgpack.pack({cycle = tonumber(cycle) or 0,
-      run = tonumber(run) or 0, node_id = node_id or string.match(line.task_id, '^batch:[^:]+:(.+)$') or '', level = line.level,
-      source = line.source, message = line.message, at = at, attempt = line.attempt}))
-    call('PEXPIRE', stream, flow and limits.run_retention or limits.retention)
-    if flow and call('ZADD', index, 'NX', cycle, cycle) == 1 then
-      call('PEXPIRE', index, limits.run_retention)
-      for _, old in ipairs(call('ZRANGE', index, 0, -1 - limits.log_cycles)) do
-        call('UNLINK', base .. 'logs:' .. flow .. ':' .. old)
-        call('ZREM', index, old)
-      end
+    local most = flow and lines_of(flow, cycle) or limits.log_lines
+    if most > 0 then
+      local stream = base .. 'logs:' .. (flow and flow .. ':' .. cycle or run_of(line.task_id))
+      call('XADD', stream, 'MAXLEN', '~', most, '*', 'l', cmsgpack.pack({cycle = tonumber(cycle) or 0,
+        run = tonumber(run) or 0, node_id = node_id or string.match(line.task_id, '^batch:[^:]+:(.+)$') or '', level = line.level,
+        source = line.source, message = line.message, at = at, attempt = line.attempt}))
+      call('PEXPIRE', stream, flow and limits.run_retention or limits.retention)
     end
   end
 end

@@ -336,4 +336,6 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         del kept[: -self._limits.log_lines]
         cycles = sorted(at for flow, at in self._logs if flow == flow_id)
         for old in cycles[: -self._limits.log_cycles]:
-            del self._logs[flow_id, old]
+            del self._logs[flow_id, old][: -self._limits.older_log_lines]
+        for gone in cycles[: -self._limits.logged_cycles]:
+            del self._logs[flow_id, gone]

@@ -1,7 +1,7 @@
 --!include due
 --!include backfilling
 -- How a cycle of a flow begins.
-local LOG_CYCLES = 5
+local LOG_CYCLES = 100
 
 -- What beginning a cycle needs of a flow, of its schedule only where that asks for one; false when there is no such flow.
 local function flow_of(flow_id, scheduled)

@@ -21,7 +21,7 @@ from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.waking import WakeUp
 from tradewind.server.partitions import partition_of
 
-LOG_CYCLES = 5
+LOG_CYCLES = 100
 LOG_LINES = 1000
 FIRINGS = 1000
 QUEUE = 100
