@@ -310,6 +310,14 @@ class ClaimStore(Protocol):
         """End claims as if they had never been: due again at their planned time, no failure counted."""
         ...
 
+    async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
+        """End every claim that was made for these orders, as `give_back` does; when no answer came, nobody knows the
+        tokens.
+
+        Claims of other orders stay as they are. An order that is carried out only after this is not withdrawn.
+        """
+        ...
+
     async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
         """Return when something is next due in each partition, and the survey of one partition, in one round trip."""
         ...
@@ -345,9 +353,9 @@ Wake = EarlierDue | NewReceiver | NewListener
 class WakeChannel(Protocol):
     """Tells every replica what any of them changed; may lose messages, so that nobody relies on it alone.
 
-    A store publishes EarlierDue when a save, or an answer of somebody who is not the partition's receiver, makes
-    something due before all else there; NewReceiver with each subscription; and NewListener when a save lets a trigger
-    listen to an event that it did not listen to.
+    A store publishes EarlierDue when a save, a withdrawal, or an answer of somebody who is not the partition's
+    receiver, makes something due before all else there; NewReceiver with each subscription; and NewListener when a save
+    lets a trigger listen to an event that it did not listen to.
     """
 
     async def listen(self, hear: Callable[[Wake], None], missed: Callable[[], None]) -> Callable[[], None]:

@@ -119,13 +119,19 @@ class Bench:
 
     async def order(
         self, limit: int = 100, *, lease_ms: int = 30_000, epoch: int = 1, session: str = SESSION,
-        partition: int = PARTITION, lead: Lead = NO_LEAD,
+        partition: int = PARTITION, lead: Lead = NO_LEAD, nonce: str = "",
     ) -> Claims:  # fmt: skip
-        nonce = f"n{next(self._nonces)}"
+        nonce = nonce or f"n{next(self._nonces)}"
         (claims,) = await self.store.claim_due(
             [ClaimOrder(Subscription(partition, epoch, session), limit, lease_ms, nonce, lead)]
         )
         return claims
+
+    async def withdraw(self, nonce: str, *partitions: int) -> None:
+        """Withdraw the order of this nonce for each of the partitions, or for the bench's own."""
+        await self.store.withdraw(
+            [ClaimOrder(Subscription(at, 1, SESSION), 100, 30_000, nonce) for at in partitions or (PARTITION,)]
+        )
 
     async def claim(self, limit: int = 100, **options: object) -> list[DueTrigger]:
         return list((await self.order(limit, **options)).due)  # type: ignore[arg-type]

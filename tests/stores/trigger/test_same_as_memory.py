@@ -166,6 +166,13 @@ class Twins(TwinStores[BothPorts]):
     def give_back(self, picks: list[int], session: str) -> None:
         self.both(lambda store: store.give_back([token(text) for text in self.picked(picks)], session))
 
+    @precondition(lambda self: self.tokens)
+    @rule(picks=picks)
+    def withdraw(self, picks: list[int]) -> None:
+        nonces = [text.rpartition(":")[2] for text in self.picked(picks)]
+        orders = [ClaimOrder(self.receivers[partition], 1, 1000, nonce) for nonce in nonces for partition in (0, 1)]
+        self.both(lambda store: store.withdraw(orders))
+
     @rule(partition=partitions, up_to=st.none() | st.just(0) | times, score=times, id=ids, limit=st.integers(1, 3))
     def page(self, partition: int, up_to: int | None, score: int, id: str, limit: int) -> None:
         self.both(lambda store: store.page_scheduled(partition, up_to, Position(score, id), limit))

@@ -120,6 +120,20 @@ async def test_answers_of_somebody_else_wake_the_receiver_when_something_is_due_
     }
 
 
+async def test_a_withdrawn_order_wakes_the_receiver_whoever_it_is(bench: Bench, heard: Heard) -> None:
+    await bench.subscribe()
+    await bench.save("a", 0)
+    await bench.claim(nonce="lost")
+    await bench.save("c", 5000)
+    await heard.so_far()
+
+    await bench.withdraw("unheard")
+    await bench.withdraw("lost")
+    await bench.withdraw("lost")
+
+    assert await heard.so_far() == {PARTITION: [EarlierDue(PARTITION, bench.now)]}
+
+
 async def test_an_answer_that_leaves_the_earliest_as_it_was_wakes_nobody(bench: Bench, heard: Heard) -> None:
     await bench.save("a", Schedule.every(HOUR, bench.now))
     (a,) = await bench.claim(session="old")

@@ -214,6 +214,16 @@ class MemoryTriggerStore:
 
         return self._settle([(token, token) for token in tokens], session, settle)
 
+    async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
+        for order in orders:
+            partition = order.subscription.partition
+            _, lane = self.lane_at(partition)
+            former_ms = lane.heads().due_ms
+            for entry in lane.index(CLAIMED):
+                if entry.token.endswith(f":{order.nonce}"):
+                    self.queue_up(lane, entry, None)
+            self.wake(partition, former_ms)
+
     async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
         now_ms, surveyed = self.lane_at(survey)
         due = {partition: self.lane_at(partition)[1].heads().due_ms for partition in partitions}

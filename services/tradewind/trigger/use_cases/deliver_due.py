@@ -41,6 +41,9 @@ _CLAIMED_AT_ONCE = 256
 MOST_LOST = 10_000
 """A receiver that is still to be told of so many tokens that hold nothing is not listened to."""
 
+_AGAIN_S = 1.0
+"""So long after an order was withdrawn, or could not be, it is withdrawn again."""
+
 _JUMP_US = 5_000
 """When the store's clock has jumped by so much, every partition is asked for its time anew."""
 
@@ -237,7 +240,12 @@ class Delivery:
             each.claiming()
             orders.append(ClaimOrder(each.subscription, limit, self._lease_ms, nonce, lead))
         asked_us = self._clock_us()
-        answers = await self._claims.claim_due(orders)
+        try:
+            answers = await self._claims.claim_due(orders)
+        except Exception:
+            # The store may have carried them out all the same, or may do so when it wakes.
+            self._receivers.leave_behind(self._withdraw(orders))
+            raise
         answered_us = self._clock_us()
         due: list[DueTrigger] = []
         for each, answer in zip(limits, answers, strict=True):
@@ -353,3 +361,20 @@ class Delivery:
         for partition, heads in settlement.heads.items():
             if heads.due_ms is not None:
                 self._receivers.hear(EarlierDue(partition, heads.due_ms))
+
+    async def _withdraw(self, orders: Sequence[ClaimOrder]) -> None:
+        """Withdraw orders until the store has answered twice: when it wakes, it may hear of this before the orders."""
+        wanted, trouble = 2, ""
+        # Tries, not seconds: with a store that hangs one takes some, and leases begin only when it wakes.
+        for _ in range(self._lease_ms // 1000):
+            try:
+                await self._claims.withdraw(orders)
+                wanted, trouble = wanted - 1, ""
+            except Exception as error:
+                trouble = str(error)
+            if not wanted or not await self._receivers.pause(_AGAIN_S):
+                return
+        if trouble:
+            # Nothing is lost, as with claims that are not given back.
+            partitions = [each.subscription.partition for each in orders]
+            _log.warning("orders_not_withdrawn", partitions=partitions, error=trouble)

@@ -40,6 +40,7 @@ class Receivers:
     def __init__(self) -> None:
         self._open: set[Receiver] = set()
         self._at_work: set[asyncio.Task[Any]] = set()
+        self._settling = asyncio.Event()
 
     @property
     def busy(self) -> bool:
@@ -87,8 +88,18 @@ class Receivers:
         """Carry something out that nobody waits for."""
         _ = self.carry_out(work)
 
+    async def pause(self, seconds: float) -> bool:
+        """Wait before something is tried again; return False, and at once, when it is time to settle."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._settling.wait()
+        except TimeoutError:
+            return True
+        return False
+
     async def settle(self) -> None:
-        """Wait until everything is carried out."""
+        """Wait until everything is carried out; nothing is tried again from now on."""
+        self._settling.set()
         while self._at_work:
             await asyncio.gather(*self._at_work, return_exceptions=True)
 
@@ -124,9 +135,8 @@ class QueueReceivers:
             receivers.missed()
 
     async def settle(self) -> None:
-        """Wait until everything is carried out."""
-        for receivers in list(self._by_queue.values()):
-            await receivers.settle()
+        """Wait until everything is carried out; nothing is tried again from now on."""
+        await asyncio.gather(*(receivers.settle() for receivers in self._by_queue.values()))
 
 
 def alarm(dead: Iterable[DeadLetter], orphans: Iterable[str] = ()) -> None:

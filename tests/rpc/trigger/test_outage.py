@@ -1,0 +1,72 @@
+"""The store hangs under a trigger service and its receivers."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from tests.ports import free_port
+from tests.rpc.trigger.receiving import KEY, Receiver, Replica, now_ms, once
+from tests.waiting import until
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.server.bootstrap import Server
+from tradewind.server.partitions import partition_of
+from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.trigger.app import TriggerService
+from tradewind.trigger.settings import TriggerSettings
+from tradewind.trigger.stores.keys import ACL
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
+    """A store of its own, which a test may stop."""
+    store = EmbeddedStore(tmp_path, port=free_port(), acl_users=[ACL])
+    await store.start()
+    yield store
+    await store.stop()
+
+
+@pytest_asyncio.fixture
+async def replica(store: EmbeddedStore) -> AsyncIterator[Replica]:
+    """A trigger service over it."""
+    server = Server([TriggerService(TriggerSettings(store_url=store.url_for(ACL.name)))], drain_s=2)
+    await server.start()
+    replica = Replica(server)
+    yield replica
+    await replica.stop()
+
+
+async def test_what_the_store_claims_when_it_wakes_comes_again_at_once_and_not_after_its_lease(
+    store: EmbeddedStore, replica: Replica
+) -> None:
+    before, after = Receiver(replica.stub), Receiver(replica.stub)
+    await before.subscribe([partition_of(KEY)])
+    await replica.save("first", once(now_ms()))
+    await before.ack(*await before.got())
+    await replica.save("tick", once(now_ms() + 300))
+    assert store.pid is not None
+
+    os.kill(store.pid, signal.SIGSTOP)
+    try:
+        await before.failed()
+    finally:
+        os.kill(store.pid, signal.SIGCONT)
+    woken = asyncio.get_running_loop().time()
+    await after.subscribe([partition_of(KEY)])
+    (due,) = await after.got(timeout=10)
+
+    # The claim of the first attempt was carried out, and nobody heard of it.
+    assert due.token.split(":")[1:3] == ["tick", "2"]
+    assert due.trigger.failures == 0
+    assert asyncio.get_running_loop().time() - woken < 3
+    await after.ack(due)
+    await until(lambda: _completed(replica), "the answer was taken")
+    await before.close()
+    await after.close()
+
+
+async def _completed(replica: Replica) -> bool:
+    return (await replica.find("tick")).status == trigger_pb2.TRIGGER_STATUS_COMPLETED

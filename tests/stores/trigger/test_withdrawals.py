@@ -1,0 +1,92 @@
+"""Withdrawing claim orders whose answer never came, over every store."""
+
+import asyncio
+
+from tests.stores.trigger.bench import HOUR, PARTITION, Bench, ids
+from tradewind.trigger.domain.claim import SHARED
+from tradewind.trigger.domain.schedule import Schedule
+from tradewind.trigger.domain.trigger import TriggerStatus
+
+
+async def test_what_was_claimed_for_a_withdrawn_order_is_due_at_once_without_a_failure(bench: Bench) -> None:
+    await bench.save("tick", Schedule.every(1000, bench.now))
+    (lost,) = await bench.claim(nonce="lost")
+    bench.clock.advance(5000)
+
+    await bench.withdraw("lost")
+
+    again = await bench.claim_one()
+    assert (again.trigger.failures, again.trigger.planned_ms) == (0, lost.trigger.planned_ms)
+    assert (await bench.ack(lost)).lost == {lost.token}
+    assert (await bench.ack(again)).lost == frozenset()
+
+
+async def test_claims_of_other_orders_stay_as_they_are(bench: Bench) -> None:
+    for nonce in ("1", "a1", "lost", "1a"):
+        await bench.save(nonce, 0)
+        await bench.claim(nonce=nonce)
+    before = (await bench.claimed()).triggers
+
+    await bench.withdraw("unheard")
+    await bench.withdraw("1")
+
+    assert ids((await bench.scheduled()).triggers) == ["1"]
+    assert (await bench.claimed()).triggers == tuple(trigger for trigger in before if trigger.id != "1")
+
+
+async def test_withdrawing_again_leaves_the_next_claim_alone(bench: Bench) -> None:
+    await bench.save("tick", 0)
+    await bench.claim(nonce="lost")
+    await bench.withdraw("lost")
+    due = await bench.claim_one()
+
+    await bench.withdraw("lost")
+
+    assert (await bench.ack(due)).lost == frozenset()
+
+
+async def test_a_trigger_that_was_paused_meanwhile_stays_so(bench: Bench) -> None:
+    await bench.save("tick", 0)
+    await bench.claim(nonce="lost")
+    await bench.queues.pause(PARTITION, "", "tick", "wait")
+
+    await bench.withdraw("lost")
+
+    assert (await bench.found("tick")).status is TriggerStatus.PAUSED
+    assert await bench.claim() == []
+
+
+async def test_an_order_of_many_claims_among_more_is_withdrawn_whole(bench: Bench) -> None:
+    async def claimed(name: str) -> None:
+        await asyncio.gather(*(bench.save(f"{name}{index:03}", 0) for index in range(300)))
+        for limit in (200, 100):
+            assert len(await bench.claim(limit, nonce=name)) == limit
+        bench.clock.advance(1)
+
+    for name in ("a", "b", "c"):
+        await claimed(name)
+
+    await bench.withdraw("b")
+
+    assert ids((await bench.scheduled(limit=1000)).triggers) == [f"b{index:03}" for index in range(300)]
+    assert len((await bench.claimed(limit=1000)).triggers) == 600
+
+
+async def test_orders_for_many_partitions_are_withdrawn_in_one_call_and_those_of_a_queue_by_themselves(
+    bench: Bench,
+) -> None:
+    queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)
+    for at in (0, 7, 15):
+        await bench.save("tick", 0, partition=at)
+        await bench.claim(partition=at, nonce="lost")
+    await queue.save("tick", 0)
+    await queue.claim(epoch=SHARED, nonce="lost")
+
+    await bench.withdraw("lost", 0, 15, PARTITION)
+
+    due, _ = await bench.store.look([0, 7, 15], survey=0)
+    assert due == {0: bench.now, 7: None, 15: bench.now}
+    assert (await queue.found("tick")).status is TriggerStatus.CLAIMED
+    bench.clock.advance(HOUR)
+    await queue.withdraw("lost")
+    assert (await queue.found("tick")).status is TriggerStatus.SCHEDULED
