@@ -52,7 +52,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `notifications:<user>` | stream | what a user is to know, newest 1000 | 7 d after the last |
 | `notifications_read:<user>` | string | up to where they are read | 7 d after it was set |
 | `notified:<user>:<what>` | string | until when a user is not told of something again | 1 min of a flow, else 24 h |
-| `logs:<flow>:<cycle>` | stream | what nodes logged, newest 10 000 lines, of older cycles 100 | newest 100 cycles, 8 d |
+| `logs:<flow>:<cycle>` | stream | what nodes logged, 10 000 lines, of older cycles 100 | newest 100 cycles, 8 d |
 | `flow_logs:<flow>` | zset | cycles that have logs | 8 d after the last |
 | `cache:<name>:<digest>` | string | a result, its generation and end | 90 to 100 % of its time to live |
 | `cache_flights:<name>:<digest>` | string | which attempt works the result out | a lease after its last renewal |

@@ -14,7 +14,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     flow:<id>:revisions                 hash      definitions before the current one: the newest 99, those of open runs
     flow:<id>:history                   hash      who made these and the current one, when and why
     flow:<id>:memory                    hash      variables that carry from cycle to cycle, at most 64 KiB; as the flow
-    flow:<id>:logs:<n>                  list      lines written of a cycle, if any; the newest 100 cycles, 1000 lines each
+    flow:<id>:logs:<n>                  list      lines written of a cycle, if any; newest 100 cycles, 1000 lines each
     flows                               zset      ids of flows, in order
     open                                zset      runs `<id>:<n>:<run>` that have not ended, by their next check
     ends                                zset      ends of runs that are to be told, at most 10 000
