@@ -58,6 +58,7 @@ class WorkStream:
         self._troubles = Troubles("not connected, nodes go on and the stream is opened again")
         self._naming: asyncio.TimerHandle | None = None
         self._renewal: asyncio.TimerHandle | None = None
+        self._warned: set[str] = set()
         self._lease = math.inf
         self._seen = 0.0
         self._stood_still = False
@@ -202,6 +203,10 @@ class WorkStream:
 
     def _welcome(self, welcome: work_pb2.WorkerWelcome) -> None:
         logger.info("connected as %s, session %s", self._identity.worker_id, welcome.session)
+        for warning in welcome.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                logger.warning("%s", warning)
         self._troubles.told = False
         self.connected.set()
         self._executor.goes_on = not self._draining

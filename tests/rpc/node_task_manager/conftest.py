@@ -44,6 +44,7 @@ class RawWorker:
         self.worker_id = worker_id
         self.capacity = capacity
         self.eager = False
+        self.cache: dict[str, str] | None = None
         self.responses: list[work_pb2.WorkResponse] = []
         self.call: Any = None
         self.error: grpc.aio.AioRpcError | None = None
@@ -60,7 +61,7 @@ class RawWorker:
             node_types=["noop"],
             capacity=self.capacity,
             held_tokens=held,
-            offers=[work_pb2.OfferedType(node_type="noop", eager=True)] if self.eager else [],
+            offers=[work_pb2.OfferedType(node_type="noop", eager=self.eager, cache=self.cache)],  # type: ignore[arg-type]
         )
         await self.say(hello=hello)
         await until(lambda: any(r.HasField("welcome") for r in self.responses) or self.error, "the worker is welcome")

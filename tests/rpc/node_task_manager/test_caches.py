@@ -356,3 +356,12 @@ async def test_a_store_of_caches_that_dies_delays_nothing_for_long(
         return bool((await ntm.stub.GetTask(request)).task.cached_in)
 
     await until(used_again, "the cache is used again", timeout=30)
+
+
+async def test_a_worker_is_told_of_a_cache_that_there_is_not(ntm: Ntm, worker: Any) -> None:
+    w = worker()
+    w.cache = {"name": "embeddngs"}
+    await w.open()
+    (warning,) = w.responses[0].welcome.warnings
+    assert warning.startswith('node type "noop" runs without a cache: no cache "embeddngs"; there are analysis, ')
+    assert warning.endswith("tradewind config set caches.embeddngs=1h")

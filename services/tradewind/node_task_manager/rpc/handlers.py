@@ -275,8 +275,8 @@ class NodeTaskManagerHandlers(
 
     async def Work(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         with self._streams.opened():
-            limits = (self._lease_ms, self._stop_grace_ms)
-            await WorkStream(self._connections, self._notes, *limits, self._clock, self._traces).serve(context)
+            limits, caches = (self._lease_ms, self._stop_grace_ms), self._config.caches
+            await WorkStream(self._connections, self._notes, *limits, self._clock, caches, self._traces).serve(context)
 
     async def ClaimNodeTasks(self, request: pb2.ClaimNodeTasksRequest, context: Context) -> pb2.ClaimNodeTasksResponse:
         checks.claim(request)

@@ -1,6 +1,6 @@
 """One worker's stream: what comes in goes to the use cases, what is to go out is written as fast as it is read."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 import grpc
@@ -8,7 +8,7 @@ import grpc
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import work_mapping as mapping
-from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers
+from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers, unknown_cache
 from tradewind.node_task_manager.rpc.eager_mapping import goes_on, with_eager
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
 from tradewind.node_task_manager.use_cases.connect import Connections
@@ -37,13 +37,17 @@ class WorkStream:
         lease_ms: int,
         stop_grace_ms: int,
         clock: Clock,
+        caches: Callable[[str], Awaitable[Collection[str]]],
         traces: TraceNodes | None = None,
     ) -> None:
+        """`caches` returns the names of all caches, and makes sure when the one it is given is not among them."""
         self._connections = connections
         self._traces = traces
         self._notes = notes
         self._lease_ms = lease_ms
         self._line = OutgoingLine(stop_grace_ms, clock, self._relieved)
+        self._caches = caches
+        self._warnings: list[str] = []
         self._worker: ConnectedWorker | None = None
 
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
@@ -95,11 +99,15 @@ class WorkStream:
         types = tuple(hello.node_types)
         worker = ConnectedWorker(hello.worker_id, hello.incarnation, types, capacity, self._line, offers=said)
         self._worker = worker
+        for node_type, offer in said.items():
+            if offer.cache is not None and offer.cache.name not in (known := await self._caches(offer.cache.name)):
+                fault = unknown_cache("cache", offer.cache.name, known)
+                self._warnings.append(f'node type "{node_type}" runs without a cache: {fault.message}')
         await self._connections.open(worker, held, self._welcome)
         return worker
 
     def _welcome(self, session: int) -> None:
-        welcome = work_pb2.WorkerWelcome(session=session)
+        welcome = work_pb2.WorkerWelcome(session=session, warnings=self._warnings)
         welcome.lease.FromMilliseconds(self._lease_ms)
         welcome.renew_interval.FromMilliseconds(self._lease_ms // 3)
         self._line.say(welcome=welcome)

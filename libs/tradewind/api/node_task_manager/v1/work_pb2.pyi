@@ -611,6 +611,7 @@ class WorkerWelcome(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     LEASE_FIELD_NUMBER: _builtins.int
     RENEW_INTERVAL_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     session: _builtins.int
     """Number of this stream, in the first shard; a later stream of the same worker has a higher one."""
     @_builtins.property
@@ -621,16 +622,21 @@ class WorkerWelcome(_message.Message):
     def renew_interval(self) -> _duration_pb2.Duration:
         """Renew this often."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is odd about what it offers, for people: a cache that the configuration does not have."""
+
     def __init__(
         self,
         *,
         session: _builtins.int = ...,
         lease: _duration_pb2.Duration | None = ...,
         renew_interval: _duration_pb2.Duration | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "renew_interval", b"renew_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "renew_interval", b"renew_interval", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "renew_interval", b"renew_interval", "session", b"session", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
