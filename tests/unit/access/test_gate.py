@@ -258,6 +258,33 @@ async def test_a_stream_is_looked_at_until_somebody_can_say_whether_its_token_is
         await asyncio.wait_for(stream, 10)
 
 
+async def test_after_a_change_each_token_is_asked_about_once_and_none_waits_for_another(
+    gate: Gate, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(request: Any, context: Any) -> None:
+        await asyncio.Event().wait()
+
+    tokens = [authority.token("pool", Role.WORKER) for _ in range(5)]
+    opened = gate.around("/tradewind.api.node_task_manager.v1.NodeTaskManagerService/Work", work)
+    contexts: list[Any] = [Context(token) for token in tokens * 4]
+    streams = [asyncio.ensure_future(opened(object(), context)) for context in contexts]
+    await until(lambda: len(gate._streams) == 20, "all streams are open")
+    authorize, together = authority.authorize, asyncio.Barrier(5)
+
+    async def asked(digest: str) -> Identity:
+        await together.wait()
+        return await authorize(digest)
+
+    monkeypatch.setattr(authority, "authorize", asked)
+    authority.roles.clear()
+    authority.asked = 0
+    assert authority.changed is not None
+    authority.changed("pool")
+    ends = await asyncio.wait_for(asyncio.gather(*streams, return_exceptions=True), 10)
+    assert [getattr(end, "reason", end) for end in ends] == ["TOKEN_INVALID"] * 20
+    assert authority.asked == 5
+
+
 async def test_calls_are_counted_where_a_limit_is_set_and_for_users_only(authority: Authority) -> None:
     gate = Gate(authority, owning=OWNING, rates={"RunFlow": Rate(2, 60_000)})
     ann, operator = authority.token("ann"), authority.token("olga", Role.OPERATOR)

@@ -32,6 +32,7 @@ STALE_S = 300.0
 _MOST_KNOWN = 10_000
 _AGAIN_S = 1.0
 _SENT_S = 0.1
+_ASKED_AT_ONCE = 20
 
 _log = structlog.get_logger(__name__)
 
@@ -172,7 +173,7 @@ class Gate:
             if stream.refusal is not None:
                 # What is on its way to the caller must have been sent before a status can be.
                 await asyncio.sleep(_SENT_S)
-                raise stream.refusal from None
+                raise stream.refusal.with_traceback(None) from None
             raise
         finally:
             self._streams.discard(stream)
@@ -271,24 +272,36 @@ class Gate:
         self._doubt(unsure)
 
     async def _look_again(self, streams: Sequence[_Stream]) -> None:
+        opened: dict[str, list[_Stream]] = {}
         for stream in streams:
-            try:
-                now = await self._ask(stream.identity.digest)
-            except Unauthenticated as refusal:
-                now, stream.refusal = None, refusal
-            except Unavailable:
-                # Whoever could not be asked about stays until somebody can say: of this change nobody tells again.
-                self._unsure.add(stream)
-                continue
-            if now is not None and now.role is not stream.identity.role:
+            opened.setdefault(stream.identity.digest, []).append(stream)
+        tokens = list(opened.items())
+        for first in range(0, len(tokens), _ASKED_AT_ONCE):
+            await asyncio.gather(*(self._look_at(*each) for each in tokens[first : first + _ASKED_AT_ONCE]))
+        if self._unsure and self._again is None:
+            self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._look_at_unsure)
+
+    async def _look_at(self, digest: str, streams: Sequence[_Stream]) -> None:
+        """Ask about one token, and end the streams that were opened with it if it is not what it was."""
+        now: Identity | Unauthenticated
+        try:
+            now = await self._ask(digest)
+        except Unauthenticated as refusal:
+            now = refusal
+        except Unavailable:
+            # Whoever could not be asked about stays until somebody can say: of this change nobody tells again.
+            self._unsure.update(streams)
+            return
+        for stream in streams:
+            if isinstance(now, Unauthenticated):
+                stream.refusal = now
+            elif now.role is not stream.identity.role:
                 stream.refusal = Unauthenticated(
                     "TOKEN_INVALID", f"your role is {now.role} now, no longer {stream.identity.role}: call again"
                 )
             if stream.refusal is not None and stream in self._streams:
                 _log.info("stream_ended", user_id=stream.identity.user_id, why=str(stream.refusal))
                 stream.task.cancel()
-        if self._unsure and self._again is None:
-            self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._look_at_unsure)
 
 
 def _too_small(identity: Identity, allowed: Rule, name: str) -> PermissionDenied:
