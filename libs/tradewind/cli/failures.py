@@ -85,5 +85,5 @@ def _of_another_server(message: str) -> str:
 
 def _of_the_system(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.filename is not None:
-        return f"cannot read {error.filename}: {error.strerror}"
+        return f"{error.filename}: {error.strerror}"
     return str(error)

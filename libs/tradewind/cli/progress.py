@@ -163,7 +163,8 @@ class Bars:
         bar = self._bars.get((cycle.flow_id, cycle.cycle))
         if bar is None:
             return
-        open_nodes = statistics.registered_nodes + statistics.pending_nodes + statistics.running_nodes
+        open_nodes = statistics.registered_nodes + statistics.pending_nodes
+        open_nodes += statistics.running_nodes + statistics.suspended_nodes
         note = cycle.reason or (f"{statistics.running_nodes} running" if statistics.running_nodes else "waiting")
         self._progress.update(
             bar, completed=statistics.total_nodes - open_nodes, total=statistics.total_nodes or None, note=note

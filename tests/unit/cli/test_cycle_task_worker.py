@@ -10,6 +10,7 @@ from tests.unit.client.fake_scheduler import Ending
 from tests.unit.client.fake_stack import FakeStack
 from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.cli.descriptions import show_cycle
+from tradewind.cli.progress import Bars
 from tradewind.cli.screen import Screen
 from tradewind.client import CycleDescription, FlowStatus, StopRecord
 from tradewind.client.cycles import cycle_from, statistics_from
@@ -126,3 +127,12 @@ def test_says_who_stopped_a_cycle_with_or_without_a_reason(capsys: pytest.Captur
         statistics = statistics_from(cycle_pb2.CycleStatistics())
         show_cycle(Screen(), CycleDescription(stopped, FlowStatus.UNKNOWN, (), (), (), statistics))
         assert f"stopped 2030-03-17T00:00:00.000Z{end}" in capsys.readouterr().out.splitlines()
+
+
+def test_what_is_suspended_is_not_done_yet() -> None:
+    bars = Bars(Screen())
+    cycle = cycle_from(cycle_pb2.Cycle(flow_id="momentum"))
+    bars.show(cycle)
+    bars.advance(cycle, statistics_from(cycle_pb2.CycleStatistics(total_nodes=4, completed_nodes=1, suspended_nodes=3)))
+    (bar,) = bars._progress.tasks
+    assert (bar.completed, bar.total) == (1, 4)

@@ -273,4 +273,4 @@ def test_a_file_that_is_no_flow_is_told_with_its_place(shell: Shell, tmp_path: P
 def test_a_file_that_is_not_there(shell: Shell) -> None:
     ran = shell("flow", "register", "prices", "nowhere.json", ends=2)
 
-    assert ran.err == "error: cannot read nowhere.json: No such file or directory\n"
+    assert ran.err == "error: nowhere.json: No such file or directory\n"
