@@ -80,6 +80,8 @@ class CodedMemories:
                 return
             try:
                 answer.set_result(self._opened(kept.result()))
+            except CodecError as error:
+                answer.set_exception(MemoryFault("INVALID_INPUT", str(error)))
             except BaseException as error:
                 answer.set_exception(error)
 

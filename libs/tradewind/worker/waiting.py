@@ -1,5 +1,6 @@
 """`Wait`: what a node returns to be suspended, and what it reads when it goes on."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -49,7 +50,8 @@ class Wait:
     `ctx.resumed` says what came. With `completes` it does not run again: the payload, null after a time, is what it
     emits by its only output handle.
 
-    Raises ValueError for nothing to wait for, a signal that is no text, and a time without its zone.
+    Raises ValueError for nothing to wait for, a signal that is empty or no text, a time without its zone, and one that
+    never comes.
     """
 
     __slots__ = ("completes", "form", "signal", "until")
@@ -64,8 +66,10 @@ class Wait:
     ) -> None:
         if signal is None and until is None and form is None:
             raise ValueError("Wait needs a signal, a time or a form: Wait('paid'), Wait(until=timedelta(hours=1))")
-        if signal is not None and not isinstance(signal, str):
-            raise ValueError(f"Wait({signal!r}): a signal is text; a time is given as Wait(until=...)")
+        if signal is not None and (not signal or not isinstance(signal, str)):
+            raise ValueError(f"Wait({signal!r}): a signal is an identifier; a time is given as Wait(until=...)")
+        if isinstance(until, float) and not math.isfinite(until):
+            raise ValueError(f"Wait(until={until}) needs a finite number of seconds; to wait without end, leave it out")
         if isinstance(until, datetime) and until.tzinfo is None:
             raise ValueError(f"Wait(until={until}) needs a time with its zone, such as datetime.now(UTC) + ...")
         self.signal = ANSWER if signal is None and form is not None else signal or ""

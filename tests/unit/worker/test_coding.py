@@ -7,6 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from tradewind.api.scheduler.v1 import memory_pb2
+from tradewind.codec.payloads import ENCODED_KEY
 from tradewind.worker import MemoryFault
 from tradewind.worker.coding import CodedMemories
 
@@ -37,6 +38,17 @@ def test_what_cannot_be_encoded_is_a_fault_and_not_raised_where_a_process_is_ser
     answer = CodedMemories(Kept(), Keyless()).ask("UpdateMemory", update)
 
     with pytest.raises(MemoryFault, match="the codec cannot encode the value: KeyError") as caught:
+        answer.result(0)
+    assert caught.value.reason == "INVALID_INPUT"
+
+
+def test_what_cannot_be_decoded_is_a_fault_as_well() -> None:
+    kept = Kept()
+    answer = CodedMemories(kept, Keyless()).ask("GetMemory", b"")
+    variables = memory_pb2.Memory(variables_json=f'{{"cursor":{{"{ENCODED_KEY}":"eA=="}}}}')
+    kept.answer.set_result(memory_pb2.GetMemoryResponse(memory=variables).SerializeToString())
+
+    with pytest.raises(MemoryFault, match="KeyError") as caught:
         answer.result(0)
     assert caught.value.reason == "INVALID_INPUT"
 

@@ -89,6 +89,9 @@ def test_a_wait_for_nothing_is_none() -> None:
         Wait()
     with pytest.raises(ValueError, match="needs a time with its zone"):
         Wait(until=datetime(2026, 3, 1))
+    for never in (float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="needs a finite number of seconds"):
+            Wait("go", until=never)
     assert repr(Wait("go", until=5, completes=True)) == "Wait('go', until=5, completes=True)"
 
 
@@ -101,9 +104,9 @@ def test_what_it_waits_for_is_no_part_of_what_is_declared() -> None:
     assert json.loads(output.schema_json) == {"type": "integer"}
 
 
-@pytest.mark.parametrize("signal", [30, timedelta(hours=1), b"paid"])
-def test_a_time_in_the_place_of_the_signal_is_refused(signal: Any) -> None:
-    with pytest.raises(ValueError, match=r"a signal is text; a time is given as Wait\(until=\.\.\.\)"):
+@pytest.mark.parametrize("signal", [30, timedelta(hours=1), b"paid", ""])
+def test_what_is_no_signal_in_its_place_is_refused(signal: Any) -> None:
+    with pytest.raises(ValueError, match=r"a signal is an identifier; a time is given as Wait\(until=\.\.\.\)"):
         Wait(signal)
 
 
