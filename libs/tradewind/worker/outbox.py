@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -57,9 +57,8 @@ class Outbox:
         self._recent_bytes = 0
         self._unsettled: set[str] = set()
         """Tokens with an outcome that is not acknowledged, wherever it is in here."""
-        self._settled: set[str] = set()
-        """The newest tokens whose outcome is acknowledged, in `_settled_order`."""
-        self._settled_order: deque[str] = deque()
+        self._settled: OrderedDict[str, None] = OrderedDict()
+        """The tokens whose outcome was acknowledged last, the newest at the end."""
 
     def complete(
         self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
@@ -318,10 +317,12 @@ class Outbox:
 
     def _settle(self, tokens: list[str]) -> None:
         self._unsettled.difference_update(tokens)
-        self._settled.update(tokens)
-        self._settled_order.extend(tokens)
-        while len(self._settled_order) > REMEMBERED_TOKENS:
-            self._settled.discard(self._settled_order.popleft())
+        for token in tokens:
+            # After a resync it may be here already.
+            self._settled[token] = None
+            self._settled.move_to_end(token)
+        while len(self._settled) > REMEMBERED_TOKENS:
+            self._settled.popitem(last=False)
 
     def _woken(self) -> None:
         self._waking = False

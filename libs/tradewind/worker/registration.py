@@ -70,11 +70,11 @@ class Registration:
             logger.warning("the registry still lists this worker for up to a minute: %s", explain(error))
 
     async def _register(self) -> None:
-        request = registry_service_pb2.RegisterWorkerRequest(
-            worker=self._identity.record(self._running()), node_types=self._node_types
-        )
         backoff = Backoff()
         while True:
+            request = registry_service_pb2.RegisterWorkerRequest(
+                worker=self._identity.record(self._running()), node_types=self._node_types
+            )
             try:
                 response = await self._stub.RegisterWorker(request, timeout=CALL_TIMEOUT)
             except grpc.aio.AioRpcError as error:

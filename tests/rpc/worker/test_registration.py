@@ -121,6 +121,23 @@ async def test_work_begins_without_a_registry_that_stays_away(engine: Engine, mo
     assert engine.deregistered == []
 
 
+async def test_a_registry_that_comes_late_hears_the_load_of_that_moment(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "REGISTRY_PATIENCE", 0.05)
+    engine.registry_fault = grpc.StatusCode.UNAVAILABLE
+    late = Worker([hold], address=engine.address, grace=0)
+    serving = asyncio.create_task(late.serve())
+    (await engine.session()).assign("hold", "t1")
+    await until(lambda: late.running, "the node runs")
+    engine.registry_fault = None
+    await until(lambda: engine.registered, "it is registered")
+    late.stop()
+    await serving
+
+    assert engine.registered[0].worker.running == 1
+
+
 async def test_a_registry_that_refuses_ends_the_worker(engine: Engine) -> None:
     engine.registry_fault = grpc.StatusCode.INVALID_ARGUMENT
 

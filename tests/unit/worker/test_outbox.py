@@ -206,6 +206,21 @@ async def test_tokens_are_remembered_beyond_their_acknowledgement() -> None:
     assert outbox.remembers(f"t{REMEMBERED_TOKENS}")
 
 
+async def test_a_token_that_is_acknowledged_again_is_remembered_as_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_module, "REMEMBERED_TOKENS", 2)
+    outbox = new_outbox()
+    for sequence, token in enumerate(("t1", "t2"), 2):
+        outbox.complete(token, [], 0)
+        outbox.take(sequence)
+        outbox.acknowledge(sequence)
+        outbox.resync()
+    outbox.take(4)
+    outbox.acknowledge(4)
+
+    assert outbox.remembers("t1")
+    assert outbox.remembers("t2")
+
+
 async def test_log_lines_beyond_the_bound_are_counted() -> None:
     outbox = new_outbox()
     for index in range(MAX_LOG_LINES + 3):
