@@ -1,10 +1,13 @@
 """The change hub: what listeners hear, also after messages were missed."""
 
+import time
+
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tests.waiting import until
 from tradewind.scheduler.domain.chain_state import REASON, ChainState
 from tradewind.scheduler.domain.flow_record import StatusChange
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.server.partitions import partition_of
 
@@ -79,3 +82,17 @@ async def test_the_end_of_a_flow_is_heard() -> None:
     await scheduler.stores.flows.change_status(StatusChange("f", FlowStatus.DELETING, (FlowStatus.REGISTERED,)))
     await scheduler.stores.flows.remove_step("f")
     assert ear.heard == [("f", None)]
+
+
+async def test_who_leaves_a_flow_does_not_look_through_the_runs_of_others() -> None:
+    scheduler, hub, ear = bench()
+    await scheduler.register()
+    run = (await scheduler.run()).state
+    others = [f"g{at}" for at in range(1000)]
+    for flow_id in ("f", *others):
+        await hub.listen(flow_id, ear)
+    hub.seen([run._replace(name=RunName("f", cycle)) for cycle in range(50_000)])
+    began = time.process_time()
+    for flow_id in others:
+        hub.leave(flow_id, ear)
+    assert time.process_time() - began < 1

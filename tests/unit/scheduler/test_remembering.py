@@ -44,13 +44,19 @@ async def test_another_definition_under_the_same_number_is_another() -> None:
     assert await scheduler.definitions.of_run(run.state) is run.planned
 
 
-async def test_the_definitions_used_longest_ago_go_first() -> None:
+@pytest.mark.parametrize("how", ["a run", "current", "learnt again"])
+async def test_the_definitions_used_longest_ago_go_first(how: str) -> None:
     scheduler = MemoryScheduler()
     definitions = Definitions(scheduler.stores.flows, most_nodes=10)
     for name in "abc":
         await scheduler.register(name, nodes=4)
     await definitions.load(["a", "b"])
-    await definitions.of_run((await scheduler.run("a")).state)
+    if how == "a run":
+        await definitions.of_run((await scheduler.run("a")).state)
+    elif how == "current":
+        definitions.current("a")
+    else:
+        await definitions.load(["a"])
     await definitions.load(["c"])
     assert [definitions.current(name) is not None for name in "abc"] == [True, False, True]
 

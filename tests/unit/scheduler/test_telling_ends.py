@@ -1,8 +1,12 @@
 """Whether anybody listens to ends of cycles, while that is asked and told at once."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 
+from tests.waiting import until
+from tradewind.scheduler.loops.telling import TellEndsLoop
+from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.tell_ends import TellEnds
 
 
@@ -30,3 +34,40 @@ async def test_who_begins_to_listen_while_it_is_asked_is_not_forgotten() -> None
     assert tell.listened
     await tell.look()
     assert not tell.listened
+
+
+class Own:
+    """Partitions that are owned, and who is told that there are more."""
+
+    def __init__(self) -> None:
+        self.epochs = {0: 1}
+
+    def on_change(self, gained: Any) -> None:
+        self.gained = gained
+
+
+class Tell:
+    """Another partition is gained while the first one is told of, to which nobody listens."""
+
+    listened = False
+
+    def __init__(self, own: Own) -> None:
+        self._own = own
+        self.told: list[Sequence[int]] = []
+
+    async def look(self) -> None: ...
+
+    async def __call__(self, partitions: Sequence[int]) -> bool:
+        self.told.append(partitions)
+        if partitions == [0]:
+            self._own.epochs[1] = 1
+            self._own.gained()
+        return True
+
+
+async def test_what_a_predecessor_left_in_a_partition_that_is_gained_meanwhile_is_told() -> None:
+    own: Any = Own()
+    tell: Any = Tell(own)
+    telling = asyncio.ensure_future(TellEndsLoop(tell, own, Alarm(), 0.01).run())
+    await until(lambda: tell.told == [[0], [0, 1]], "both are told", 5)
+    telling.cancel()

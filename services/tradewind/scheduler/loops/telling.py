@@ -28,7 +28,8 @@ class TellEndsLoop:
                 await self._tell.look()
                 if self._tell.listened or self._left:
                     self._left = False
-                    self._left = not await self._tell(list(self._own.epochs))
+                    if not await self._tell(list(self._own.epochs)):
+                        self._left = True
             except PeerUnavailable as error:
                 _log.debug("listeners_not_known", error=error.detail)
             except Exception as error:

@@ -33,7 +33,8 @@ class ChangeHub:
         self._listeners: dict[str, Counter[Listener]] = {}
         self._subscribed: dict[int, Callable[[], None]] = {}
         self._subscribing = asyncio.Lock()
-        self._known: dict[RunName, ChainState] = {}
+        self._known: dict[str, dict[RunName, ChainState]] = {}
+        """The open runs of each flow that is listened to."""
         self._to_load: dict[RunName, None] = {}
         self._loading: asyncio.Task[None] | None = None
 
@@ -57,7 +58,7 @@ class ChangeHub:
         if listeners or flow_id not in self._listeners:
             return
         del self._listeners[flow_id]
-        self._forget(flow_id)
+        self._known.pop(flow_id, None)
         partition = partition_of(flow_id)
         if partition in self._subscribed and all(partition_of(other) != partition for other in self._listeners):
             self._subscribed.pop(partition)()
@@ -65,7 +66,7 @@ class ChangeHub:
     def seen(self, states: Sequence[ChainState]) -> None:
         """Take states that a listener has read itself as known, so that changes to them can be told without reading."""
         for state in states:
-            before = self._known.get(state.name)
+            before = self._state_of(state.name)
             if state.name.flow_id in self._listeners and (before is None or before.rank < state.rank):
                 self._remember(state)
 
@@ -83,12 +84,12 @@ class ChangeHub:
             if run.flow_id not in self._listeners:
                 continue
             if run.cycle < 0:
-                self._forget(run.flow_id)
+                self._known.pop(run.flow_id, None)
                 self._tell(run.flow_id, None)
                 continue
             if run in self._to_load:
                 continue
-            before = self._known.get(run)
+            before = self._state_of(run)
             # One that is not newer is known already, unless the store lost what is known.
             state = change.state_after(before) if before is None or before.version < change.version else None
             if state is None:
@@ -101,14 +102,14 @@ class ChangeHub:
         self._tell(state.name.flow_id, state)
 
     def _remember(self, state: ChainState) -> None:
+        known = self._known.setdefault(state.name.flow_id, {})
         if is_terminal(state.status):
-            self._known.pop(state.name, None)
+            known.pop(state.name, None)
         else:
-            self._known[state.name] = state
+            known[state.name] = state
 
-    def _forget(self, flow_id: str) -> None:
-        for run in [run for run in self._known if run.flow_id == flow_id]:
-            del self._known[run]
+    def _state_of(self, run: RunName) -> ChainState | None:
+        return self._known.get(run.flow_id, {}).get(run)
 
     def _tell(self, flow_id: str, state: ChainState | None) -> None:
         for listener in list(self._listeners.get(flow_id, ())):
@@ -116,12 +117,10 @@ class ChangeHub:
 
     def _resync(self, partition: int) -> None:
         """After a gap: read what is known as open, and the newest runs of each flow."""
-        for run in self._known:
-            if partition_of(run.flow_id) == partition:
-                self._load(run)
         for flow_id in self._listeners:
             if partition_of(flow_id) == partition:
-                self._load(RunName(flow_id, -1))
+                for run in (*self._known.get(flow_id, ()), RunName(flow_id, -1)):
+                    self._load(run)
 
     def _load(self, run: RunName) -> None:
         """Read a run as soon as may be; number -1 stands for the newest ones of its flow."""
@@ -147,7 +146,7 @@ class ChangeHub:
                     await asyncio.sleep(_RETRY_S)
                     continue
                 for state in sorted((state for state in found if state is not None), key=lambda state: state.name):
-                    before = self._known.get(state.name)
+                    before = self._state_of(state.name)
                     if state.name.flow_id in self._listeners and (before is None or before.rank < state.rank):
                         self._publish(state)
         finally:

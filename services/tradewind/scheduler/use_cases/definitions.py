@@ -105,7 +105,10 @@ class Definitions:
 
     def current(self, flow_id: str) -> PlannedFlow | None:
         """Return what was the current revision when last heard of, None when that is not known."""
-        return self._current.get(flow_id)
+        planned = self._current.get(flow_id)
+        if planned is not None:
+            self._use((flow_id, planned.shape.revision, planned.shape.digest))
+        return planned
 
     async def load(self, flow_ids: Sequence[str]) -> None:
         """Learn the current revisions of flows; one that is not on record is forgotten."""
@@ -118,7 +121,7 @@ class Definitions:
     def learn(self, record: FlowRecord) -> PlannedFlow:
         """Take the definition of a record at hand as the current one."""
         key = (record.flow_id, record.revision, record.digest[:_DIGEST])
-        planned = self._known.get(key)
+        planned = self._use(key)
         if planned is None or planned.shape.user_id != record.user_id:
             planned = self._keep(key, record.user_id, record.config_json)
         self._current[record.flow_id] = planned
@@ -128,9 +131,8 @@ class Definitions:
         """Return the revision that a run began with, None when it is on record no more."""
         flow_id, facts = run.name.flow_id, run.facts
         key = (flow_id, facts.revision, facts.digest)
-        known = self._known.get(key)
+        known = self._use(key)
         if known is not None:
-            self._known.move_to_end(key)
             return known
         text = await self._flows.definition(flow_id, facts.revision)
         return None if text is None else self._keep(key, facts.user_id, text)
@@ -138,6 +140,12 @@ class Definitions:
     def forget(self, flow_id: str) -> None:
         """Let go of what was the current revision."""
         self._current.pop(flow_id, None)
+
+    def _use(self, key: _Key) -> PlannedFlow | None:
+        planned = self._known.get(key)
+        if planned is not None:
+            self._known.move_to_end(key)
+        return planned
 
     def _keep(self, key: _Key, user_id: str, config_json: str) -> PlannedFlow:
         flow_id, revision, digest = key
