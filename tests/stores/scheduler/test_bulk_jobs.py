@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.stores.scheduler.bench import Bench
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkItem, BulkJob, BulkStatus
 from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.use_cases.bulk_jobs import KeepBulkJobs
+from tradewind.server.faults import Conflict
 from tradewind.server.partitions import PARTITIONS, partition_of
 
 DAY = 24 * 3600 * 1000
@@ -23,6 +27,18 @@ async def test_a_job_is_created_once(bench: Bench) -> None:
     assert await bench.stores.jobs.create(first, "q") == (False, None)
     assert await bench.stores.jobs.find("j1") == first
     assert await bench.stores.jobs.find("j2") is None
+
+
+async def test_a_request_id_stands_for_one_request_to_the_letter(bench: Bench) -> None:
+    keep = KeepBulkJobs(bench.stores.jobs, lambda work, key, in_ms: None, bench.clock)
+    wanted = job(bench, "").filter
+
+    async def start(by: str, reason: str) -> BulkJob:
+        return await keep.start(BulkAction.RERUN, wanted, dry_run=False, by=by, reason=reason, request_id="once")
+
+    assert await start("ann", "the feed was late") == await start("ann", "the feed was late")
+    with pytest.raises(Conflict):
+        await start("ann the", "feed was late")
 
 
 async def test_it_is_written_over_the_version_that_was_read(bench: Bench) -> None:

@@ -1,13 +1,13 @@
 """Bulk jobs: asked for, looked at, cancelled, and carried out bit by bit."""
 
-import hashlib
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import structlog
 
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob, BulkStatus
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
+from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
 from tradewind.scheduler.ports.cycles import CycleRecords
@@ -41,9 +41,8 @@ class KeepBulkJobs:
     ) -> BulkJob:
         """Put a job on record and return it; the same request_id gives the same job. Raises Conflict."""
         now_ms = self._clock.now_ms()
-        asked = f"{action} {wanted} {dry_run} {by} {reason}"
-        payload = hashlib.sha256(asked.encode()).hexdigest()[:32]
-        job_id = f"job-{hashlib.sha256(request_id.encode()).hexdigest()[:16] if request_id else new_run_id()}"
+        payload = digest_of(canonical_json([action, asdict(wanted), dry_run, by, reason]))[:32]
+        job_id = f"job-{digest_of(request_id)[:16] if request_id else new_run_id()}"
         wanted = replace(wanted, started_before_ms=wanted.started_before_ms or now_ms + 1)
         _, job = await self._jobs.create(BulkJob(job_id, action, wanted, dry_run, by, reason, now_ms), payload)
         if job is None:
