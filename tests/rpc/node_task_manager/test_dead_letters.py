@@ -1,5 +1,6 @@
 """Dead letters over a real channel: listed with their history, and redriven."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.rpc.node_task_manager.test_calls import claim
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import batch_pb2, dead_letter_pb2, node_task_pb2, retry_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.node_task_manager.use_cases.look import Look, Seen
 
 FAILED = node_task_pb2.NODE_TASK_STATUS_FAILED
 MakeWorker = Callable[..., RawWorker]
@@ -114,6 +116,22 @@ async def test_the_new_task_is_under_the_limits_of_the_old_one(ntm: Ntm, limit: 
     await redrive(ntm, task.node_task_id)
     await submit_task(ntm, options=options)
     assert len(await claim(ntm)) == begins
+
+
+async def test_those_of_a_page_are_read_side_by_side(ntm: Ntm, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = batch_pb2.TaskOptions(retry=retry_pb2.RetryPolicy(attempts=2))
+    for _ in range(3):
+        await submit_task(ntm, options=options)
+    failures = [work_pb2.NodeTaskFailure(token=given.token, non_retryable=True) for given in await claim(ntm, 3)]
+    await ntm.stub.FailNodeTasks(pb2.FailNodeTasksRequest(worker_id="u1", failures=failures))
+    read, together = Look.node_task, asyncio.Barrier(3)
+
+    async def read_together(look: Look, task_id: str, user_id: str) -> Seen:
+        await asyncio.wait_for(together.wait(), 5)
+        return await read(look, task_id, user_id)
+
+    monkeypatch.setattr(Look, "node_task", read_together)
+    assert len(await letters(ntm)) == 3
 
 
 async def test_nothing_is_redriven_when_one_will_not_do(ntm: Ntm, worker: MakeWorker) -> None:

@@ -5,8 +5,10 @@ import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
+from tests.rpc.node_task_manager.test_ad_hoc import submit_task
 from tests.rpc.node_task_manager.test_bad_input import faults
 from tests.rpc.node_task_manager.test_calls import claim, complete, reason_of
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, config_pb2, node_task_pb2, queue_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
@@ -31,6 +33,19 @@ async def test_queue_statistics_count_what_waits_runs_and_has_ended(ntm: Ntm) ->
     assert {depth.user_id for depth in ann.queues} <= {"ann"}
     nobody = await ntm.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id="nobody"))
     assert (len(nobody.queues), nobody.queued, nobody.running) == (0, 0, 0)
+
+
+async def test_what_runs_outside_flows_is_counted_without_its_plan(start: Start, embedded: RedisServer) -> None:
+    here, there = await start(), await start()
+    await submit_task(here)
+    assert len(await claim(here)) == 1
+    (plan_key,) = [key for key in await embedded.keys() if ":plan:" in key]
+    try:
+        await embedded.connect().delete(plan_key)
+    finally:
+        await embedded.close_clients()
+    (depth,) = (await there.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest())).queues
+    assert (depth.node_type, depth.user_id, depth.running) == ("noop", "ann", 1)
 
 
 async def test_the_faults_of_a_request_are_named(ntm: Ntm) -> None:

@@ -231,6 +231,28 @@ async def test_a_flight_is_renewed_while_its_attempt_is_held(bench: CachingBench
     await bench.all_are(COMPLETED, "b")
 
 
+async def test_flights_are_renewed_and_ended_side_by_side(bench: CachingBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, line = await bench.connect()
+    for config in ('{"n": 1}', '{"n": 2}'):
+        await bench.run("a", config=config)
+    await bench.given(line, 2)
+    keep, together = bench.caches_store.keep, asyncio.Barrier(2)
+
+    async def kept(*args: Any) -> bool:
+        await together.wait()
+        return await keep(*args)
+
+    monkeypatch.setattr(bench.caches_store, "keep", kept)
+    bench.clock.advance(FLIGHT_MS // 3 + 1000)
+    await asyncio.wait_for(bench.caches.tend(), 5)
+    bench.caches_store.full = True
+    for at in range(2):
+        await bench.end(worker, line, at)
+    await until(lambda: len(bench.told) == 2, "both were tried")
+    bench.caches._breaker = Breaker()
+    await asyncio.wait_for(bench.caches.tend(), 5)
+
+
 async def test_a_cache_that_is_away_is_as_good_as_none_and_left_alone(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     bench.caches_store.away = True

@@ -29,10 +29,11 @@ def test_a_plan_larger_than_all_room_is_kept_alone() -> None:
 
 
 class Store:
-    """Counts how often each plan is loaded; one that is away fails the first time."""
+    """Counts how often each plan is loaded, and how many at once; one that is away fails the first time."""
 
     def __init__(self, *away: str) -> None:
         self.loaded: list[str] = []
+        self.under_way = self.most_under_way = 0
         self._away = set(away)
 
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
@@ -40,7 +41,10 @@ class Store:
 
     async def load(self, digest: str) -> Plan | None:
         self.loaded.append(digest)
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(0)
+        self.under_way -= 1
         if digest in self._away:
             self._away.remove(digest)
             raise ConnectionError("away")
@@ -59,3 +63,10 @@ async def test_a_plan_that_could_not_be_loaded_is_loaded_by_the_next_who_wants_i
     found = await asyncio.gather(*(cache.fetch(store, ["p1"]) for _ in range(3)), return_exceptions=True)
     assert [isinstance(each, ConnectionError) for each in found] == [True, False, False]
     assert store.loaded == ["p1", "p1"]
+
+
+async def test_many_plans_are_loaded_fifty_at_a_time() -> None:
+    store = Store()
+    digests = [f"p{at}" for at in range(120)]
+    assert (await PlanCache().fetch(store, digests)).keys() == set(digests)
+    assert store.most_under_way == 50

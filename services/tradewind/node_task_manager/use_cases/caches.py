@@ -195,6 +195,7 @@ class ResultCaches:
         what was counted. Return whether there was nothing of all that."""
         quiet = not (self._flights or self._lingering or self.waiters or self.count.waiting)
         now = self._clock()
+        due = []
         for nonce, flight in list(self._flights.items()):
             if now >= flight.until:
                 del self._flights[nonce]
@@ -202,12 +203,11 @@ class ResultCaches:
                 if not self._holds(flight.holder.worker_id, nonce):
                     self.dropped(nonce)
                 elif flight.until - now < self._flight_ms / 1500:
-                    await self._keep(flight)
+                    due.append(flight)
+        await asyncio.gather(*map(self._keep, due))
         if self._lingering and not self._breaker.is_open:
             lingering, self._lingering = self._lingering, []
-            for flight in lingering:
-                if now < flight.until:
-                    await self._settle(flight, None)
+            await asyncio.gather(*(self._settle(flight, None) for flight in lingering if now < flight.until))
         self.waiters.tidy(time.monotonic())
         await self.count.flush()
         return quiet

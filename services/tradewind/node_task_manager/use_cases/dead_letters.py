@@ -1,5 +1,6 @@
 """Looking at node tasks that were given up, and running their work once more."""
 
+import asyncio
 from collections.abc import Sequence
 
 from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
@@ -10,6 +11,9 @@ from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, Look, Seen
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.server.faults import FailedPrecondition, NotFound
 from tradewind.server.paging import Page
+
+_AT_ONCE = 50
+"""So many are looked at side by side."""
 
 
 class DeadLetters:
@@ -26,14 +30,19 @@ class DeadLetters:
         """
         listed = await self._look.shard(user_id).reader.dead_letters(user_id, after, limit)
         page: Page[Seen] = Page(limit, ANSWER_BYTES)
-        for at, (_, task_id) in enumerate(listed):
-            try:
-                seen = await self._look.node_task(task_id, user_id)
-            except NotFound:
-                continue
-            if not page.add(seen, seen.size()):
-                return page.items, Position(*listed[at - 1])
+        for first in range(0, len(listed), _AT_ONCE):
+            some = listed[first : first + _AT_ONCE]
+            found = await asyncio.gather(*(self._find(task_id, user_id) for _, task_id in some))
+            for at, seen in enumerate(found, first):
+                if seen is not None and not page.add(seen, seen.size()):
+                    return page.items, Position(*listed[at - 1])
         return page.items, Position(*listed[-1]) if len(listed) == limit else None
+
+    async def _find(self, task_id: str, user_id: str) -> Seen | None:
+        try:
+            return await self._look.node_task(task_id, user_id)
+        except NotFound:
+            return None
 
     async def redrive(self, user_id: str, task_ids: Sequence[str]) -> list[tuple[str, str]]:
         """Submit the work of dead letters anew as ad-hoc tasks; return pairs of old and new ids, in order.

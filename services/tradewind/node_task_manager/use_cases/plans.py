@@ -10,6 +10,7 @@ from tradewind.node_task_manager.ports.settings import PlanStore
 
 _NODE_BYTES = 1000
 _EDGE_BYTES = 300
+_AT_ONCE = 50
 
 
 class PlanCache:
@@ -42,12 +43,12 @@ class PlanCache:
 
     async def fetch(self, store: PlanStore, digests: Iterable[str]) -> dict[str, Plan]:
         """Return plans by digest, loading those that are not at hand; unknown ones are absent."""
-        found: dict[str, Plan] = {}
-        for digest in set(digests):
-            plan = self.get(digest) or await self._load(store, digest)
-            if plan is not None:
-                found[digest] = plan
-        return found
+        found = {digest: self.get(digest) for digest in digests}
+        missing = [digest for digest, plan in found.items() if plan is None]
+        for first in range(0, len(missing), _AT_ONCE):
+            some = missing[first : first + _AT_ONCE]
+            found.update(zip(some, await asyncio.gather(*(self._load(store, each) for each in some)), strict=True))
+        return {digest: plan for digest, plan in found.items() if plan is not None}
 
     async def _load(self, store: PlanStore, digest: str) -> Plan | None:
         """Load a plan, unless it is at hand once those who want it too have tried."""

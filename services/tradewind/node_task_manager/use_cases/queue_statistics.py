@@ -89,9 +89,12 @@ class CountQueues:
         tasks = [task for task in await shard.reader.tasks(ids) if task is not None]
         owners = list({(TaskName.parse(task.task_id).run, task.component_id) for task in tasks})
         components = dict(zip(owners, await shard.reader.components(owners), strict=True))
-        plans = await self._plans.fetch(shard.plans, [each.plan for each in components.values() if each])
+        wanted = [each.plan for each in components.values() if each is not None and not each.node_type]
+        plans = await self._plans.fetch(shard.plans, wanted)
         for task in tasks:
             component = components[TaskName.parse(task.task_id).run, task.component_id]
-            if component is not None and component.plan in plans:
+            if component is not None and component.node_type:
+                running[component.node_type, component.user_id] += 1
+            elif component is not None and component.plan in plans:
                 running[plans[component.plan].nodes[task.index].node_type, component.user_id] += 1
         return max(0, count - len(ids))
