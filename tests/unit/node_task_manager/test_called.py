@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import Mock
 
 from tradewind.node_task_manager.domain.called import CalledWorker, Patience, caller_of
+from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.use_cases.called import CalledWorkers
 from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
@@ -75,6 +76,16 @@ def test_one_that_refused_takes_one_at_a_time_until_it_takes_something() -> None
     assert (worker.room, worker.takes) == (1, True)
     worker.coming = 1
     assert (worker.room, worker.takes) == (0, False)
+
+
+def test_who_did_not_take_a_node_task_is_forgotten_with_its_lease() -> None:
+    worker, leases = called(capacity=3), [Held(f"f:0:0:{nonce}", 1, nonce) for nonce in "abc"]
+    worker.held = {lease.nonce: (0, lease) for lease in leases}
+    worker.tried = dict.fromkeys(worker.held, frozenset({"w2"}))
+    worker.let_go("a")
+    worker.forget(0, [leases[1]])
+    worker.recount(0, worker.known(0), frozenset())
+    assert (worker.held, worker.tried) == ({}, {})
 
 
 class Silent:

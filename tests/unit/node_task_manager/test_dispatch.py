@@ -1,6 +1,7 @@
 """The flush loop where it could lose something: at every moment at which a store, a worker or a caller may go away."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -9,6 +10,7 @@ from tests.unit.node_task_manager.conftest import Bench, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
 from tradewind.node_task_manager.use_cases import dispatch, report
+from tradewind.node_task_manager.use_cases.replica_news import HearReplicas
 from tradewind.server.faults import Exhausted, Unavailable
 
 
@@ -240,3 +242,16 @@ async def test_a_stream_that_breaks_while_it_opens_gives_back_what_its_worker_na
     bench.stores[1].refused.clear()
     _, other = await bench.connect("w2")
     await until(lambda: other.nodes == ["a"], "another worker has it")
+
+
+async def test_only_news_of_a_worker_is_about_one(bench: Bench) -> None:
+    """A later release may tell what this one does not know."""
+    await bench.connect("w1")
+    nobody: Any = None
+    hear = HearReplicas(bench.dispatchers, bench.pool, nobody, nobody, nobody, nobody)
+    hear(0, "w:w1")
+    await until(lambda: bench.store.count("renew") == 1, "the worker hears what there is")
+    hear(0, "x:w1")
+    hear(0, "w:w1")
+    await until(lambda: bench.store.count("renew") > 1, "it hears it again")
+    assert bench.store.count("renew") == 2

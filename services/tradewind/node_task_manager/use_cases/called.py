@@ -52,7 +52,6 @@ class CalledWorkers:
         self._grace_s = grace_s
         self._workers: dict[str, CalledConnection] = {}
         self._parting: set[CalledConnection] = set()
-        self._tried: dict[str, frozenset[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving = False
 
@@ -181,8 +180,6 @@ class CalledWorkers:
 
     async def _take_back(self, worker: CalledConnection) -> None:
         unheard = worker.line.drop()
-        for each in unheard:
-            self._tried.pop(each.nonce, None)
         for number, dispatcher in self._dispatchers.items():
             mine = [each.assignment.held for each in unheard if each.shard == number]
             await take_back(worker.worker_id, 0, dispatcher, mine)
@@ -214,7 +211,7 @@ class CalledWorkers:
         self._look(worker)
 
     def _answered(self, worker: CalledConnection, batch: Sequence[Ready], answer: Answer) -> None:
-        tried = {each.nonce: self._tried.pop(each.nonce, frozenset()) for each in batch}
+        tried = {each.nonce: worker.tried.pop(each.nonce, frozenset()) for each in batch}
         if answer.silent:
             # It may run them: who takes them meanwhile would run them twice, and what kills workers would go on to.
             _log.warning("a called worker broke off", worker_id=worker.worker_id, node_tasks=len(batch))
@@ -284,7 +281,7 @@ class CalledWorkers:
         worker.forget(shard, [held])
         self._pool.refresh(worker)
         for assignment in effects.assignments:
-            self._tried[assignment.nonce] = tried
+            candidate.tried[assignment.nonce] = tried
         dispatcher.apply(effects, taker=candidate)
         self._pool.refresh(candidate)
         # One that is to stop is nobody's to run: given back it ends.

@@ -155,7 +155,8 @@ class CalledConnection(ConnectedWorker):
 
     `others` are leases of it that another process gave, by shard and node task; `coming` counts what is being passed on
     to it. `resting` is it while it is left alone after a refusal; after that it gets one node task at a time until it
-    takes one. Nor does it get any while its connection is `broken`. `watching` is what notices that.
+    takes one. Nor does it get any while its connection is `broken`. `watching` is what notices that. `tried` are by
+    the nonce of a lease, until it is taken, those that did not take the node task before.
     """
 
     line: CalledLine
@@ -166,6 +167,7 @@ class CalledConnection(ConnectedWorker):
     watching: asyncio.Task[None] | None = None
     others: set[tuple[int, str]] = field(default_factory=set)
     coming: int = 0
+    tried: dict[str, frozenset[str]] = field(default_factory=dict)
     patience: Patience = field(default_factory=Patience)
 
     called = True
@@ -196,10 +198,14 @@ class CalledConnection(ConnectedWorker):
             return min(room, 0 if self.line.busy or self.coming or promised else 1)
         return room
 
+    def let_go(self, nonce: str) -> None:
+        super().let_go(nonce)
+        self.tried.pop(nonce, None)
+
     def forget(self, shard: int, ended: Sequence[Held]) -> None:
         """These leases have ended."""
         for each in ended:
-            self.held.pop(each.nonce, None)
+            self.let_go(each.nonce)
             self.others.discard((shard, each.task_id))
 
     def recount(self, shard: int, before: frozenset[str], held: frozenset[str]) -> None:
@@ -209,7 +215,7 @@ class CalledConnection(ConnectedWorker):
             if at != shard or each.task_id not in before:
                 continue
             if each.task_id not in held or latest[each.task_id] != nonce:
-                del self.held[nonce]
+                self.let_go(nonce)
         self.others -= {(shard, task_id) for task_id in before - held}
 
     def known(self, shard: int) -> frozenset[str]:

@@ -118,7 +118,7 @@ class HearReplicas(_Beside):
             self._tell_watchers(rest, kind == "f")
         elif kind == "n":
             self._tell_watchers(message, False)
-        elif (worker := self._pool.get(rest)) is not None:
+        elif kind == "w" and (worker := self._pool.get(rest)) is not None:
             dispatcher.remind(worker)
 
     async def _load_config(self) -> None:
