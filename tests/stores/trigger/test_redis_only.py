@@ -18,7 +18,7 @@ from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.trigger.domain.claim import SHARED, Ack, Subscription
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
-from tradewind.trigger.ports import ClaimOrder, Page
+from tradewind.trigger.ports import ClaimOrder, Heads, Page
 from tradewind.trigger.stores.keys import ACL, Keys, keys_of_queue
 from tradewind.trigger.stores.redis import RedisTriggerStore
 from tradewind.trigger.stores.redis_queues import RedisQueueStore
@@ -90,6 +90,24 @@ async def test_index_entries_without_a_trigger_are_taken_out_and_told(redis_benc
     assert ids(again.due) == ["sound"]
     assert again.orphans == ("held",)
     assert (await redis_bench.order()).orphans == ()
+
+
+async def test_an_index_entry_of_a_trigger_in_another_status_is_taken_out_and_no_loss(
+    redis_bench: Bench, client: Client
+) -> None:
+    for name in ("due", "held"):
+        await redis_bench.save(name, 0)
+    await client.hset(KEYS.trigger(PARTITION, "due"), mapping={"status": "dead"})
+
+    claims = await redis_bench.order()
+    assert (ids(claims.due), claims.orphans) == (["held"], ())
+    await client.hset(KEYS.trigger(PARTITION, "held"), mapping={"status": "dead"})
+    redis_bench.clock.advance(30_000)
+    again = await redis_bench.order()
+
+    assert (ids(again.due), again.orphans) == ([], ())
+    assert again.survey is not None
+    assert again.survey.heads == Heads()
 
 
 async def test_scripts_that_the_server_has_forgotten_are_sent_again(

@@ -34,7 +34,9 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '-inf', now_ms, 'BYSCORE', 'LI
     end
   else
     redis.call('ZREM', KEYS[2], id)
-    orphans[#orphans + 1] = id
+    if not t then
+      orphans[#orphans + 1] = id
+    end
   end
 end
 
@@ -63,7 +65,7 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', now_ms + lead_ms, 'BYS
     redis.call('ZADD', KEYS[2], deadline, id)
     claims[#claims + 1] = { reply(t), t.token, parent and reply(parent) or nil }
     size = size + size_of(t) + (parent and size_of(parent) or 0)
-  else
+  elseif not t then
     orphans[#orphans + 1] = id
   end
 end
