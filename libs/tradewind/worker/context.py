@@ -184,7 +184,7 @@ class Context:
 
     @property
     def run_id(self) -> str:
-        """Random id of that run."""
+        """Id of that run; no other run has it."""
         return self._attempt.assignment.run_id
 
     @property

@@ -1,7 +1,6 @@
 """The only place that builds a Redis client, and the narrow face of it that stores are written against."""
 
 from collections.abc import Awaitable, Coroutine, Mapping
-from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, TypeAlias, cast
 
 import structlog
@@ -95,8 +94,6 @@ class Redis(Protocol):
     def hgetall(self, name: str, /) -> Awaitable[dict[bytes, bytes]]: ...
 
     def hset(self, name: str, /, *, mapping: Mapping[str, Value]) -> Awaitable[int]: ...
-
-    def smembers(self, name: str, /) -> Awaitable[AbstractSet[bytes]]: ...
 
     def lrange(self, name: str, start: int, end: int, /) -> Awaitable[list[bytes]]: ...
 

@@ -37,7 +37,8 @@ _log = structlog.get_logger(__name__)
 class Ears:
     """Hears of nodes that run flows, in the order in which they were told of, while ends are folded.
 
-    Ends do not wait for it: to begin a cycle takes calls, while that of a node in another flow is to end.
+    To begin a cycle takes calls, while that of a node in another flow is to end: ends wait only while too many batches
+    wait here.
     """
 
     def __init__(self, sub_flows: SubFlows, background: Background) -> None:

@@ -20,7 +20,7 @@ class Background:
 
     def begin(self, work: Coroutine[Any, Any, Any], what: str) -> None:
         """Start `work`, which `what` names in the log."""
-        self._tasks.add(self.task(work, what))
+        _ = self.task(work, what)
 
     def task(self, work: Coroutine[Any, Any, Any], what: str) -> "asyncio.Task[Any]":
         """Start `work` and return its task, which never raises an error but returns None then."""

@@ -350,7 +350,7 @@ class Trigger(_message.Message):
     status: Global___TriggerStatus.ValueType
     """Set by the service."""
     failures: _builtins.int
-    """Set by the service: how often in a row a claim was given back or lapsed."""
+    """Set by the service: how often in a row a claim was refused or lapsed."""
     last_error: _builtins.str
     """Set by the service: the last reason of a nack, or that the lease lapsed."""
     revision: _builtins.int
