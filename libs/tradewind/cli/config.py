@@ -119,7 +119,7 @@ def _seconds(setting: str, text: str) -> float:
     from tradewind.flow.values import seconds_in
 
     try:
-        return seconds_in(float(text) if text.replace(".", "", 1).isdecimal() else text)
+        return seconds_in(text)
     except ValueError as error:
         raise fail(f'"{setting}": {error}', WRONG_INPUT) from None
 

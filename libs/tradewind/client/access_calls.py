@@ -16,6 +16,7 @@ from tradewind.client.access import (
     user_from,
 )
 from tradewind.client.connection import Connection
+from tradewind.client.messages import made
 from tradewind.client.wire import Seconds, duration, number_of, seconds_of
 
 PAGE = 500
@@ -36,7 +37,7 @@ class AccessCalls:
 
         Never repeated by itself: each time begins another one.
         """
-        request = pb.CreateSessionRequest(label=label)
+        request = made(pb.CreateSessionRequest, label=label)
         answer = await self._connection.to_access.once(self._connection.access.CreateSession, request)
         return NewToken(answer.token, session_from(answer.session))
 
@@ -44,7 +45,7 @@ class AccessCalls:
         """End the session of the token that this client carries."""
         to = self._connection
         me = await to.to_access.call(to.access.WhoAmI, pb.WhoAmIRequest())
-        await to.to_access.call(to.access.RevokeSession, pb.RevokeSessionRequest(session_id=me.session_id))
+        await to.to_access.call(to.access.RevokeSession, made(pb.RevokeSessionRequest, session_id=me.session_id))
 
     async def create_token(
         self, user_id: str = "", *, role: Role | str | None = None, label: str = "", lifetime: Seconds = 0.0
@@ -55,9 +56,10 @@ class AccessCalls:
         Raises InvalidInput, NotFound for a user who is not on record, WrongStatus when the user has another role,
         PermissionDenied, Exhausted.
         """
-        request = pb.CreateTokenRequest(
+        request = made(
+            pb.CreateTokenRequest,
             user_id=user_id,
-            role=number_of(session_pb2.Role, Role(role)) if role else session_pb2.ROLE_UNSPECIFIED,
+            role=number_of(session_pb2.Role, role) if role else session_pb2.ROLE_UNSPECIFIED,
             label=label,
             lifetime=duration(seconds_of(lifetime)),
         )
@@ -66,18 +68,18 @@ class AccessCalls:
 
     async def list_sessions(self, user_id: str = "") -> list[SessionRecord]:
         """Return sessions and tokens of the caller, or of any user for an operator, the newest first."""
-        request = pb.ListSessionsRequest(user_id=user_id)
+        request = made(pb.ListSessionsRequest, user_id=user_id)
         answer = await self._connection.to_access.call(self._connection.access.ListSessions, request)
         return [session_from(each) for each in answer.sessions]
 
     async def revoke_session(self, session_id: str, *, user_id: str = "") -> None:
         """End a session or token at once. Raises NotFound, PermissionDenied."""
-        request = pb.RevokeSessionRequest(session_id=session_id, user_id=user_id)
+        request = made(pb.RevokeSessionRequest, session_id=session_id, user_id=user_id)
         await self._connection.to_access.call(self._connection.access.RevokeSession, request)
 
     async def revoke_sessions(self, user_id: str = "", *, keep_current: bool = False) -> int:
         """End all sessions and tokens of a user, with `keep_current` but the caller's own; say how many."""
-        request = pb.RevokeSessionsRequest(user_id=user_id, keep_current=keep_current)
+        request = made(pb.RevokeSessionsRequest, user_id=user_id, keep_current=keep_current)
         return (await self._connection.to_access.call(self._connection.access.RevokeSessions, request)).count
 
     async def set_user(self, user_id: str, role: Role | str, *, time_zone: str = "") -> UserRecord:
@@ -85,8 +87,9 @@ class AccessCalls:
 
         Raises InvalidInput, PermissionDenied.
         """
-        request = pb.SetUserRequest(
-            user=session_pb2.User(user_id=user_id, role=number_of(session_pb2.Role, Role(role)), time_zone=time_zone)
+        request = made(
+            pb.SetUserRequest,
+            user=made(session_pb2.User, user_id=user_id, role=number_of(session_pb2.Role, role), time_zone=time_zone),
         )
         return user_from((await self._connection.to_access.call(self._connection.access.SetUser, request)).user)
 
@@ -95,7 +98,7 @@ class AccessCalls:
 
         Empty for whom no calls are counted. Raises NotFound, PermissionDenied.
         """
-        request = pb.ListQuotasRequest(user_id=user_id)
+        request = made(pb.ListQuotasRequest, user_id=user_id)
         answer = await self._connection.to_access.call(self._connection.access.ListQuotas, request)
         return [quota_from(each) for each in answer.quotas]
 

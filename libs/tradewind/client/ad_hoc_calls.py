@@ -8,8 +8,10 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.client.batches import BatchRecord, BatchStatus, batch_from
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
+from tradewind.client.errors import InvalidInput, Violation
 from tradewind.client.following import follow
 from tradewind.client.logs import LogLine, node_line_from
+from tradewind.client.messages import made, told_as
 from tradewind.client.node_tasks import NodeTaskRecord, NodeTaskStatus, node_task_from
 from tradewind.client.task_events import WatchedTask, watched_task_from
 from tradewind.client.wire import inputs_json, numbers_of
@@ -29,14 +31,14 @@ class AdHocCalls:
 
     async def get_task(self, task_id: str, *, include_outputs: bool = True) -> NodeTaskRecord:
         """Return an ad-hoc task by its id, `task:<id>`; while it waits, `reason` says for what. Raises NotFound."""
-        request = pb.GetTaskRequest(task_id=task_id, user_id=self._user_id, include_outputs=include_outputs)
+        request = made(pb.GetTaskRequest, task_id=task_id, user_id=self._user_id, include_outputs=include_outputs)
         answer = await self._connection.to_node_task_manager.call(self._connection.node_task_manager.GetTask, request)
         return node_task_from(answer.task)
 
     async def list_tasks(self, *, statuses: Iterable[NodeTaskStatus | str] = ()) -> AsyncIterator[NodeTaskRecord]:
         """Yield the user's ad-hoc tasks, the newest first: those in one of `statuses` where given."""
-        wanted = numbers_of(node_task_pb2.NodeTaskStatus, NodeTaskStatus, statuses)
-        request = pb.ListTasksRequest(user_id=self._user_id, statuses=wanted, page_size=PAGE)
+        wanted = numbers_of(node_task_pb2.NodeTaskStatus, statuses)
+        request = made(pb.ListTasksRequest, user_id=self._user_id, statuses=wanted, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListTasks, request
         ):
@@ -48,7 +50,7 @@ class AdHocCalls:
 
         Raises NotFound.
         """
-        request = pb.CancelTaskRequest(task_id=task_id, user_id=self._user_id, reason=reason, by=self._user_id)
+        request = made(pb.CancelTaskRequest, task_id=task_id, user_id=self._user_id, reason=reason, by=self._user_id)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.CancelTask, request
         )
@@ -70,7 +72,9 @@ class AdHocCalls:
         return follow(
             self._connection.to_node_task_manager,
             lambda: self._connection.node_task_manager.WatchTask,
-            pb.WatchTaskRequest(task_id=task_id, user_id=self._user_id, include_outputs=True, after_event_id=after),
+            made(
+                pb.WatchTaskRequest, task_id=task_id, user_id=self._user_id, include_outputs=True, after_event_id=after
+            ),
             watched_task_from,
             lambda task: task.status.ended,
             resume,
@@ -78,14 +82,14 @@ class AdHocCalls:
 
     async def get_batch(self, batch_id: str) -> BatchRecord:
         """Return a batch; while items wait, `reason` says for what. Raises NotFound."""
-        request = pb.GetBatchRequest(batch_id=batch_id, user_id=self._user_id)
+        request = made(pb.GetBatchRequest, batch_id=batch_id, user_id=self._user_id)
         answer = await self._connection.to_node_task_manager.call(self._connection.node_task_manager.GetBatch, request)
         return batch_from(answer.batch, answer.reason)
 
     async def list_batches(self, *, statuses: Iterable[BatchStatus | str] = ()) -> AsyncIterator[BatchRecord]:
         """Yield the user's batches, the newest first: those in one of `statuses` where given."""
-        wanted = numbers_of(pb.BatchStatus, BatchStatus, statuses)
-        request = pb.ListBatchesRequest(user_id=self._user_id, statuses=wanted, page_size=PAGE)
+        wanted = numbers_of(pb.BatchStatus, statuses)
+        request = made(pb.ListBatchesRequest, user_id=self._user_id, statuses=wanted, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListBatches, request
         ):
@@ -94,7 +98,7 @@ class AdHocCalls:
 
     async def cancel_batch(self, batch_id: str, *, reason: str = "") -> BatchRecord:
         """Cancel a batch: what waits is skipped, what runs is asked to stop. Raises NotFound."""
-        request = pb.CancelBatchRequest(batch_id=batch_id, user_id=self._user_id, reason=reason, by=self._user_id)
+        request = made(pb.CancelBatchRequest, batch_id=batch_id, user_id=self._user_id, reason=reason, by=self._user_id)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.CancelBatch, request
         )
@@ -102,7 +106,7 @@ class AdHocCalls:
 
     def watch_batch(self, batch_id: str) -> AsyncGenerator[BatchRecord, None]:
         """Yield a batch as it is and with every change, until it has ended; otherwise as watch_task."""
-        request = pb.WatchBatchRequest(batch_id=batch_id, user_id=self._user_id)
+        request = made(pb.WatchBatchRequest, batch_id=batch_id, user_id=self._user_id)
         return follow(
             self._connection.to_node_task_manager,
             lambda: self._connection.node_task_manager.WatchBatch,
@@ -115,7 +119,8 @@ class AdHocCalls:
         self, batch_id: str, *, include_parameters: bool = False
     ) -> AsyncIterator[NodeTaskRecord]:
         """Yield the items of a batch in its order, with their outputs where they have ended. Raises NotFound."""
-        request = pb.ListBatchResultsRequest(
+        request = made(
+            pb.ListBatchResultsRequest,
             batch_id=batch_id,
             user_id=self._user_id,
             page_size=PAGE,
@@ -132,8 +137,13 @@ class AdHocCalls:
         task_id, batch_id = (id, "") if id.startswith("task:") else ("", id)
         after = ""
         while True:
-            request = pb.ListTaskLogsRequest(
-                task_id=task_id, batch_id=batch_id, user_id=self._user_id, page_size=PAGE, after_log_id=after
+            request = made(
+                pb.ListTaskLogsRequest,
+                task_id=task_id,
+                batch_id=batch_id,
+                user_id=self._user_id,
+                page_size=PAGE,
+                after_log_id=after,
             )
             page = await self._connection.to_node_task_manager.call(
                 self._connection.node_task_manager.ListTaskLogs, request
@@ -147,7 +157,8 @@ class AdHocCalls:
     async def _submit_task(
         self, node_type: str, parameters: Parameters | None, request_id: str | None, options: pb.TaskOptions
     ) -> pb.SubmitTaskResponse:
-        request = pb.SubmitTaskRequest(
+        request = made(
+            pb.SubmitTaskRequest,
             user_id=self._user_id,
             node_type=node_type,
             parameters_json=inputs_json(parameters),
@@ -164,9 +175,14 @@ class AdHocCalls:
         options: pb.TaskOptions,
     ) -> pb.SubmitBatchResponse:
         calls = self._connection.to_node_task_manager
+        if isinstance(parameters, Mapping | str):
+            raise TypeError(f"parameters are a list, one for each item; {told_as(parameters)}: submit_task takes one")
         # What a codec makes of them is larger, and so is what is cut.
         whole = calls.sealed(pb.SubmitBatchRequest(parameters_json=map(inputs_json, parameters)))
-        head = pb.BatchHead(
+        if not whole.parameters_json:
+            raise InvalidInput("", [Violation("parameters", "must be 1 to 10000, there are none")])
+        head = made(
+            pb.BatchHead,
             user_id=self._user_id,
             node_type=node_type,
             total=len(whole.parameters_json),

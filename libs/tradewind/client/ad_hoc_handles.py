@@ -35,7 +35,7 @@ class _Watched(ABC, Generic[Record]):
                 async for record in states:
                     self.record = record
         except TimeoutError:
-            raise TimedOut(f"{name} has not ended after {seconds} s") from None
+            raise TimedOut(f"{name} has not ended after {seconds:g} s") from None
         assert self.record is not None
         return self.record
 

@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tradewind.client.messages import told_as
+
 DEFAULT_ADDRESS = "localhost:7700"
 
 
@@ -23,8 +25,10 @@ class Addresses:
 
         The environment's TRADEWIND_SCHEDULER_ADDRESS, TRADEWIND_REGISTRY_ADDRESS,
         TRADEWIND_NODE_TASK_MANAGER_ADDRESS, TRADEWIND_TRIGGER_ADDRESS and TRADEWIND_ACCESS_ADDRESS name single
-        servers, TRADEWIND_ADDRESS all that are not named.
+        servers, TRADEWIND_ADDRESS all that are not named. Raises TypeError for an address that is no text.
         """
+        if address is not None and not isinstance(address, str):
+            raise TypeError(f'an address is text, as in "localhost:7700"; {told_as(address)}')
         if address:
             return cls(address, address, address, address, address)
         known = os.environ if environment is None else environment

@@ -10,6 +10,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleStatus
 from tradewind.client.errors import TimedOut
+from tradewind.client.messages import made
 from tradewind.client.wire import Seconds, listed, number_of, numbers_of, seconds_of, timestamp
 
 _PAGE = 100
@@ -39,10 +40,12 @@ class BulkJobCalls:
 
         Without statuses a rerun means failed, partial and timeout, a stop running. Raises InvalidInput, Conflict.
         """
-        wanted = numbers_of(cycle_pb2.CycleStatus, CycleStatus, statuses)
-        request = job_pb2.StartBulkJobRequest(
-            action=number_of(job_pb2.BulkAction, BulkAction(action)),
-            filter=job_pb2.BulkFilter(
+        wanted = numbers_of(cycle_pb2.CycleStatus, statuses)
+        request = made(
+            job_pb2.StartBulkJobRequest,
+            action=number_of(job_pb2.BulkAction, action),
+            filter=made(
+                job_pb2.BulkFilter,
                 flow_ids=listed(flow_ids),
                 statuses=wanted,
                 started_after=timestamp(started_after),
@@ -59,21 +62,22 @@ class BulkJobCalls:
 
     async def get_bulk_job(self, job_id: str) -> BulkJob:
         """Return a job. Raises NotFound."""
-        request = job_pb2.GetBulkJobRequest(job_id=job_id)
+        request = made(job_pb2.GetBulkJobRequest, job_id=job_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetBulkJob, request)
         return job_from(answer.job)
 
     async def wait_bulk_job(self, job_id: str, timeout: Seconds | None = None) -> BulkJob:
         """Return a job once it has ended. Raises NotFound, TimedOut when it has not after `timeout`."""
+        seconds = None if timeout is None else seconds_of(timeout)
         try:
-            async with asyncio.timeout(None if timeout is None else seconds_of(timeout)):
+            async with asyncio.timeout(seconds):
                 while True:
                     job = await self.get_bulk_job(job_id)
                     if job.ended:
                         return job
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            raise TimedOut(f"{job_id} still runs after {timeout} s; it goes on") from None
+            raise TimedOut(f"{job_id} still runs after {seconds:g} s; it goes on") from None
 
     async def list_bulk_jobs(self) -> AsyncIterator[BulkJob]:
         """Yield the jobs on record, the newest first."""
@@ -84,6 +88,6 @@ class BulkJobCalls:
 
     async def cancel_bulk_job(self, job_id: str) -> BulkJob:
         """End a job; what it did stays done. Raises NotFound."""
-        request = job_pb2.CancelBulkJobRequest(job_id=job_id)
+        request = made(job_pb2.CancelBulkJobRequest, job_id=job_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.CancelBulkJob, request)
         return job_from(answer.job)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from tradewind.client.access_calls import AccessCalls
 from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
@@ -65,7 +65,7 @@ class Client(
 
     `address` is where all servers answer; without it TRADEWIND_ADDRESS and the variables of single servers say so, else
     localhost:7700. `timeout` is how long one attempt of a call may take, `patience` for how long a call is repeated
-    while its server is away, both in seconds; repeating is safe, because what changes something carries a request id
+    while its server is away; repeating is safe, because what changes something carries a request id
     (`log_in` and `create_token`, which cannot, are not repeated).
     `user_id` is whose flows are registered. Runs go over one stream, which costs a third of a call each; without
     `run_stream` each is a call of its own, as for a proxy that spreads calls. `credentials` are certificates as
@@ -80,8 +80,8 @@ class Client(
         address: str | None = None,
         *,
         addresses: Addresses | None = None,
-        timeout: float = 30.0,
-        patience: float = 10.0,
+        timeout: Seconds = 30.0,
+        patience: Seconds = 10.0,
         user_id: str = "default",
         credentials: Security = None,
         codec: Codec | None = None,
@@ -90,14 +90,21 @@ class Client(
     ) -> None:
         self._connection = Connection(
             addresses or Addresses.find(address),
-            timeout=timeout,
-            patience=patience,
+            timeout=seconds_of(timeout),
+            patience=seconds_of(patience),
             credentials=security_of(credentials),
             codec=codec_of(codec),
             token=token_of(token),
         )
         self._user_id = user_id
         self._run_stream = run_stream
+
+    def __enter__(self) -> NoReturn:
+        """Raise TypeError: its methods wait within an event loop."""
+        raise TypeError("use `async with Client() as client:`, or SyncClient where there is no event loop")
+
+    def __exit__(self, *exception: object) -> None:
+        """Be there for Python, which looks for it before it enters."""
 
     async def __aenter__(self) -> Self:
         """Return the client; it connects at its first call."""

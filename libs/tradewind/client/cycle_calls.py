@@ -21,6 +21,7 @@ from tradewind.client.flows import flow_status_from
 from tradewind.client.following import PATIENCE
 from tradewind.client.log_following import follow_logs
 from tradewind.client.logs import LogLevel, LogLine, log_line_from
+from tradewind.client.messages import made
 from tradewind.client.node_tasks import node_task_from
 from tradewind.client.watching import watch
 from tradewind.client.wire import Seconds, duration, number_of, numbers_of, seconds_of, timestamp
@@ -43,14 +44,14 @@ class CycleCalls:
         Raises NotFound.
         """
         seconds = seconds_of(wait)
-        request = pb.GetCycleRequest(flow_id=flow_id, cycle=cycle, run=run, wait=duration(seconds))
+        request = made(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run, wait=duration(seconds))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetCycle, request, extra=seconds)
         return cycle_from(answer.cycle)
 
     async def _end_of_cycle(self, flow_id: str, cycle: int, run: int | None, patience: float) -> Started:
         """Return a cycle with its outputs once it has ended. Raises NotFound also for one that is still to come."""
         wait = duration(_LONG_POLL_S)
-        request = pb.GetCycleRequest(flow_id=flow_id, cycle=cycle, run=run, wait=wait, include_outputs=True)
+        request = made(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run, wait=wait, include_outputs=True)
         while True:
             answer = await self._connection.to_scheduler.call(
                 self._connection.scheduler.GetCycle, request, extra=_LONG_POLL_S, patience=patience
@@ -68,8 +69,9 @@ class CycleCalls:
         started_before: datetime | None = None,
     ) -> AsyncIterator[CycleRecord]:
         """Yield the cycles of a flow that are on record, the newest first. Raises NotFound."""
-        wanted = numbers_of(cycle_pb2.CycleStatus, CycleStatus, statuses)
-        request = pb.ListCyclesRequest(
+        wanted = numbers_of(cycle_pb2.CycleStatus, statuses)
+        request = made(
+            pb.ListCyclesRequest,
             flow_id=flow_id,
             page_size=PAGE,
             statuses=wanted,
@@ -93,7 +95,8 @@ class CycleCalls:
         whole: CycleDescription | None = None
         token = ""
         while True:
-            request = pb.DescribeCycleRequest(
+            request = made(
+                pb.DescribeCycleRequest,
                 flow_id=flow_id,
                 cycle=cycle,
                 run=run,
@@ -123,7 +126,7 @@ class CycleCalls:
 
     async def cycle_statistics(self, flow_id: str, cycle: int | None = None, run: int | None = None) -> CycleStatistics:
         """Return how many nodes of a cycle stand where, the latest cycle when None. Raises NotFound."""
-        request = pb.DescribeCycleRequest(flow_id=flow_id, cycle=cycle, run=run, omit_logs=True, page_size=1)
+        request = made(pb.DescribeCycleRequest, flow_id=flow_id, cycle=cycle, run=run, omit_logs=True, page_size=1)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.DescribeCycle, request)
         return statistics_from(answer.statistics)
 
@@ -151,7 +154,7 @@ class CycleCalls:
         min_level: LogLevel | str = LogLevel.DEBUG,
     ) -> AsyncIterator[LogLine]:
         """Yield the log of a cycle, or of all cycles that still have one, oldest first. Raises NotFound."""
-        request = _logs_request(flow_id, cycle, node_id, LogLevel(min_level))
+        request = _logs_request(flow_id, cycle, node_id, min_level)
         async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListLogs, request):
             for line in page.lines:
                 yield log_line_from(line)
@@ -169,7 +172,7 @@ class CycleCalls:
 
         Ends with `cycle` where one is named, otherwise never. Raises NotFound.
         """
-        request = _logs_request(flow_id, cycle, node_id, LogLevel(min_level))
+        request = _logs_request(flow_id, cycle, node_id, min_level)
 
         async def page(token: str) -> tuple[list[LogLine], str]:
             request.page_token = token
@@ -182,8 +185,9 @@ class CycleCalls:
         return follow_logs(page, ended, interval)
 
 
-def _logs_request(flow_id: str, cycle: int | None, node_id: str, min_level: LogLevel) -> pb.ListLogsRequest:
-    return pb.ListLogsRequest(
+def _logs_request(flow_id: str, cycle: int | None, node_id: str, min_level: LogLevel | str) -> pb.ListLogsRequest:
+    return made(
+        pb.ListLogsRequest,
         flow_id=flow_id,
         cycle=cycle,
         node_id=node_id,

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as pb
 from tradewind.client.connection import Connection
+from tradewind.client.messages import made
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
 from tradewind.client.wire import listed
 
@@ -18,7 +19,7 @@ class DeadLetterCalls:
 
     async def list_dead_letters(self) -> AsyncIterator[NodeTaskRecord]:
         """Yield the node tasks that were given up, the newest first, with their history."""
-        request = pb.ListDeadLettersRequest(user_id=self._user_id, page_size=PAGE)
+        request = made(pb.ListDeadLettersRequest, user_id=self._user_id, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListDeadLetters, request
         ):
@@ -31,7 +32,7 @@ class DeadLetterCalls:
         They are ad-hoc tasks or items of batches, 1 to 100 of them; the same again gets the same task. Raises NotFound,
         and WrongStatus for one that did not fail or is a node of a flow; then nothing is submitted.
         """
-        request = pb.RedriveDeadLettersRequest(user_id=self._user_id, node_task_ids=listed(node_task_ids))
+        request = made(pb.RedriveDeadLettersRequest, user_id=self._user_id, node_task_ids=listed(node_task_ids))
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.RedriveDeadLetters, request
         )

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.client import json_text
+from tradewind.client.messages import told_as
 from tradewind.flow import Flow, read_flow
 
 Definition = Flow | Mapping[str, Any] | str | Path
 """A Flow, Weather Syntax as a dict or as JSON text, or the path of a JSON or YAML file."""
+
+_FORMS = "a definition is a Flow, Weather Syntax as a dict or JSON text, or the path of a JSON or YAML file"
 
 
 def weather_json(definition: Definition) -> str:
@@ -16,7 +19,7 @@ def weather_json(definition: Definition) -> str:
 
     Text that begins with `{` is JSON and goes as it is, for the server to judge; other text names a file. Raises
     ValueError for what JSON cannot say, FlowFileError for a file that holds no flow, OSError for one that cannot be
-    opened.
+    opened, TypeError for what is none of these.
     """
     if isinstance(definition, Flow):
         return definition.to_json()
@@ -24,4 +27,17 @@ def weather_json(definition: Definition) -> str:
         return json_text.encode(dict(definition))
     if isinstance(definition, str) and definition.lstrip().startswith("{"):
         return definition
+    if not isinstance(definition, str | Path):
+        raise TypeError(f"{_FORMS}; {told_as(definition)}")
     return read_flow(definition).to_json()
+
+
+def named(flow_id: str | Flow, definition: Definition | None) -> tuple[str, Definition]:
+    """Return a flow's id and its definition; a Flow by itself is both. Raises TypeError when there is none."""
+    if isinstance(flow_id, Flow):
+        if definition is not None:
+            raise TypeError(f"give a Flow by itself, or a flow's id and its definition; the first is {flow_id!r}")
+        return flow_id.flow_id, flow_id
+    if definition is None:
+        raise TypeError(f"{_FORMS}; there is none for {flow_id!r}")
+    return flow_id, definition

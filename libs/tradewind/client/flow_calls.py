@@ -11,7 +11,7 @@ from tradewind.client import json_text
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
-from tradewind.client.definitions import Definition, weather_json
+from tradewind.client.definitions import Definition, named, weather_json
 from tradewind.client.errors import NotFound, TradewindError, Violation
 from tradewind.client.flows import (
     FlowAnalysis,
@@ -21,8 +21,10 @@ from tradewind.client.flows import (
     components_from,
     flow_from,
 )
+from tradewind.client.messages import made, told_as
 from tradewind.client.refusals import error_of_reason
 from tradewind.client.wire import Seconds, duration, inputs_json, listed, numbers_of, seconds_of, timestamp
+from tradewind.flow import Flow
 
 PAGE = 100
 BULK_ITEMS = 10_000
@@ -103,8 +105,8 @@ class FlowCalls:
 
     async def register_flow(
         self,
-        flow_id: str,
-        definition: Definition,
+        flow_id: str | Flow,
+        definition: Definition | None = None,
         *,
         labels: Mapping[str, str] | None = None,
         note: str = "",
@@ -113,12 +115,15 @@ class FlowCalls:
     ) -> RegisteredFlow:
         """Register a flow, or a new revision of one; `note` says why, for whoever looks at revisions later.
 
-        `definition` is a Flow, Weather Syntax as a dict or JSON text, or the path of a JSON or YAML file. With the
+        `definition` is a Flow, Weather Syntax as a dict or JSON text, or the path of a JSON or YAML file; a Flow given
+        alone is registered by its own id, otherwise `flow_id` counts, whatever id the Flow has. With the
         `etag` of a flow that was read it is refused when somebody has changed the flow since. Raises InvalidInput with
         every fault, WrongStatus while the flow is being deleted, with an etag Aborted or NotFound, ValueError or
         OSError for a definition that cannot be read.
         """
-        request = pb.RegisterFlowRequest(
+        flow_id, definition = named(flow_id, definition)
+        request = made(
+            pb.RegisterFlowRequest,
             flow_id=flow_id,
             weather_json=weather_json(definition),
             labels=labels,
@@ -145,7 +150,7 @@ class FlowCalls:
 
     async def get_flow(self, flow_id: str) -> FlowDescription:
         """Return a flow and its latest cycle. Raises NotFound."""
-        request = pb.GetFlowRequest(flow_id=flow_id)
+        request = made(pb.GetFlowRequest, flow_id=flow_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetFlow, request)
         cycle = cycle_from(answer.current_cycle) if answer.HasField("current_cycle") else None
         return FlowDescription(flow_from(answer.flow), cycle)
@@ -159,8 +164,9 @@ class FlowCalls:
         created_before: datetime | None = None,
     ) -> AsyncIterator[FlowRecord]:
         """Yield flows by id: those in one of `statuses` and with all of `labels`, where given."""
-        wanted = numbers_of(flow_pb2.FlowStatus, FlowStatus, statuses)
-        request = pb.ListFlowsRequest(
+        wanted = numbers_of(flow_pb2.FlowStatus, statuses)
+        request = made(
+            pb.ListFlowsRequest,
             page_size=PAGE,
             statuses=wanted,
             labels=labels,
@@ -176,13 +182,13 @@ class FlowCalls:
 
         A running flow goes on as it was. Raises NotFound.
         """
-        request = pb.StartFlowRequest(flow_id=flow_id, start_at=timestamp(at))
+        request = made(pb.StartFlowRequest, flow_id=flow_id, start_at=timestamp(at))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StartFlow, request)
         return flow_from(answer.flow)
 
     async def stop_flow(self, flow_id: str, *, reason: str = "") -> FlowRecord:
         """Let no cycle begin, stop what runs and skip what waits; it stays stopped until started. Raises NotFound."""
-        request = pb.StopFlowRequest(flow_id=flow_id, reason=reason, by=self._user_id)
+        request = made(pb.StopFlowRequest, flow_id=flow_id, reason=reason, by=self._user_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopFlow, request)
         return flow_from(answer.flow)
 
@@ -198,7 +204,7 @@ class FlowCalls:
             repeated = True
 
         seconds = seconds_of(wait)
-        request = pb.DeleteFlowRequest(flow_id=flow_id, wait=duration(seconds))
+        request = made(pb.DeleteFlowRequest, flow_id=flow_id, wait=duration(seconds))
         try:
             answer = await self._connection.to_scheduler.call(
                 self._connection.scheduler.DeleteFlow, request, extra=seconds, on_repeat=note
@@ -215,7 +221,8 @@ class FlowCalls:
     ) -> Started:
         """Run one cycle now, as Client.run_flow."""
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
-        request = pb.RunFlowRequest(
+        request = made(
+            pb.RunFlowRequest,
             flow_id=flow_id,
             inputs_json=inputs_json(inputs),
             wait=duration(seconds),
@@ -239,8 +246,12 @@ class FlowCalls:
         # What a codec makes of inputs is larger, and so is what is cut.
         sealed = map(calls.sealed, map(_item, listed(requests)))
         for items in _batches(sealed):
-            request = pb.RunFlowsRequest(
-                items=items, wait=duration(seconds), include_outputs=seconds > 0, **calls.named(None, seconds)
+            request = made(
+                pb.RunFlowsRequest,
+                items=items,
+                wait=duration(seconds),
+                include_outputs=seconds > 0,
+                **calls.named(None, seconds),
             )
             answer = await calls.call(self._connection.scheduler.RunFlows, request, extra=seconds)
             for result in answer.results:
@@ -253,10 +264,10 @@ class FlowCalls:
 
 def _item(request: RunRequest | str) -> pb.RunFlowItem:
     if isinstance(request, str):
-        return pb.RunFlowItem(flow_id=request)
+        return made(pb.RunFlowItem, flow_id=request)
     if not isinstance(request, RunRequest):
-        raise TypeError(f"what to run is a flow's id or a RunRequest; {request!r} is a {type(request).__name__}")
-    return pb.RunFlowItem(flow_id=request.flow_id, inputs_json=inputs_json(request.inputs))
+        raise TypeError(f"what to run is a flow's id or a RunRequest; {told_as(request)}")
+    return made(pb.RunFlowItem, flow_id=request.flow_id, inputs_json=inputs_json(request.inputs))
 
 
 def _batches(wanted: Iterable[pb.RunFlowItem]) -> Iterable[list[pb.RunFlowItem]]:

@@ -191,7 +191,7 @@ class CycleHandle:
             async with asyncio.timeout(seconds):
                 started = await self._end()
         except TimeoutError:
-            raise TimedOut(f"cycle {self.cycle} of {self.flow_id} has not ended after {seconds} s") from None
+            raise TimedOut(f"cycle {self.cycle} of {self.flow_id} has not ended after {seconds:g} s") from None
         record = started.record()
         if known is not None and known.run == self.run and known.run_id != record.run_id:
             message = f"cycle {self.cycle} of {self.flow_id} is gone; another run has its number"

@@ -8,6 +8,7 @@ from tradewind.client import json_text
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.memories import MemoryRecord
+from tradewind.client.messages import made
 from tradewind.client.wire import listed
 
 
@@ -21,7 +22,7 @@ class MemoryCalls:
 
         `run` is a run of that cycle, its latest unless given. Raises NotFound.
         """
-        request = pb.GetMemoryRequest(scope=_scope(flow_id, cycle, run))
+        request = made(pb.GetMemoryRequest, scope=_scope(flow_id, cycle, run))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetMemory, request)
         return MemoryRecord(json_text.decode(answer.memory.variables_json), answer.memory.version)
 
@@ -41,7 +42,8 @@ class MemoryCalls:
         again. Raises NotFound, WrongStatus for a cycle that has ended, Exhausted over 64 KiB, ValueError for a value
         that JSON cannot say.
         """
-        request = pb.UpdateMemoryRequest(
+        request = made(
+            pb.UpdateMemoryRequest,
             scope=_scope(flow_id, cycle, run),
             set_json=json_text.encode(values or {}),
             delete=listed(delete),
@@ -53,4 +55,4 @@ class MemoryCalls:
 
 
 def _scope(flow_id: str, cycle: int | None, run: int | None) -> pb.MemoryScope:
-    return pb.MemoryScope(flow_id=flow_id, cycle=cycle, run=run)
+    return made(pb.MemoryScope, flow_id=flow_id, cycle=cycle, run=run)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb
 from tradewind.client.connection import Connection
+from tradewind.client.messages import made
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
 from tradewind.client.wire import listed
 
@@ -18,8 +19,8 @@ class NodeTaskCalls:
 
     async def get_node_task(self, node_task_id: str, *, include_outputs: bool = True) -> NodeTaskRecord:
         """Return a node task by its id, `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`. Raises NotFound."""
-        request = pb.GetNodeTaskRequest(
-            node_task_id=node_task_id, user_id=self._user_id, include_outputs=include_outputs
+        request = made(
+            pb.GetNodeTaskRequest, node_task_id=node_task_id, user_id=self._user_id, include_outputs=include_outputs
         )
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.GetNodeTask, request
@@ -31,8 +32,12 @@ class NodeTaskCalls:
 
         Raises NotFound.
         """
-        request = pb.TerminateNodeTaskRequest(
-            node_task_id=node_task_id, user_id=self._user_id, reason=reason, by=self._user_id
+        request = made(
+            pb.TerminateNodeTaskRequest,
+            node_task_id=node_task_id,
+            user_id=self._user_id,
+            reason=reason,
+            by=self._user_id,
         )
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.TerminateNodeTask, request
@@ -54,7 +59,8 @@ class NodeTaskCalls:
         With `items_of`, which names a node that runs once for each item of a list, yield its items instead, in order;
         raises NotFound when there is no such node.
         """
-        request = pb.ListNodeTasksRequest(
+        request = made(
+            pb.ListNodeTasksRequest,
             flow_id=flow_id,
             cycle=cycle,
             run=run,
@@ -72,7 +78,7 @@ class NodeTaskCalls:
 
     async def list_worker_tasks(self, worker_id: str) -> list[NodeTaskRecord]:
         """Return the node tasks that are leased to a worker."""
-        request = pb.ListWorkerTasksRequest(worker_id=worker_id)
+        request = made(pb.ListWorkerTasksRequest, worker_id=worker_id)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.ListWorkerTasks, request
         )

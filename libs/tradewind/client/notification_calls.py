@@ -7,6 +7,7 @@ from tradewind.api.node_task_manager.v1 import notification_pb2 as pb
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.following import follow
+from tradewind.client.messages import made
 from tradewind.client.notifications import Notification, Severity, notification_from
 from tradewind.client.wire import number_of
 
@@ -21,7 +22,7 @@ class NotificationCalls:
 
     async def list_notifications(self) -> AsyncIterator[Notification]:
         """Yield the notifications that are kept, the newest first."""
-        request = pb.ListNotificationsRequest(user_id=self._user_id, page_size=PAGE)
+        request = made(pb.ListNotificationsRequest, user_id=self._user_id, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListNotifications, request
         ):
@@ -30,7 +31,7 @@ class NotificationCalls:
 
     async def count_unread_notifications(self) -> int:
         """Return how many notifications are not read."""
-        request = pb.ListNotificationsRequest(user_id=self._user_id, page_size=1)
+        request = made(pb.ListNotificationsRequest, user_id=self._user_id, page_size=1)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.ListNotifications, request
         )
@@ -38,7 +39,7 @@ class NotificationCalls:
 
     async def mark_notifications_read(self, through: str = "") -> int:
         """Mark a notification (by its id) and all before it as read, all without one; return how many are not."""
-        request = pb.MarkNotificationsReadRequest(user_id=self._user_id, through_notification_id=through)
+        request = made(pb.MarkNotificationsReadRequest, user_id=self._user_id, through_notification_id=through)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.MarkNotificationsRead, request
         )
@@ -56,7 +57,7 @@ class NotificationCalls:
         responses = follow(
             self._connection.to_node_task_manager,
             lambda: self._connection.node_task_manager.WatchNotifications,
-            pb.WatchNotificationsRequest(user_id=self._user_id, after_notification_id=after),
+            made(pb.WatchNotificationsRequest, user_id=self._user_id, after_notification_id=after),
             lambda response: response,
             lambda _: False,
             resume,
@@ -83,17 +84,18 @@ class NotificationCalls:
 
         Another one with the same `key` within 24 h is not kept: then False is returned. Raises InvalidInput.
         """
-        draft = pb.NotificationDraft(
+        draft = made(
+            pb.NotificationDraft,
             user_id=self._user_id if user_id is None else user_id,
-            severity=number_of(pb.Severity, Severity(severity)),
+            severity=number_of(pb.Severity, severity),
             title=title,
             message=message,
-            subject=pb.NotificationSubject(flow_id=flow_id, cycle=cycle),
+            subject=made(pb.NotificationSubject, flow_id=flow_id, cycle=cycle),
             # The server would take one without a key again when the call is repeated.
             key=key or new_request_id(),
         )
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.PublishNotifications,
-            pb.PublishNotificationsRequest(notifications=[draft]),
+            made(pb.PublishNotificationsRequest, notifications=[draft]),
         )
         return answer.kept[0] or not key

@@ -10,6 +10,7 @@ from tradewind.api.node_task_manager.v1 import config_pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as pb
 from tradewind.client.caches import CacheSettings
 from tradewind.client.connection import Connection
+from tradewind.client.messages import made
 from tradewind.client.queues import QueueStatistics, SystemConfig, queue_statistics_from, system_config_from
 from tradewind.client.wire import Seconds, seconds_of
 
@@ -21,7 +22,7 @@ class QueueCalls:
 
     async def queue_statistics(self, *, user_id: str = "", node_type: str = "") -> QueueStatistics:
         """Return what waits and what runs by node type and user, and how many node tasks have ended."""
-        request = pb.GetQueueStatsRequest(user_id=user_id, node_type=node_type)
+        request = made(pb.GetQueueStatsRequest, user_id=user_id, node_type=node_type)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.GetQueueStats, request
         )
@@ -70,8 +71,9 @@ class QueueCalls:
         named = {name: value for name, value in given.items() if value is not None}
         if not named:
             return await self.get_config()
-        request = config_pb2.UpdateConfigRequest(
-            config=config_pb2.SystemConfig(**named),
+        request = made(
+            config_pb2.UpdateConfigRequest,
+            config=made(config_pb2.SystemConfig, **named),
             update_mask=FieldMask(paths=list(named)),
             etag=etag,
         )

@@ -8,6 +8,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.flow_calls import Inputs, Started
+from tradewind.client.messages import made
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
 from tradewind.client.wire import Seconds, duration, inputs_json, listed, seconds_of
 
@@ -25,8 +26,14 @@ class RerunCalls:
 
         Raises NotFound, WrongStatus for a cycle that has ended.
         """
-        request = stop_pb2.StopCycleRequest(
-            flow_id=flow_id, cycle=cycle, run=run, reason=reason, by=self._user_id, request_id=new_request_id()
+        request = made(
+            stop_pb2.StopCycleRequest,
+            flow_id=flow_id,
+            cycle=cycle,
+            run=run,
+            reason=reason,
+            by=self._user_id,
+            request_id=new_request_id(),
         )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopCycle, request)
         return cycle_from(answer.cycle)
@@ -35,8 +42,14 @@ class RerunCalls:
         self, flow_id: str, component_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
     ) -> CycleRecord:
         """Stop one component of a cycle; the others go on. Raises as stop_cycle, InvalidInput for an unknown one."""
-        request = stop_pb2.StopComponentRequest(
-            flow_id=flow_id, cycle=cycle, run=run, component_id=component_id, reason=reason, by=self._user_id
+        request = made(
+            stop_pb2.StopComponentRequest,
+            flow_id=flow_id,
+            cycle=cycle,
+            run=run,
+            component_id=component_id,
+            reason=reason,
+            by=self._user_id,
         )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopComponent, request)
         return cycle_from(answer.cycle)
@@ -45,8 +58,14 @@ class RerunCalls:
         self, flow_id: str, node_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
     ) -> NodeTaskRecord:
         """Stop one node of a cycle; what is downstream goes by its `run_if`. Raises as stop_cycle."""
-        request = stop_pb2.StopNodeRequest(
-            flow_id=flow_id, cycle=cycle, run=run, node_id=node_id, reason=reason, by=self._user_id
+        request = made(
+            stop_pb2.StopNodeRequest,
+            flow_id=flow_id,
+            cycle=cycle,
+            run=run,
+            node_id=node_id,
+            reason=reason,
+            by=self._user_id,
         )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopNode, request)
         return node_task_from(answer.node)
@@ -64,7 +83,8 @@ class RerunCalls:
     ) -> Started:
         """Run a cycle again, as Client.rerun_cycle."""
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
-        request = pb.RerunCycleRequest(
+        request = made(
+            pb.RerunCycleRequest,
             flow_id=flow_id,
             cycle=cycle,
             from_node_ids=listed(from_nodes),

@@ -9,8 +9,9 @@ from tradewind.api.scheduler.v1 import revision_pb2 as revision_pb
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
-from tradewind.client.definitions import Definition, weather_json
+from tradewind.client.definitions import Definition, named, weather_json
 from tradewind.client.flows import flow_from
+from tradewind.client.messages import made, told_as
 from tradewind.client.plans import FlowPlan, plan_from
 from tradewind.client.revisions import (
     RevisedFlow,
@@ -20,7 +21,7 @@ from tradewind.client.revisions import (
     diff_from,
     revision_from,
 )
-from tradewind.flow import spec_of
+from tradewind.flow import Flow, spec_of
 
 _PAGE = 100
 _SCHEDULE = "schedule."
@@ -33,14 +34,21 @@ class RevisionCalls:
     _user_id: str
 
     async def plan_flow(
-        self, flow_id: str, definition: Definition, *, labels: Mapping[str, str] | None = None, etag: str = ""
+        self,
+        flow_id: str | Flow,
+        definition: Definition | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        etag: str = "",
     ) -> FlowPlan:
-        """Return what registering a flow would give, faults included, and store nothing.
+        """Return what registering a flow would give, faults included, and store nothing; a Flow may be given alone.
 
         Raises what registering raises because of the flow that stands: WrongStatus while it is being deleted, and with
         an etag Aborted or NotFound.
         """
-        request = pb.RegisterFlowRequest(
+        flow_id, definition = named(flow_id, definition)
+        request = made(
+            pb.RegisterFlowRequest,
             flow_id=flow_id,
             weather_json=weather_json(definition),
             labels=labels,
@@ -67,7 +75,10 @@ class RevisionCalls:
         pause_after_failures, labels, description. With the `etag` of a flow that was read it is refused when somebody
         has changed the flow since. Raises NotFound, InvalidInput, Aborted, FlowError for what has no form in a message.
         """
-        request = revision_pb.UpdateFlowRequest(
+        if not isinstance(changes, Mapping):
+            raise TypeError(f'changes go by field, as in {{"interval": "5s"}}; {told_as(changes)}')
+        request = made(
+            revision_pb.UpdateFlowRequest,
             flow_id=flow_id,
             spec=spec_of(_nested(changes)),
             update_mask=FieldMask(paths=list(changes)),
@@ -81,14 +92,14 @@ class RevisionCalls:
 
     async def list_revisions(self, flow_id: str) -> AsyncIterator[RevisionRecord]:
         """Yield the revisions of a flow that are on record, the newest first. Raises NotFound."""
-        request = revision_pb.ListRevisionsRequest(flow_id=flow_id, page_size=_PAGE)
+        request = made(revision_pb.ListRevisionsRequest, flow_id=flow_id, page_size=_PAGE)
         async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListRevisions, request):
             for revision in page.revisions:
                 yield revision_from(revision)
 
     async def get_revision(self, flow_id: str, revision: int | None = None) -> RevisionDefinition:
         """Return a revision of a flow with its definition, the current one unless it is named. Raises NotFound."""
-        request = revision_pb.GetRevisionRequest(flow_id=flow_id, revision=revision or 0)
+        request = made(revision_pb.GetRevisionRequest, flow_id=flow_id, revision=revision or 0)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetRevision, request)
         return RevisionDefinition(revision_from(answer.revision), answer.config_json)
 
@@ -98,7 +109,9 @@ class RevisionCalls:
         The second is the current one unless it is named, the first the one before the second. Raises NotFound,
         Exhausted when there is more to tell than an answer holds.
         """
-        request = revision_pb.DiffRevisionsRequest(flow_id=flow_id, from_revision=first or 0, to_revision=second or 0)
+        request = made(
+            revision_pb.DiffRevisionsRequest, flow_id=flow_id, from_revision=first or 0, to_revision=second or 0
+        )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.DiffRevisions, request)
         return RevisionDiff(answer.from_revision, answer.to_revision, diff_from(answer.diff))
 
@@ -110,7 +123,8 @@ class RevisionCalls:
         Raises NotFound, InvalidInput when its schedule plans nothing any more, Aborted for an etag that is not the
         present one.
         """
-        request = revision_pb.RollBackFlowRequest(
+        request = made(
+            revision_pb.RollBackFlowRequest,
             flow_id=flow_id,
             revision=revision,
             note=note,

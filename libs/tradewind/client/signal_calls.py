@@ -7,6 +7,7 @@ from tradewind.api.node_task_manager.v1 import waiting_pb2 as pb
 from tradewind.client import json_text
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
+from tradewind.client.messages import made
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
 
 
@@ -35,7 +36,8 @@ class SignalCalls:
         Raises NotFound, WrongStatus for one that has ended or waits for something else, InvalidInput with every fault
         of an answer to a form, Exhausted when too many signals are kept, ValueError for a payload that is no JSON.
         """
-        request = pb.SignalNodeRequest(
+        request = made(
+            pb.SignalNodeRequest,
             node_task_id=node_task_id,
             user_id=owner or self._user_id,
             signal=signal,

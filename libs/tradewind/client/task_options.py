@@ -6,10 +6,11 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, retry_pb2
-from tradewind.client.wire import Seconds, span
+from tradewind.client.messages import made
+from tradewind.client.wire import Seconds, seconds_of, span
 from tradewind.flow import Cache, Retry, Timeouts
+from tradewind.flow.rules import check_rule
 from tradewind.flow.spec import concurrency_of, key_rate_of
-from tradewind.flow.values import seconds_in
 
 
 def options_of(
@@ -22,9 +23,16 @@ def options_of(
     rate: Mapping[str, Any] | None,
     cache: Cache | str | None,
 ) -> batch_pb2.TaskOptions:
-    """Return the options as they travel; None leaves it to the server. Raises ValueError for what is no time."""
+    """Return the options as they travel; None leaves it to the server.
+
+    Raises ValueError for what is no length of time or no rule.
+    """
+    for name, rule in (("timeouts", timeouts), ("retry", retry), ("cache", None if isinstance(cache, str) else cache)):
+        if rule is not None:
+            check_rule(name, rule, name)
     given = timeouts or Timeouts()
-    return batch_pb2.TaskOptions(
+    return made(
+        batch_pb2.TaskOptions,
         schedule_to_start=_duration(given.schedule_to_start),
         start_to_close=_duration(given.start_to_close),
         heartbeat_timeout=_duration(given.heartbeat),
@@ -39,7 +47,8 @@ def options_of(
 
 
 def _retry(retry: Retry) -> retry_pb2.RetryPolicy:
-    return retry_pb2.RetryPolicy(
+    return made(
+        retry_pb2.RetryPolicy,
         attempts=retry.attempts,
         initial=_duration(retry.initial),
         factor=retry.factor,
@@ -49,10 +58,5 @@ def _retry(retry: Retry) -> retry_pb2.RetryPolicy:
     )
 
 
-def _duration(length: Seconds | str | None) -> Duration | None:
-    if length is None:
-        return None
-    seconds = seconds_in(length)
-    if seconds < 0:
-        raise ValueError(f"a length of time must not be negative, is {seconds} s")
-    return span(seconds)
+def _duration(length: Seconds | None) -> Duration | None:
+    return None if length is None else span(seconds_of(length))

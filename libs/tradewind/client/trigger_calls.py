@@ -10,6 +10,7 @@ from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.due_triggers import DueTriggers
 from tradewind.client.json_text import encode
+from tradewind.client.messages import made
 from tradewind.client.trigger_schedules import schedule_of
 from tradewind.client.triggers import (
     PublishedEvent,
@@ -80,31 +81,32 @@ class TriggerCalls:
             end=end,
             max_firings=max_firings,
         )
-        trigger = trigger_pb2.Trigger(
+        trigger = made(
+            trigger_pb2.Trigger,
             trigger_id=trigger_id,
             queue=queue,
             schedule=schedule,
             payload_json="" if payload is None else encode(payload),
             epoch=epoch,
         )
-        request = pb.SaveTriggerRequest(trigger=trigger)
+        request = made(pb.SaveTriggerRequest, trigger=trigger)
         answer = await self._connection.to_trigger.call(self._connection.trigger.SaveTrigger, request)
         return trigger_from(answer.trigger)
 
     async def get_trigger(self, queue: str, trigger_id: str) -> TriggerRecord:
         """Return a trigger of a queue. Raises NotFound."""
-        request = pb.FindTriggerRequest(queue=queue, trigger_id=trigger_id)
+        request = made(pb.FindTriggerRequest, queue=queue, trigger_id=trigger_id)
         answer = await self._connection.to_trigger.call(self._connection.trigger.FindTrigger, request)
         return trigger_from(answer.trigger)
 
     async def remove_trigger(self, queue: str, trigger_id: str, *, epoch: int = 0) -> bool:
         """Remove a trigger of a queue with all its firings that wait, and say whether there was one."""
-        request = pb.RemoveTriggerRequest(queue=queue, trigger_id=trigger_id, epoch=epoch)
+        request = made(pb.RemoveTriggerRequest, queue=queue, trigger_id=trigger_id, epoch=epoch)
         return (await self._connection.to_trigger.call(self._connection.trigger.RemoveTrigger, request)).removed
 
     async def list_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
         """Yield the triggers of a queue, by creation."""
-        request = pb.ListTriggersRequest(queue=queue, page_size=PAGE)
+        request = made(pb.ListTriggersRequest, queue=queue, page_size=PAGE)
         async for page in self._connection.to_trigger.pages(self._connection.trigger.ListTriggers, request):
             for trigger in page.triggers:
                 yield trigger_from(trigger)
@@ -116,7 +118,8 @@ class TriggerCalls:
 
         Raises NotFound, and Exhausted when too many of its firings wait.
         """
-        request = pb.FireTriggerRequest(
+        request = made(
+            pb.FireTriggerRequest,
             queue=queue,
             trigger_id=trigger_id,
             payload_json=encode(dict(payload)) if payload else "",
@@ -127,38 +130,38 @@ class TriggerCalls:
 
     async def pause_trigger(self, queue: str, trigger_id: str, note: str = "") -> TriggerRecord:
         """Keep a trigger from firing; events that come meanwhile are not kept. Raises NotFound, WrongStatus."""
-        request = pb.PauseTriggerRequest(queue=queue, trigger_id=trigger_id, note=note)
+        request = made(pb.PauseTriggerRequest, queue=queue, trigger_id=trigger_id, note=note)
         answer = await self._connection.to_trigger.call(self._connection.trigger.PauseTrigger, request)
         return trigger_from(answer.trigger)
 
     async def resume_trigger(self, queue: str, trigger_id: str) -> TriggerRecord:
         """Let a paused trigger fire again, from its next planned time after now on. Raises NotFound."""
-        request = pb.ResumeTriggerRequest(queue=queue, trigger_id=trigger_id)
+        request = made(pb.ResumeTriggerRequest, queue=queue, trigger_id=trigger_id)
         answer = await self._connection.to_trigger.call(self._connection.trigger.ResumeTrigger, request)
         return trigger_from(answer.trigger)
 
     async def list_trigger_firings(self, queue: str, trigger_id: str = "") -> AsyncIterator[TriggerFiring]:
         """Yield how firings of a queue, or of one trigger, ended, newest first; the newest 1000 are kept."""
-        request = pb.ListFiringsRequest(queue=queue, trigger_id=trigger_id, page_size=PAGE)
+        request = made(pb.ListFiringsRequest, queue=queue, trigger_id=trigger_id, page_size=PAGE)
         async for page in self._connection.to_trigger.pages(self._connection.trigger.ListFirings, request):
             for firing in page.firings:
                 yield trigger_firing_from(firing)
 
     async def list_dead_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
         """Yield what was refused too often, what died first before the others."""
-        request = pb.ListDeadTriggersRequest(queue=queue, page_size=PAGE)
+        request = made(pb.ListDeadTriggersRequest, queue=queue, page_size=PAGE)
         async for page in self._connection.to_trigger.pages(self._connection.trigger.ListDeadTriggers, request):
             for trigger in page.triggers:
                 yield trigger_from(trigger)
 
     async def redrive_trigger(self, queue: str, trigger_id: str, firing_id: str = "") -> None:
         """Make a dead trigger, or one dead firing of it, due again. Raises NotFound, and WrongStatus if not dead."""
-        request = pb.RedriveTriggerRequest(queue=queue, trigger_id=trigger_id, firing_id=firing_id)
+        request = made(pb.RedriveTriggerRequest, queue=queue, trigger_id=trigger_id, firing_id=firing_id)
         await self._connection.to_trigger.call(self._connection.trigger.RedriveTrigger, request)
 
     async def count_triggers(self, queue: str) -> TriggerCounts:
         """Return how many triggers of a queue stand where."""
-        request = pb.CountTriggersRequest(queue=queue)
+        request = made(pb.CountTriggersRequest, queue=queue)
         return counts_from(await self._connection.to_trigger.call(self._connection.trigger.CountTriggers, request))
 
     async def publish_event(
@@ -168,8 +171,11 @@ class TriggerCalls:
 
         Raises InvalidInput, and Exhausted when all that it matches have too many firings waiting.
         """
-        request = pb.PublishEventRequest(
-            name=name, payload_json=encode(dict(payload)) if payload else "", event_id=event_id or new_request_id()
+        request = made(
+            pb.PublishEventRequest,
+            name=name,
+            payload_json=encode(dict(payload)) if payload else "",
+            event_id=event_id or new_request_id(),
         )
         return published_from(await self._connection.to_trigger.call(self._connection.trigger.PublishEvent, request))
 

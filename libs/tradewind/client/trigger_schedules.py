@@ -6,6 +6,7 @@ from typing import Any
 
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.client.json_text import encode
+from tradewind.client.messages import made
 from tradewind.client.wire import Seconds, listed, seconds_of, span, timestamp
 
 _KINDS = "at, times, after, every, cron, event or on_finished"
@@ -33,7 +34,7 @@ def schedule_of(
     given = [at is not None, bool(times), after is not None, every is not None, bool(cron), bool(event)]
     if [*given, on_finished is not None].count(True) != 1:
         raise ValueError(f"say when it fires by exactly one of {_KINDS}")
-    schedule = trigger_pb2.Schedule(start=timestamp(start), end=timestamp(end), max_firings=max_firings)
+    schedule = made(trigger_pb2.Schedule, start=timestamp(start), end=timestamp(end), max_firings=max_firings)
     if seconds_of(jitter):
         schedule.jitter.CopyFrom(span(seconds_of(jitter)))
     if at is not None:

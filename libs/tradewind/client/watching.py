@@ -7,6 +7,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
 from tradewind.client.following import reopened
+from tradewind.client.messages import made
 
 _KEPT_CYCLES = 100
 _Run = tuple[int, int]
@@ -61,7 +62,7 @@ async def watch(
 
     def open_stream() -> AsyncGenerator[pb.WatchFlowResponse, None]:
         after = [known.position for known in seen.values() if known.position] if cycle is None else ()
-        request = pb.WatchFlowRequest(flow_ids=flow_ids, cycle=cycle, after_event_ids=after)
+        request = made(pb.WatchFlowRequest, flow_ids=flow_ids, cycle=cycle, after_event_ids=after)
         return connection.to_scheduler.stream(connection.scheduler.WatchFlow, request)
 
     async with aclosing(reopened(connection.to_scheduler, open_stream)) as responses:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
@@ -10,18 +9,19 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.client.json_text import encode
+from tradewind.client.messages import told_as
+from tradewind.flow.values import seconds_in
 
 Word = TypeVar("Word", bound=str)
 Number = TypeVar("Number", bound=int, covariant=True)
-Kind = TypeVar("Kind", bound=StrEnum)
 Item = TypeVar("Item")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_S = 315_576_000_000
 """What a Duration holds: 10 000 years."""
 
-Seconds = float | timedelta
-"""A length of time: a number of seconds, or a timedelta."""
+Seconds = float | timedelta | str
+"""A length of time: a number of seconds, text such as "500ms", "5s" or "5m", or a timedelta."""
 
 
 class _WireEnum(Protocol[Number]):
@@ -30,8 +30,6 @@ class _WireEnum(Protocol[Number]):
     def items(self) -> Sequence[tuple[str, Number]]: ...
 
     def Name(self, number: Any) -> str: ...  # noqa: N802
-
-    def Value(self, name: str) -> Number: ...  # noqa: N802
 
 
 def words(enum: _WireEnum[Number], kind: type[Word]) -> dict[int, Word]:
@@ -43,18 +41,20 @@ def words(enum: _WireEnum[Number], kind: type[Word]) -> dict[int, Word]:
     return {number: kind(name.removeprefix(prefix).lower()) for name, number in enum.items() if number}
 
 
-def number_of(enum: _WireEnum[Number], word: StrEnum) -> Number:
-    """Return the number in `enum` of a word: CYCLE_STATUS_RUNNING for `running`. Raises ValueError for `unknown`."""
-    return enum.Value(_prefix(enum) + word.upper())
+def number_of(enum: _WireEnum[Number], word: str) -> Number:
+    """Return the number in `enum` of a word: CYCLE_STATUS_RUNNING for `running`.
+
+    Raises ValueError that names the words there are.
+    """
+    known = {name.removeprefix(_prefix(enum)).lower(): number for name, number in enum.items() if number}
+    if word not in known:
+        raise ValueError(f'"{word}" is none of {", ".join(known)}')
+    return known[word]
 
 
-def numbers_of(enum: _WireEnum[Number], kind: type[Kind], given: Iterable[Kind | str]) -> list[Number]:
-    """Return the numbers in `enum` of words of `kind`, or of one. Raises ValueError that names the words there are."""
-    known = [word for word in kind if word != "unknown"]
-    for word in (asked := listed(given)):
-        if word not in known:
-            raise ValueError(f'"{word}" is none of {", ".join(known)}')
-    return [number_of(enum, kind(word)) for word in asked]
+def numbers_of(enum: _WireEnum[Number], given: Iterable[str]) -> list[Number]:
+    """Return the numbers in `enum` of words, or of one. Raises ValueError that names the words there are."""
+    return [number_of(enum, word) for word in listed(given)]
 
 
 def listed(given: Iterable[Item]) -> list[Item]:
@@ -67,8 +67,8 @@ def _prefix(enum: _WireEnum[Number]) -> str:
 
 
 def seconds_of(length: Seconds) -> float:
-    """Return a length of time in seconds. Raises ValueError when it is negative."""
-    seconds = length.total_seconds() if isinstance(length, timedelta) else float(length)
+    """Return a length of time in seconds. Raises ValueError for text that is none and a negative one, or TypeError."""
+    seconds = seconds_in(length)
     if seconds < 0:
         raise ValueError(f"a length of time must not be negative, is {seconds} s")
     return seconds
@@ -96,7 +96,7 @@ def timestamp(moment: datetime | None) -> Timestamp | None:
     if moment is None:
         return None
     if not isinstance(moment, datetime):
-        raise TypeError(f"a time is a datetime with a time zone; {moment!r} is a {type(moment).__name__}")
+        raise TypeError(f"a time is a datetime with a time zone; {told_as(moment)}")
     if moment.tzinfo is None:
         raise ValueError(f"{moment} has no time zone: use datetime.now(UTC), or .astimezone() for local time")
     message = Timestamp()

@@ -10,17 +10,13 @@ from tradewind.flow.cache import Cache
 from tradewind.flow.errors import FlowError
 from tradewind.flow.node import DEFAULT_OUTPUT, Handle, Node
 from tradewind.flow.retry import Retry
+from tradewind.flow.rules import check_rule
 from tradewind.flow.timeouts import Timeouts
 from tradewind.flow.values import Duration, duration, json_copy, kind_of
 
 RunIf = Literal["all_succeeded", "any_succeeded", "all_done"]
 Overlap = Literal["skip", "queue_one", "queue_all", "cancel_running", "allow"]
 FailurePolicy = Literal["skip_downstream", "fail_fast", "continue"]
-_RULES = {
-    "timeouts": (Timeouts, 'Timeouts(total="5m")'),
-    "retry": (Retry, "Retry(3)"),
-    "cache": (Cache, 'Cache("prices")'),
-}
 
 
 class NodeType(Protocol):
@@ -319,7 +315,5 @@ def _objects(weather: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _rule(name: str, rule: Timeouts | Retry | Cache, path: str) -> dict[str, Any]:
-    kind, example = _RULES[name]
-    if not isinstance(rule, kind):
-        raise FlowError(f"must be a {kind.__name__}, such as {example}, is {kind_of(rule)}", path)
+    check_rule(name, rule, path)
     return rule.to_weather(path)

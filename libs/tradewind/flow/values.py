@@ -12,8 +12,8 @@ Duration: TypeAlias = int | float | str | timedelta
 """Seconds, text such as `500ms`, `5s`, `5m`, `1h`, `1d`, or a timedelta of whole milliseconds."""
 
 _DEEPEST = 100
-_LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", re.ASCII)
+_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def json_copy(value: object, path: str, depth: int = 0) -> Any:
@@ -57,10 +57,12 @@ def duration(value: Duration, path: str) -> int | float | str:
 
 
 def seconds_in(length: Duration) -> float:
-    """Return a length of time in seconds. Raises ValueError for what is none."""
+    """Return a length of time in seconds. Raises ValueError for text that is none, TypeError for what has none."""
     if isinstance(length, timedelta):
         return length.total_seconds()
     if not isinstance(length, str):
+        if isinstance(length, bool) or not hasattr(length, "__float__"):
+            raise TypeError(f'give seconds, text such as "5m", or a timedelta, not {kind_of(length)}')
         return float(length)
     match = _LENGTH.fullmatch(length.strip())
     if match is None:

@@ -1,6 +1,7 @@
 """Arguments of calls that are of another kind than meant."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from tests.unit.client.fake_stack import FakeStack
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
-from tradewind.client import Client, FlowStatus
+from tradewind.client import Client, FlowStatus, InvalidInput, SyncClient
+from tradewind.flow import Flow
 
 Call = Callable[[Client], Awaitable[Any]]
 
@@ -33,6 +35,39 @@ async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client
         (lambda client: client.run_flow("f", inputs="month=2001-04"), ValueError, "this is 'month=2001-04'"),
         (lambda client: client.run_flow("f", inputs=["2001-04"]), TypeError, "this is a list"),
         (lambda client: client.run_flows([("f", {})]), TypeError, "('f', {}) is a tuple"),
+        (lambda client: client.run_flow(5), TypeError, "flow_id must be text; 5 is an int"),
+        (lambda client: client.run_flow(Flow("z")), TypeError, "is a Flow; give its flow_id"),
+        (lambda client: client.run_flow("\ud800"), ValueError, "flow_id: 'utf-8' codec"),
+        (
+            lambda client: client.flow("f").register({}, labels={"a": 1}),
+            TypeError,
+            '{"team": "risk"}; {\'a\': 1}',
+        ),
+        (lambda client: client.flow("f").register({}, labels=["a"]), ValueError, "labels must give text for each name"),
+        (
+            lambda client: client.register_flow("f", None),
+            TypeError,
+            "path of a JSON or YAML file; there is none",
+        ),
+        (lambda client: client.register_flow("f", 5), TypeError, "or the path of a JSON or YAML file; 5 is an int"),
+        (lambda client: client.register_flow(Flow("f"), {}), TypeError, "give a Flow by itself"),
+        (lambda client: client.get_cycle("f", "0"), TypeError, "cycle must be a whole number; '0' is a str"),
+        (lambda client: client.get_cycle("f", 1.5), TypeError, "cycle must be a whole number; 1.5 is a float"),
+        (lambda client: client.get_cycle("f", 2**70), ValueError, "cycle: Value out of range"),
+        (lambda client: client.rerun_cycle("f", from_nodes=[5]), TypeError, "must be a list, each text; [5] is a list"),
+        (lambda client: client.run_flow("f", wait="soon"), ValueError, '"soon" is no length of time'),
+        (lambda client: client.run_flow("f", wait=[5]), TypeError, 'text such as "5m", or a timedelta, not a list'),
+        (lambda client: client.update_flow("f", "interval=5s"), TypeError, 'as in {"interval": "5s"}; \'interval=5s\''),
+        (lambda client: client.submit_task("feed", retry=3), ValueError, "retry: must be a Retry, such as Retry(3)"),
+        (lambda client: client.submit_task("feed", cache=3), ValueError, "cache: must be a Cache"),
+        (lambda client: client.submit_batch("feed", {"x": 1}), TypeError, "{'x': 1} is a dict: submit_task takes one"),
+        (
+            lambda client: client.submit_batch("feed", []),
+            InvalidInput,
+            "parameters: must be 1 to 10000, there",
+        ),
+        (lambda client: anext(client.list_logs("f", min_level="warn")), ValueError, '"warn" is none of debug, info, w'),
+        (lambda client: client.start_bulk_job("end", ["f"]), ValueError, '"end" is none of'),
     ],
 )
 async def test_an_argument_that_cannot_be_meant_says_what_can(
@@ -42,3 +77,41 @@ async def test_an_argument_that_cannot_be_meant_says_what_can(
         await call(client)
 
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("wait", ["250ms", "0.25s", 0.25, timedelta(milliseconds=250), " 0.25 "])
+async def test_a_length_of_time_is_a_number_text_or_a_timedelta(client: Client, stack: FakeStack, wait: Any) -> None:
+    await client.run_flow("momentum", wait=wait)
+
+    assert stack.scheduler.last(pb.RunFlowRequest).wait.ToMilliseconds() == 250
+
+
+async def test_a_client_takes_its_own_times_alike() -> None:
+    async with Client("localhost:1", timeout="5s", patience=timedelta(minutes=1)) as client:
+        assert client.patience == 60
+        assert client._connection.to_scheduler.timeout == 5
+
+
+@pytest.mark.parametrize("kind", [Client, SyncClient])
+def test_an_address_is_text(kind: Any) -> None:
+    with pytest.raises(TypeError, match='an address is text, as in "localhost:7700"; 7811 is an int'):
+        kind(7811)
+
+
+def test_a_client_is_entered_in_an_event_loop() -> None:
+    with pytest.raises(TypeError, match=r"async with Client\(\).* or SyncClient"), Client():
+        pass
+
+
+async def test_a_flow_by_itself_is_registered_by_its_own_id(client: Client, stack: FakeStack) -> None:
+    await client.register_flow(Flow("prices", "5m"))
+
+    request = stack.scheduler.last(pb.RegisterFlowRequest)
+    assert request.flow_id == "prices"
+    assert '"interval":"5m"' in request.weather_json.replace(" ", "")
+
+
+async def test_of_an_id_and_a_flow_the_id_counts(client: Client, stack: FakeStack) -> None:
+    await client.register_flow("prices", Flow("others", "5m"))
+
+    assert stack.scheduler.last(pb.RegisterFlowRequest).flow_id == "prices"
