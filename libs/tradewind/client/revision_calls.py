@@ -1,5 +1,6 @@
 """What a client asks the scheduler about definitions of flows: planning, changing and looking back."""
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -21,10 +22,11 @@ from tradewind.client.revisions import (
     diff_from,
     revision_from,
 )
-from tradewind.flow import Flow, spec_of
+from tradewind.flow import Flow, FlowError, spec_of
 
 _PAGE = 100
 _SCHEDULE = "schedule."
+_GRAPH = ("nodes", "edges", "on_failure", "finally")
 
 
 class RevisionCalls:
@@ -77,6 +79,9 @@ class RevisionCalls:
         """
         if not isinstance(changes, Mapping):
             raise TypeError(f'changes go by field, as in {{"interval": "5s"}}; {told_as(changes)}')
+        for path in changes:
+            if re.split(r"[.\[]", path, maxsplit=1)[0] in _GRAPH:
+                raise FlowError("is part of the graph, which is changed by registering the flow again", path)
         request = made(
             revision_pb.UpdateFlowRequest,
             flow_id=flow_id,

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Any
 
 from tradewind.flow.errors import FlowError
@@ -30,7 +31,9 @@ class Fields:
         self._path = path
         for name in values:
             if name not in known:
-                raise FlowError(f"is no known field; one of {', '.join(known)}", self.at(str(name)))
+                near = get_close_matches(str(name), known, n=1)
+                hint = f'did you mean "{near[0]}"?' if near else f"one of {', '.join(known)}"
+                raise FlowError(f"is no known field; {hint}", self.at(str(name)))
 
     def at(self, name: str) -> str:
         return f"{self._path}.{name}" if self._path else name

@@ -89,7 +89,9 @@ def spec_of(weather: Object) -> flow_pb2.FlowSpec:
         spec.overlap = overlap
     if failure_policy := fields.word("failure_policy", _FAILURE_POLICY):
         spec.failure_policy = failure_policy
-    if weather.get("schedule") is not None:
+    if (schedule := weather.get("schedule")) is not None:
+        if isinstance(schedule, str):
+            raise FlowError('must be an object, such as {"cron": "0 * * * *"}, is text', "schedule")
         spec.schedule.CopyFrom(schedule_spec_of(fields.object("schedule"), "schedule"))
     return spec
 

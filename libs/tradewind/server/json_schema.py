@@ -65,7 +65,9 @@ def faults_by_place(schema_text: str, value: object) -> list[tuple[tuple[str | i
             continue
         place = tuple(error.instance_path)
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
-            found += [((*place, key), "is not known") for key in error.kind.unexpected]
+            # At the top the callers say what there is, in their own words.
+            names = NearestName(_known_at(schema_text, error.schema_path) if place else ())
+            found += [((*place, key), f"is not known{names.hint(key)}") for key in error.kind.unexpected]
         else:
             found.append((place, _shortened(error.message)))
         if len(found) >= _MOST_FAULTS:
@@ -77,6 +79,17 @@ def only_keys(schema_text: str) -> list[str]:
     """Return the keys that an object may have by a schema without fault, none where it may have others."""
     schema = json.loads(schema_text)
     return list(schema.get("properties", ())) if schema.get("additionalProperties") is False else []
+
+
+def _known_at(schema_text: str, additional: Sequence[str | int]) -> list[str]:
+    """Return the keys that stand beside an `additionalProperties`, to which these steps lead."""
+    part = json.loads(schema_text)
+    try:
+        for step in additional[:-1]:
+            part = part[step]
+        return list(part["properties"])
+    except (KeyError, IndexError, TypeError):
+        return []
 
 
 def is_hidden(value: object) -> bool:

@@ -198,14 +198,15 @@ async def test_a_revision_comes_with_its_definition_and_two_of_them_are_compared
 async def test_what_is_not_there_is_told(scheduler: Client) -> None:
     await scheduler.register()
     stub = scheduler.stub
-    calls: list[Awaitable[object]] = [
-        stub.GetRevision(revision_pb2.GetRevisionRequest(flow_id="f", revision=2)),
-        stub.DiffRevisions(revision_pb2.DiffRevisionsRequest(flow_id="f")),
-        stub.RollBackFlow(revision_pb2.RollBackFlowRequest(flow_id="f", revision=9)),
+    missing: list[tuple[Awaitable[object], str]] = [
+        (stub.GetRevision(revision_pb2.GetRevisionRequest(flow_id="f", revision=2)), "the latest is 1"),
+        (stub.DiffRevisions(revision_pb2.DiffRevisionsRequest(flow_id="f")), "the first was 1"),
+        (stub.RollBackFlow(revision_pb2.RollBackFlowRequest(flow_id="f", revision=9)), "the latest is 1"),
     ]
-    for call in calls:
-        await refused(call, grpc.StatusCode.NOT_FOUND, "REVISION_NOT_FOUND")
-    calls = [
+    for call, hint in missing:
+        refusal = await refused(call, grpc.StatusCode.NOT_FOUND, "REVISION_NOT_FOUND")
+        assert refusal.message.endswith(f"; {hint}")
+    calls: list[Awaitable[object]] = [
         stub.GetRevision(revision_pb2.GetRevisionRequest(flow_id="nobody")),
         stub.ListRevisions(revision_pb2.ListRevisionsRequest(flow_id="nobody")),
         stub.DiffRevisions(revision_pb2.DiffRevisionsRequest(flow_id="nobody")),

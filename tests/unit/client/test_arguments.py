@@ -58,6 +58,13 @@ async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client
         (lambda client: client.run_flow("f", wait="soon"), ValueError, '"soon" is no length of time'),
         (lambda client: client.run_flow("f", wait=[5]), TypeError, 'text such as "5m", or a timedelta, not a list'),
         (lambda client: client.update_flow("f", "interval=5s"), TypeError, 'as in {"interval": "5s"}; \'interval=5s\''),
+        (lambda client: client.update_flow("f", {"intervall": "5s"}), ValueError, 'did you mean "interval"?'),
+        (
+            lambda client: client.update_flow("f", {"nodes.a.config": 4}),
+            ValueError,
+            "nodes.a.config: is part of the",
+        ),
+        (lambda client: client.update_flow("f", {"edges[0].target": "b"}), ValueError, "registering the flow again"),
         (lambda client: client.submit_task("feed", retry=3), ValueError, "retry: must be a Retry, such as Retry(3)"),
         (lambda client: client.submit_task("feed", cache=3), ValueError, "cache: must be a Cache"),
         (lambda client: client.submit_batch("feed", {"x": 1}), TypeError, "{'x': 1} is a dict: submit_task takes one"),

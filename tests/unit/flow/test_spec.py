@@ -92,11 +92,13 @@ def test_durations_become_text(interval: Any, text: str) -> None:
     ("weather", "says"),
     [
         ([], "must be an object, is a list"),
-        ({"schedules": "daily"}, "schedules: is no known field; one of interval, schedule, nodes"),
-        ({"schedule": "daily"}, "schedule: must be an object, is text"),
+        ({"colour": "red"}, "colour: is no known field; one of interval, schedule, nodes"),
+        ({"schedules": "daily"}, 'schedules: is no known field; did you mean "schedule"\\?'),
+        ({"schedule": "0 * * * *"}, r'schedule: must be an object, such as {"cron": "0 \* \* \* \*"}, is text'),
+        ({"schedule": 5}, "schedule: must be an object, is a number"),
         ({"schedule": {"at": 5}}, "schedule.at: must be a list of texts"),
         ({"schedule": {"event": "price"}}, "schedule.event: must be an object, is text"),
-        ({"schedule": {"event": {"names": "a"}}}, "schedule.event.names: is no known field; one of name, filter"),
+        ({"schedule": {"event": {"names": "a"}}}, 'schedule.event.names: is no known field; did you mean "name"'),
         (
             {"schedule": {"flow_finished": {"flow_ids": "a"}}},
             "schedule.flow_finished.flow_ids: must be a list of texts",

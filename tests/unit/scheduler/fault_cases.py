@@ -35,6 +35,36 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("interval", "goes into schedule when there is one")],
     ),
     (
+        "cron beside schedule",
+        {**without(flow(), "interval"), "cron": "0 * * * *"},
+        [("cron", 'goes into schedule: write "schedule": {"cron": "0 * * * *"}')],
+    ),
+    (
+        "event beside schedule",
+        {**without(flow(), "interval"), "event": {"name": "price"}},
+        [("event", 'goes into schedule: write "schedule": {"event": ...}')],
+    ),
+    (
+        "jitter beside schedule",
+        flow(jitter="5s"),
+        [("jitter", 'goes into schedule, beside "interval", "cron", "at", "event", "flow_finished"')],
+    ),
+    (
+        "interval is cron",
+        flow(interval="0 * * * *"),
+        [("interval", 'is a cron expression: write "schedule": {"cron": "0 * * * *"}')],
+    ),
+    (
+        "schedule is cron",
+        without(flow(schedule="@daily"), "interval"),
+        [("schedule", 'is a cron expression: write "schedule": {"cron": "@daily"}')],
+    ),
+    (
+        "schedule is text",
+        without(flow(schedule="5m"), "interval"),
+        [("schedule", 'must be an object, such as {"cron": "0 * * * *"}, is "5m"')],
+    ),
+    (
         "schedule with nothing",
         without(flow(schedule={}), "interval"),
         [("schedule", "must say when by one of interval, cron, at, event or flow_finished, says none of them")],

@@ -37,6 +37,30 @@ GRAPH = {"nodes": [{"id": "a", "type": "t"}], "edges": []}
             ["schedule.jitter"],
             {"schedule": {"interval": 60, "jitter": 9}},
         ),
+        (
+            {"interval": 60},
+            {"schedule": {"cron": "0 * * * *"}},
+            ["schedule.cron", "interval"],
+            {"schedule": {"cron": "0 * * * *"}},
+        ),
+        (
+            {"schedule": {"interval": 60, "max_cycles": 9}},
+            {"schedule": {"cron": "0 * * * *"}},
+            ["interval", "schedule.cron"],
+            {"schedule": {"cron": "0 * * * *", "max_cycles": 9}},
+        ),
+        (
+            {"interval": 60},
+            {"schedule": {"cron": "0 * * * *"}},
+            ["schedule.cron"],
+            {"schedule": {"cron": "0 * * * *"}},
+        ),
+        (
+            {"interval": 60},
+            {"interval": 5, "schedule": {"jitter": 1}},
+            ["schedule.jitter", "interval"],
+            {"schedule": {"interval": 5, "jitter": 1}},
+        ),
         ({"labels": {"a": "b"}}, {"labels": {"c": "d"}}, ["labels"], {"labels": {"c": "d"}}),
     ],
 )

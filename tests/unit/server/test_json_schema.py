@@ -99,6 +99,15 @@ def test_an_unknown_key_is_told_with_the_nearest_or_all_that_there_are() -> None
     ]
 
 
+def test_an_unknown_key_within_an_object_is_told_with_the_nearest() -> None:
+    limits = {"properties": {"urgent": {"type": "integer"}}, "additionalProperties": False}
+    schema = {"properties": {"limits": {"$ref": "#/$defs/l"}, "all": {"items": limits}}, "$defs": {"l": limits}}
+    assert check(schema, {"limits": {"urgnt": 1}, "all": [{"x": 1}]}, "config") == [
+        Violation("config.limits.urgnt", 'is not known; did you mean "urgent"?'),
+        Violation("config.all[0].x", "is not known"),
+    ]
+
+
 def test_faults_beside_a_secret_are_still_found() -> None:
     schema = {
         "properties": {"key": {"type": "string"}, "window": {"type": "integer"}, "mode": {"enum": ["fast", "slow"]}},

@@ -23,10 +23,10 @@ class Fields:
         self._path = path
         self._faults = faults
 
-    def refuse_unknown(self, known: Sequence[str]) -> None:
-        """Note every field that is not `known`."""
+    def refuse_unknown(self, known: Sequence[str], told: Sequence[str] = ()) -> None:
+        """Note every field that is not `known`, but those that are `told` already."""
         for name in self._value:
-            if name in known:
+            if name in known or name in told:
                 continue
             if not self._faults.full:
                 self._fault(name, f"unknown field{NearestName(known).hint(name, f'; there are {listed(list(known))}')}")

@@ -5,7 +5,7 @@ from typing import Any
 
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.paths import join, listed
-from tradewind.scheduler.domain.schedule_definition import SCHEDULE_FIELDS
+from tradewind.scheduler.domain.schedule_definition import KINDS, SCHEDULE_FIELDS
 from tradewind.scheduler.domain.weather import FLOW_FIELDS, GRAPH_FIELDS
 from tradewind.server.nearest_name import NearestName
 from tradewind.server.quoting import quoted
@@ -34,21 +34,26 @@ def check_mask(paths: Sequence[str], faults: FaultList) -> None:
 def updated(weather: Mapping[str, Any], given: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
     """Return a flow in Weather Syntax with the fields at `paths` taken from `given`, absent ones at their defaults.
 
-    An interval takes the place of a schedule, and the other way round. The result is still to be read and judged.
+    An interval takes the place of a schedule, and the other way round; so does each of the fields that say when cycles
+    begin of the others. The result is still to be read and judged.
     """
     changed = dict(weather)
+    fields = [path.removeprefix(_SCHEDULE) for path in paths if path.startswith(_SCHEDULE)]
     for path in paths:
         if path.startswith(_SCHEDULE):
-            changed["schedule"] = _with_field(_schedule(changed), path.removeprefix(_SCHEDULE), given)
-            changed.pop("interval", None)
             continue
         changed.pop(path, None)
         if given.get(path) is None:
+            if path == "interval" and changed.get("schedule") is not None:
+                changed["schedule"] = _without(changed["schedule"], ["interval"])
             continue
         changed[path] = given[path]
         for other in {"interval": ("schedule",), "schedule": ("interval",)}.get(path, ()):
             if other not in paths:
                 changed.pop(other, None)
+    if fields:
+        changed["schedule"] = _with_fields(_schedule(changed), fields, given)
+        changed.pop("interval", None)
     return changed
 
 
@@ -58,7 +63,12 @@ def _schedule(weather: Mapping[str, Any]) -> dict[str, Any]:
     return {"interval": weather["interval"]} if weather.get("interval") is not None else {}
 
 
-def _with_field(schedule: dict[str, Any], name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    value = (given.get("schedule") or {}).get(name)
-    kept = {key: each for key, each in schedule.items() if key != name}
-    return kept if value is None else {**kept, name: value}
+def _with_fields(schedule: dict[str, Any], names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    values = given.get("schedule") or {}
+    new = {name: values[name] for name in names if values.get(name) is not None}
+    replaced = KINDS if any(name in KINDS for name in new) else ()
+    return _without(schedule, [*names, *replaced]) | new
+
+
+def _without(schedule: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in schedule.items() if name not in names}

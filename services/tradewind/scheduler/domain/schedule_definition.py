@@ -16,6 +16,8 @@ from tradewind.server.schedules.grids import LAST_MS, CronGrid, EmptyGrid, Grid,
 from tradewind.server.schedules.schedule import Schedule, Verdict, catch_up
 
 MOST_TIMES = 1000
+LONGEST_CRON = 256
+"""In characters."""
 MOST_CYCLES = 1_000_000_000
 WINDOW_MS = 3_600_000
 """How late a planned time may fire unless a flow says otherwise: an hour."""
@@ -35,7 +37,8 @@ SCHEDULE_FIELDS = (
     "catch_up",
     "catch_up_window",
 )
-_KINDS = ("interval", "cron", "at", *EVENT_FIELDS)
+KINDS = ("interval", "cron", "at", *EVENT_FIELDS)
+"""Fields that say when, or on what, cycles begin; a schedule has one of them."""
 _OF_TIMES = ("jitter", "catch_up")
 """Fields that say nothing of events: each is a firing of its own, as soon as it comes."""
 _TIME_FORM = 'give a time with its offset, such as "2026-11-21T09:30:00Z" or "2026-11-21T09:30:00+01:00"'
@@ -176,10 +179,10 @@ def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> Schedu
     """Read the object at `path`; what is at fault is noted and stands at its default."""
     fields = Fields(value, path, faults)
     fields.refuse_unknown(SCHEDULE_FIELDS)
-    given = [name for name in _KINDS if value.get(name) is not None]
+    given = [name for name in KINDS if value.get(name) is not None]
     if len(given) != 1:
         named = " and ".join(given) if given else "none of them"
-        faults.add(path, f"must say when by one of {', '.join(_KINDS[:-1])} or {_KINDS[-1]}, says {named}")
+        faults.add(path, f"must say when by one of {', '.join(KINDS[:-1])} or {KINDS[-1]}, says {named}")
     interval_ms = fields.duration("interval", 0)
     times_ms = _times(value.get("at"), join(path, "at"), faults)
     on = read_event_schedule(value, path, faults)
@@ -210,8 +213,19 @@ def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> Schedu
     return definition
 
 
+def is_cron(text: str) -> bool:
+    """Say whether text is a cron expression, wherever it stands."""
+    if len(text) > LONGEST_CRON:
+        return False
+    try:
+        CronGrid(text, "UTC")
+    except ValueError:
+        return False
+    return True
+
+
 def _cron(fields: Fields, value: dict[str, Any], path: str, faults: FaultList) -> tuple[str, str]:
-    expression, zone = fields.text("cron", 256), fields.text("zone", 64) or "UTC"
+    expression, zone = fields.text("cron", LONGEST_CRON), fields.text("zone", 64) or "UTC"
     if not expression:
         if value.get("zone") is not None:
             faults.add(join(path, "zone"), "goes with cron only")

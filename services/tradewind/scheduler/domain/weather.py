@@ -11,9 +11,16 @@ from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES, FlowDefiniti
 from tradewind.scheduler.domain.json_text import UNREADABLE, canonical_json, read_json_text
 from tradewind.scheduler.domain.json_values import exact_value
 from tradewind.scheduler.domain.labels import read_labels
-from tradewind.scheduler.domain.paths import join, shown
-from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition, read_schedule
+from tradewind.scheduler.domain.paths import join, listed, shown
+from tradewind.scheduler.domain.schedule_definition import (
+    KINDS,
+    SCHEDULE_FIELDS,
+    ScheduleDefinition,
+    is_cron,
+    read_schedule,
+)
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft, read_edge, read_node
+from tradewind.server.quoting import quoted
 
 LARGEST_FLOW_BYTES = 3 * 1024 * 1024
 MOST_NODES = 10_000
@@ -115,8 +122,9 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
         faults.add("flow", f"must be an object with interval, nodes and edges, is {shown(value)}")
         return FlowDraft((), (), None, faults)
     fields = Fields(value, "", faults)
-    fields.refuse_unknown(FLOW_FIELDS)
-    schedule = _schedule(fields, value, faults)
+    misplaced = _misplaced(value, faults)
+    fields.refuse_unknown(FLOW_FIELDS, told=misplaced)
+    schedule = _schedule(fields, value, faults, when_is_told=any(name in KINDS for name in misplaced))
     overlap = OverlapPolicy(fields.choice("overlap", list(OverlapPolicy), OverlapPolicy.SKIP))
     policy = FailurePolicy(fields.choice("failure_policy", list(FailurePolicy), FailurePolicy.SKIP_DOWNSTREAM))
     cycle_timeout_ms = fields.duration("timeout", 0) or None
@@ -154,14 +162,35 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
     return FlowDraft(nodes, edges, definition, faults, on_failure, last)
 
 
-def _schedule(fields: Fields, value: dict[str, Any], faults: FaultList) -> ScheduleDefinition:
-    """Return what `interval` or `schedule` says; one of them is there."""
+def _misplaced(value: dict[str, Any], faults: FaultList) -> list[str]:
+    """Note fields of a schedule that stand beside it, and return them."""
+    found = [name for name in SCHEDULE_FIELDS if name in value and name not in FLOW_FIELDS]
+    for name in found:
+        example = quoted(value[name]) if isinstance(value[name], str) else "..."
+        how = f': write "schedule": {{"{name}": {example}}}' if name in KINDS else f", beside {listed(list(KINDS))}"
+        faults.add(name, f"goes into schedule{how}")
+    return found
+
+
+def _schedule(
+    fields: Fields, value: dict[str, Any], faults: FaultList, *, when_is_told: bool = False
+) -> ScheduleDefinition:
+    """Return what `interval` or `schedule` says; one of them is there, unless it is told already where it belongs."""
+    for name in ("schedule", "interval"):
+        if isinstance(text := value.get(name), str) and is_cron(text):
+            faults.add(name, f'is a cron expression: write "schedule": {{"cron": {quoted(text)}}}')
+            return ScheduleDefinition()
     if value.get("schedule") is None:
-        fields.required("interval", 'is required; give seconds, or text such as "5m"; 0 runs once')
+        if not when_is_told:
+            fields.required("interval", 'is required; give seconds, or text such as "5m"; 0 runs once')
         return ScheduleDefinition(fields.duration("interval", 0))
     if value.get("interval") is not None:
         faults.add("interval", "goes into schedule when there is one")
-    return read_schedule(fields.mapping("schedule"), "schedule", faults)
+    schedule = value["schedule"]
+    if not isinstance(schedule, dict):
+        faults.add("schedule", f'must be an object, such as {{"cron": "0 * * * *"}}, is {shown(schedule)}')
+        return ScheduleDefinition()
+    return read_schedule(schedule, "schedule", faults)
 
 
 def _check_counts(nodes: Any, edges: Any, faults: FaultList) -> bool:

@@ -46,9 +46,12 @@ def flow_moved(flow: FlowRecord) -> Aborted:
     )
 
 
-def revision_not_found(flow_id: str, revision: int) -> NotFound:
-    """The flow has no such revision, or it is on record no more."""
-    return NotFound("revision", f"{flow_id}:{revision}", "REVISION_NOT_FOUND")
+def revision_not_found(flow_id: str, revision: int, latest: int) -> NotFound:
+    """The flow has no such revision, or it is on record no more; `latest` is the current one."""
+    hint = "; it is on record no more" if revision >= 1 else "; the first was 1"
+    if revision > latest:
+        hint = f"; the latest is {latest}"
+    return NotFound("revision", f"{flow_id}:{revision}", "REVISION_NOT_FOUND", hint)
 
 
 def diff_too_large(flow_id: str, first: int, second: int) -> Exhausted:

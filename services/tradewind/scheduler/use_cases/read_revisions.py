@@ -49,7 +49,7 @@ class ReadRevisions:
         found = await self._revisions.newest(flow_id, number + 1, 1)
         text = await self._flows.definition(flow_id, number)
         if text is None or not found or found[0].number != number:
-            raise revision_not_found(flow_id, number)
+            raise revision_not_found(flow_id, number, current)
         return found[0], text, current
 
     async def diff(self, flow_id: str, first: int, second: int) -> tuple[int, int, FlowDiff]:
@@ -58,11 +58,11 @@ class ReadRevisions:
         0 stands for the current one as the second, for the one on record before the second as the first. Raises
         NotFound, Exhausted when there is too much to tell.
         """
-        after, after_text, _ = await self.revision(flow_id, second)
+        after, after_text, latest = await self.revision(flow_id, second)
         if not first:
             before_it = await self._revisions.newest(flow_id, after.number, 1)
             if not before_it:
-                raise revision_not_found(flow_id, after.number - 1)
+                raise revision_not_found(flow_id, after.number - 1, latest)
             first = before_it[0].number
         before, before_text, _ = await self.revision(flow_id, first)
         diff = diff_of(weather_of(before_text, dict(before.labels)), weather_of(after_text, dict(after.labels)))
