@@ -192,9 +192,14 @@ async def test_what_nobody_offers_waits_or_is_refused(client: Client) -> None:
     assert handle.warnings == ('no live worker offers node type "nobodys"; it waits until one does',)
     assert (await handle.get()).reason == 'no live worker offers node type "nobodys"'
     assert (await handle.cancel()).status is BatchStatus.CANCELLED
+    near = await client.submit_task("numbrs")
+    assert near.warnings[0].endswith('it waits until one does; did you mean "numbers"?')
+    await near.cancel()
+    with pytest.raises(NotFound, match='no node type "numbrs"; did you mean "numbers"'):
+        await client.submit_task("numbrs", require_worker=True)
     with pytest.raises(NotFound, match='no node type "nobodys"'):
         await client.submit_task("nobodys", require_worker=True)
-    assert [task async for task in client.list_tasks()] == []
+    assert [task.node_type async for task in client.list_tasks()] == ["numbrs"]
 
 
 async def test_a_request_id_is_good_once(client: Client) -> None:

@@ -64,6 +64,10 @@ async def test_enough_items_make_it_succeed_and_the_others_are_null(client: Clie
     assert re.search(r"half +half +completed .*6 of 6 items done, 3 failed", await shell("cycle", "show", "halving"))
     items = await shell("cycle", "show", "halving", "--items", "half")
     assert re.search(r"^3 +failed +1 .*ValueError: 3 is odd", items, re.MULTILINE)
+    wrong = await shell("cycle", "show", "halving", "--items", "listed", ends=2)
+    assert wrong == "error: listed does not run over a list: it has no items\n"
+    wrong = await shell("cycle", "show", "halving", "--items", "hlaf", ends=2)
+    assert wrong == 'error: cycle 0 of halving has no node "hlaf"; did you mean "half"?\n'
     assert re.search(r"items +6 of 6 items done, 3 failed", await shell("task", "get", "halving:0:0:half"))
     assert re.search(r"error: ValueError: 5 is odd", await shell("task", "get", "halving:0:0:half:5"))
 

@@ -56,7 +56,7 @@ async def show(
         raise fail(described.gone, FAILED)
     found = described.node(node)
     if found is None:
-        raise fail(f"cycle {described.cycle.cycle} of {flow} {_no_node(node, described)}", WRONG_INPUT)
+        raise _no_node(flow, node, described)
     if found.status != "completed":
         from tradewind.cli.descriptions import note
 
@@ -69,10 +69,17 @@ async def _show_items(
     session: Session, flow: str, cycle: int | None, run: int | None, node: str, output: Format
 ) -> None:
     from tradewind.cli.descriptions import show_items
+    from tradewind.client import NotFound
 
     async with session.client() as client:
         found = await client.get_cycle(flow, cycle, run)
-        items = [item async for item in client.list_node_tasks(flow, found.cycle, found.run, items_of=node)]
+        try:
+            items = [item async for item in client.list_node_tasks(flow, found.cycle, found.run, items_of=node)]
+        except NotFound:
+            described = await client.describe_cycle(flow, found.cycle, found.run, include_logs=False)
+            if described.node(node) is None:
+                raise _no_node(flow, node, described) from None
+            raise fail(f"{node} does not run over a list: it has no items", WRONG_INPUT) from None
     session.screen.json(items) if output is Format.JSON else show_items(session.screen, items)
 
 
@@ -100,7 +107,7 @@ async def approve(
         described = await client.describe_cycle(flow, cycle, include_logs=False)
         found = described.node(node)
         if found is None:
-            raise fail(f"cycle {cycle} of {flow} {_no_node(node, described)}", WRONG_INPUT)
+            raise _no_node(flow, node, described)
         task = await client.answer_node(
             found.node_task_id,
             approved=not reject,
@@ -114,11 +121,11 @@ async def approve(
         session.screen.line(f"{node} is {'rejected' if reject else 'approved'}; it is {task.status}")
 
 
-def _no_node(node: str, described: "CycleDescription") -> str:
-    from difflib import get_close_matches
+def _no_node(flow: str, node: str, described: "CycleDescription") -> typer.Exit:
+    from tradewind.cli.node_names import no_node
 
-    near = get_close_matches(node, [each.node_id for each in described.nodes], n=1)
-    return f'has no node "{node}"' + (f'; did you mean "{near[0]}"?' if near else "")
+    what = no_node(node, [each.node_id for each in described.nodes])
+    return fail(f"cycle {described.cycle.cycle} of {flow} {what}", WRONG_INPUT)
 
 
 @app.command("list")

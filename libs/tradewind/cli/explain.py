@@ -59,7 +59,8 @@ async def explain(
     for reason in reasons:
         session.screen.line(f"{reason.code}: {reason.sentence}")
         if reason.code == "cycle_running" and running is not None:
-            _show_open_nodes(session.screen, running)
+            for line in open_node_lines(running):
+                session.screen.line(line)
     if not reasons:
         session.screen.line("nothing keeps it")
 
@@ -69,20 +70,23 @@ def _show_cycle(screen: Screen, described: "CycleDescription") -> None:
     cycle = described.cycle
     why = f": {cycle.reason}" if cycle.reason else ""
     screen.line(f"cycle {cycle.cycle} {'is' if cycle.end_time is None else 'has ended as'} {cycle.status}{why}")
-    _show_nodes(screen, described, [each for each in described.nodes if each.status not in ("completed", "registered")])
+    for line in _node_lines(
+        described, [each for each in described.nodes if each.status not in ("completed", "registered")]
+    ):
+        screen.line(line)
 
 
-def _show_open_nodes(screen: Screen, described: "CycleDescription") -> None:
-    """Print of the nodes that have not ended those that wait for no other node, and why they have not."""
+def open_node_lines(described: "CycleDescription") -> list[str]:
+    """Return lines for those of the nodes that have not ended that wait for no other node: why they have not."""
     nodes = [each for each in described.nodes if not each.status.ended and each.status != "registered"]
-    _show_nodes(screen, described, nodes)
+    return _node_lines(described, nodes)
 
 
-def _show_nodes(screen: Screen, described: "CycleDescription", nodes: "Sequence[NodeTaskRecord]") -> None:
+def _node_lines(described: "CycleDescription", nodes: "Sequence[NodeTaskRecord]") -> list[str]:
     from tradewind.cli.descriptions import note
 
-    for node in nodes[:_NODES]:
-        screen.line(f"  {node.node_id} ({node.node_type}): {note(node) or node.status}")
+    lines = [f"  {node.node_id} ({node.node_type}): {note(node) or node.status}" for node in nodes[:_NODES]]
     if len(nodes) > _NODES:
         cycle = described.cycle
-        screen.line(f"  and {len(nodes) - _NODES} more: tradewind cycle show {cycle.flow_id} {cycle.cycle}")
+        lines.append(f"  and {len(nodes) - _NODES} more: tradewind cycle show {cycle.flow_id} {cycle.cycle}")
+    return lines

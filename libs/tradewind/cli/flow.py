@@ -73,7 +73,7 @@ async def register(
 @app.command()
 @asynchronous
 async def analyze(session: Session, file: DefinitionFile, output: Output = Format.TEXT) -> None:
-    """List the faults of a definition.
+    """List the faults of a definition, and what is odd about it.
 
     Nothing is registered. Exits with 2 when there are faults.
     """
@@ -90,6 +90,8 @@ async def analyze(session: Session, file: DefinitionFile, output: Output = Forma
             for part in analysis.components
         ]
         session.screen.table(["COMPONENT", "NODES", "ENTRY NODES", "CYCLE"], rows)
+        for warning in analysis.warnings:
+            session.screen.line(f"  note: {warning}", "yellow")
     if not analysis.valid:
         faults = "\n  ".join(["the definition has faults:", *map(str, analysis.violations)])
         raise fail(faults, WRONG_INPUT)
@@ -235,13 +237,18 @@ async def logs(
         ) from None
     async with session.client() as client:
         if follow:
-            await client.get_flow(name)
+            flow = (await client.get_flow(name)).flow
+            if node and cycle is None:
+                _require_node(flow, node)
             client.patience = session.patience
             lines = client.watch_logs(name, cycle, node_id=node, min_level=least)
             async for line in lines:
                 session.screen.json_line(line) if output is Format.JSON else show_log_line(session.screen, line)
             return
         found = [line async for line in client.list_logs(name, cycle, node_id=node, min_level=least)]
+        if node and not found:
+            # One of an earlier revision has lines.
+            _require_node((await client.get_flow(name)).flow, node)
     if output is Format.JSON:
         session.screen.json(found)
         return
@@ -308,6 +315,14 @@ async def list_(
         for flow in flows
     ]
     session.screen.table(["FLOW", "STATUS", "NODES", "LAST CYCLE", "RUNNING", "NEXT", "LABELS"], rows)
+
+
+def _require_node(flow: "FlowRecord", node: str) -> None:
+    from tradewind.cli.node_names import no_node
+
+    nodes = [each["id"] for each in flow.config["nodes"]]
+    if node not in nodes:
+        raise fail(f"{flow.flow_id} {no_node(node, nodes)}", WRONG_INPUT)
 
 
 def _show_change(session: Session, flow: "FlowRecord", output: Format) -> None:

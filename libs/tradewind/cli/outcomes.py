@@ -3,11 +3,24 @@
 import asyncio
 
 from tradewind.cli.descriptions import outcome_line
+from tradewind.cli.explain import open_node_lines
 from tradewind.cli.failures import fail
 from tradewind.cli.plain import to_json
 from tradewind.cli.progress import watch_cycles
 from tradewind.cli.screen import STYLES, Format, Screen
-from tradewind.client import Client, CycleFailed, CycleHandle
+from tradewind.client import Client, CycleFailed, CycleHandle, TradewindError
+
+_LOOK_S = 2.0
+
+
+async def _open_nodes(client: Client, handle: CycleHandle) -> list[str]:
+    """Return what the nodes wait for that have not ended, nothing where that is not known at once."""
+    try:
+        async with asyncio.timeout(_LOOK_S):
+            described = await client.describe_cycle(handle.flow_id, handle.cycle, handle.run, include_logs=False)
+    except (TimeoutError, TradewindError):
+        return []
+    return open_node_lines(described)
 
 
 async def wait_for_outcome(
@@ -27,7 +40,7 @@ async def wait_for_outcome(
             cycle = await handle.wait()
     except TimeoutError:
         message = f"cycle {handle.cycle} of {handle.flow_id} still runs after {timeout:g} s; it goes on"
-        raise fail(message) from None
+        raise fail("\n".join([message, *await _open_nodes(client, handle)])) from None
     failures: tuple[object, ...] = ()
     try:
         outputs = await handle.result()

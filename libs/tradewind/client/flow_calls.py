@@ -141,11 +141,13 @@ class FlowCalls:
         )
 
     async def analyze_flow(self, definition: Definition) -> FlowAnalysis:
-        """Return what the edges of a definition make of its nodes, and every fault, without registering it."""
+        """Return what the edges of a definition make of its nodes, every fault and warning, without registering it."""
         request = pb.AnalyzeFlowRequest(definition=flow_pb2.FlowDefinition(weather_json=weather_json(definition)))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.AnalyzeFlow, request)
         return FlowAnalysis(
-            components_from(answer.structure), tuple(Violation(each.path, each.message) for each in answer.violations)
+            components_from(answer.structure),
+            tuple(Violation(each.path, each.message) for each in answer.violations),
+            tuple(Violation(each.path, each.message) for each in answer.warnings),
         )
 
     async def get_flow(self, flow_id: str) -> FlowDescription:

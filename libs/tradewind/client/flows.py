@@ -94,10 +94,11 @@ class RegisteredFlow:
 
 @dataclass(frozen=True, slots=True)
 class FlowAnalysis:
-    """What a definition amounts to: the structure that could be made out, and every fault."""
+    """What a definition amounts to: the structure that could be made out, every fault, and what is only odd."""
 
     components: tuple[ComponentStructure, ...]
     violations: tuple[Violation, ...]
+    warnings: tuple[Violation, ...] = ()
 
     @property
     def valid(self) -> bool:

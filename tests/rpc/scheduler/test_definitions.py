@@ -256,6 +256,28 @@ async def test_a_definition_is_checked_against_what_live_workers_declared(schedu
     assert len(peers.registry.asked) == 1
 
 
+async def test_analysis_tells_beside_faults_of_types_that_nobody_offers(scheduler: Client, peers: Peers) -> None:
+    peers.registry.offer(node_type_pb2.NodeType(type="average"))
+    flow = {"interval": 1, "nodes": [{"id": "a", "type": "avrage"}, {"id": "a", "type": "average"}]}
+    definition = flow_pb2.FlowDefinition(weather_json=json.dumps(flow))
+    response = await scheduler.stub.AnalyzeFlow(pb2.AnalyzeFlowRequest(definition=definition))
+    assert [each.path for each in response.violations] == ["nodes[1].id"]
+    assert [each.path for each in response.warnings] == ["nodes[0].type"]
+    assert response.warnings[0].message.startswith('no live worker offers node type "avrage"')
+
+
+async def test_analysis_tells_of_a_schedule_that_is_over(scheduler: Client) -> None:
+    flow = {"schedule": {"at": "2001-01-01T00:00:00Z"}, "nodes": [{"id": "a", "type": "a"}]}
+    definition = flow_pb2.FlowDefinition(weather_json=json.dumps(flow))
+    analysis = await scheduler.stub.AnalyzeFlow(pb2.AnalyzeFlowRequest(definition=definition))
+    assert [(each.path, each.message[:26]) for each in analysis.violations] == [
+        ("schedule", "plans nothing any more: al"),
+    ]
+    request = pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps(flow))
+    error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert error.violations == [(each.path, each.message) for each in analysis.violations]
+
+
 async def test_declarations_that_are_too_large_for_one_answer_are_asked_for_in_parts(
     scheduler: Client, peers: Peers
 ) -> None:

@@ -192,7 +192,9 @@ async def test_logs_are_merged_filtered_and_paged(
     ]
     assert await scheduler.lines() == whole
     assert await scheduler.lines(cycle=1) == whole[2:7]
-    assert await scheduler.lines(cycle=9) == []
+    missing = scheduler.stub.ListLogs(pb2.ListLogsRequest(flow_id="f", cycle=9))
+    refusal = await refused(missing, grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+    assert refusal.message == 'no cycle "f:9"; the first was 0, the latest is 2'
     assert await scheduler.lines(node_id="n0") == ["line 0", "line 1", "line 2"]
     assert await scheduler.lines(node_id="n0", min_level=cycle_pb2.LOG_LEVEL_WARNING) == ["line 1"]
     paged: list[str] = []

@@ -64,8 +64,11 @@ def test_analyzes_a_file(shell: Shell, stack: FakeStack, flow_file: str) -> None
         "COMPONENT  NODES  ENTRY NODES  CYCLE",
         "0          2      feed         -",
     ]
+    stack.scheduler.oddities = [flow_pb2.Violation(path="nodes[0].type", message="no live worker offers it")]
+    assert shell("flow", "analyze", flow_file).lines[2:] == ["  note: nodes[0].type: no live worker offers it"]
     stack.scheduler.violations = [flow_pb2.Violation(path="interval", message="is missing")]
     ran = shell("flow", "analyze", flow_file, "-o", "json", ends=2)
+    assert [each["path"] for each in ran.json["warnings"]] == ["nodes[0].type"]
     assert ran.json["violations"] == [{"path": "interval", "message": "is missing"}]
     assert "interval: is missing" in ran.err
 
@@ -140,7 +143,11 @@ def test_waiting_has_an_end(shell: Shell, stack: FakeStack) -> None:
 
     ran = shell("flow", "run", "momentum", "--wait", "--timeout", "0.1", ends=1)
 
-    assert ran.err == "error: cycle 0 of momentum still runs after 0.1 s; it goes on\n"
+    assert ran.err.splitlines() == [
+        "error: cycle 0 of momentum still runs after 0.1 s; it goes on",
+        "  feed (feed): pending",
+        "  model (model): pending",
+    ]
 
 
 def test_status(shell: Shell) -> None:
@@ -196,6 +203,13 @@ def test_logs(shell: Shell, stack: FakeStack) -> None:
     assert shell("flow", "logs", "momentum", "--level", "warning", "--node", "feed").lines[0].endswith("odd prices")
     assert shell("flow", "logs", "momentum", "-o", "json").json[0]["source"] == "scheduler"
     assert 'no level "loud": take one of debug' in shell("flow", "logs", "momentum", "--level", "loud", ends=2).err
+
+
+@pytest.mark.parametrize("follow", [[], ["-f"]])
+def test_logs_of_a_node_that_there_is_not(shell: Shell, stack: FakeStack, follow: list[str]) -> None:
+    ran = shell("flow", "logs", "momentum", "--node", "modle", *follow, ends=2)
+    assert ran.err == 'error: momentum has no node "modle"; did you mean "model"?\n'
+    assert shell("flow", "logs", "momentum", "--node", "model").out == ""
 
 
 def test_follows_logs_of_a_cycle_to_its_end(shell: Shell, stack: FakeStack) -> None:

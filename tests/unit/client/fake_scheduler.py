@@ -60,6 +60,8 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         self.reason = ""
         self.page_size = 1000
         self.violations: list[flow_pb2.Violation] = []
+        self.oddities: list[flow_pb2.Violation] = []
+        """Of what is analyzed."""
         self._watchers: set[asyncio.Queue[pb.WatchFlowResponse | Refusal | None]] = set()
         self._changed = asyncio.Condition()
         self._writing = asyncio.Lock()
@@ -182,7 +184,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
 
     async def AnalyzeFlow(self, request: pb.AnalyzeFlowRequest, context: Context) -> pb.AnalyzeFlowResponse:
         await self._received(request, context)
-        return pb.AnalyzeFlowResponse(structure=STRUCTURE, violations=self.violations)
+        return pb.AnalyzeFlowResponse(structure=STRUCTURE, violations=self.violations, warnings=self.oddities)
 
     async def RegisterFlow(self, request: pb.RegisterFlowRequest, context: Context) -> pb.RegisterFlowResponse:
         await self._received(request, context)

@@ -14,6 +14,7 @@ from tradewind.api.registry.v1.node_type_pb2 import NodeType
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.node_task_manager.ports.workers import Declaration
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
+from tradewind.server.nearest_name import NearestName
 
 if TYPE_CHECKING:
     from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub
@@ -23,6 +24,7 @@ _FRESH_S = 2.0
 _USABLE_S = 30.0
 _PATIENCE_S = 0.1
 _MOST_TYPES = 10_000
+_MOST_WORKERS = 1000
 
 _log = structlog.get_logger(__name__)
 
@@ -39,6 +41,7 @@ class LiveNodeTypes:
         self._registry = RegistryServiceStub(channel) if channel is not None else None
         self._known: dict[str, tuple[float, NodeType | None]] = {}
         self._asking: dict[str, asyncio.Task[NodeType | None]] = {}
+        self._listed: tuple[float, frozenset[str]] = (0.0, frozenset())
 
     async def offered(self, node_type: str) -> bool | None:
         if any(node_type in worker.node_types for worker in self._connected):
@@ -46,12 +49,32 @@ class LiveNodeTypes:
         told = await self._told(node_type)
         return None if told is None else bool(told.worker_ids)
 
+    async def hint(self, node_type: str) -> str:
+        names = {name for worker in self._connected for name in worker.node_types}
+        names |= await self._offered_elsewhere()
+        return NearestName(sorted(names)).hint(node_type)
+
     async def declared(self, node_type: str) -> Declaration | None:
         told = await self._told(node_type)
         if told is None or not told.worker_ids:
             return None
         required = frozenset(handle.name for handle in told.inputs if handle.required and not handle.gather)
         return Declaration(required, told.config_schema_json)
+
+    async def _offered_elsewhere(self) -> frozenset[str]:
+        """Return the node types of the first thousand live workers, none while the registry is away."""
+        until, names = self._listed
+        if self._registry is None or time.monotonic() < until:
+            return names
+        names = frozenset()
+        try:
+            answer = await self._registry.ListWorkers(pb2.ListWorkersRequest(page_size=_MOST_WORKERS), timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("registry_away", code=error.code().name, details=error.details())
+        else:
+            names = frozenset(name for worker in answer.workers for name in worker.node_types)
+        self._listed = (time.monotonic() + _FRESH_S, names)
+        return names
 
     async def _told(self, node_type: str) -> NodeType | None:
         """Return what the registry says of a node type, no workers where none offers it; None when it cannot tell."""

@@ -164,6 +164,10 @@ class NodeTypes(Protocol):
         """Say whether a live worker offers a node type; None when nobody can tell."""
         ...
 
+    async def hint(self, node_type: str) -> str:
+        """Return what to say of the type that is meant instead of one that nobody offers, "" when none is near."""
+        ...
+
     async def declared(self, node_type: str) -> Declaration | None:
         """Return what live workers have declared of a node type; None when none offers it, or nobody can tell."""
         ...

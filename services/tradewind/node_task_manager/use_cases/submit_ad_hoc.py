@@ -62,7 +62,7 @@ class SubmitAdHoc:
                 raise Unavailable(
                     "PEER_UNAVAILABLE", "the registry cannot say whether a live worker offers the node type"
                 )
-            raise NotFound("node type", work.node_type)
+            raise NotFound("node type", work.node_type, hint=await self._node_types.hint(work.node_type))
         declaration = await self._node_types.declared(work.node_type) if judged else None
         if declaration is not None:
             faults = parameter_faults(work.parameters[0], declaration)
@@ -82,8 +82,11 @@ class SubmitAdHoc:
             raise Exhausted("QUEUE_FULL", "too many of your node tasks are waiting; submit it again later")
         if result.outcome not in (SubmitOutcome.ACCEPTED, SubmitOutcome.DUPLICATE):
             raise Unavailable("STORE_UNAVAILABLE", f"the store did not take it ({result.outcome}); submit it again")
+        duplicate = result.outcome is SubmitOutcome.DUPLICATE
+        if offered is not False:
+            return Accepted(run, duplicate, ())
         waits = f'no live worker offers node type "{work.node_type}"; it waits until one does'
-        return Accepted(run, result.outcome is SubmitOutcome.DUPLICATE, (waits,) if offered is False else ())
+        return Accepted(run, duplicate, (waits + await self._node_types.hint(work.node_type),))
 
     async def _store(self, dispatcher: Dispatcher, work: AdHocWork, run: RunName, plan: Plan) -> SubmitResult:
         """Store the plan unless it was a while ago, then the run; a plan that the store has lost is stored again."""

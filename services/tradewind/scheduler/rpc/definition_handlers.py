@@ -37,6 +37,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.AnalyzeFlowResponse(
             structure=flow_mapping.structure(analysis.structure),
             violations=flow_mapping.violations(analysis.violations),
+            warnings=flow_mapping.violations(analysis.warnings),
         )
 
     async def RegisterFlow(self, request: pb2.RegisterFlowRequest, context: Context) -> pb2.RegisterFlowResponse:

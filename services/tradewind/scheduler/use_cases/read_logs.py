@@ -59,8 +59,8 @@ class ReadLogs:
     ) -> tuple[list[LogLine], LogPosition | None]:
         """Return up to `limit` lines of a cycle, or of the newest five, oldest first, and where the next page begins.
 
-        Fewer where they would not go into one message. Raises NotFound when there is no such flow, PeerUnavailable when
-        the node task manager is away.
+        Fewer where they would not go into one message. Raises NotFound when there is no such flow or cycle,
+        PeerUnavailable when the node task manager is away.
         """
         await self._read.flow(flow_id)
         page: Page[LogLine] = Page(limit)
@@ -114,5 +114,4 @@ class ReadLogs:
         if cycle is None:
             newest = await self._cycles.newest(flow_id, None, LOGGED_CYCLES)
             return list({state.name.cycle: state for state in reversed(newest)}.values())
-        run = await self._cycles.latest_run(flow_id, cycle)
-        return [await self._read.cycle(flow_id, run.cycle, run.run)] if run is not None else []
+        return [await self._read.cycle(flow_id, cycle, None)]

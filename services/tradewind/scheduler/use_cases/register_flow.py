@@ -11,7 +11,13 @@ from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
 from tradewind.scheduler.ports.peers import Caches, NodeTypes
 from tradewind.scheduler.use_cases.chained_flows import ChainedFlows
-from tradewind.scheduler.use_cases.put_on_record import Author, PutOnRecord, Registered, registration_of
+from tradewind.scheduler.use_cases.put_on_record import (
+    Author,
+    PutOnRecord,
+    Registered,
+    first_planned_of,
+    registration_of,
+)
 from tradewind.scheduler.use_cases.sub_flow_paths import SubFlowPaths
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.clock import Clock
@@ -77,7 +83,10 @@ class RegisterFlow:
         analysis = analyze(draft, catalogue, caches)
         if catalogue is None and declared:
             analysis = replace(analysis, warnings=(_NOBODY_ASKED, *analysis.warnings))
-        if flow_id and analysis.definition is not None:
+        if analysis.definition is None:
+            return analysis
+        over = self._over(analysis.definition)
+        if flow_id:
             below = await self._paths(flow_id, analysis.definition)
             before = await self._chains(flow_id, analysis.definition.schedule)
             analysis = replace(
@@ -86,7 +95,14 @@ class RegisterFlow:
                 violations=(*analysis.violations, *below.faults, *before.faults),
                 warnings=(*analysis.warnings, *below.warnings, *before.warnings),
             )
-        return analysis
+        return replace(analysis, definition=None, violations=(*over, *analysis.violations)) if over else analysis
+
+    def _over(self, definition: FlowDefinition) -> tuple[Violation, ...]:
+        try:
+            first_planned_of(definition, self._clock.now_ms())
+        except InvalidInput as fault:
+            return tuple(fault.violations)
+        return ()
 
     async def paths_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
         """Return why a definition may not be that of a flow, because of the flows that it runs or that begin it."""

@@ -57,6 +57,7 @@ class AnalyzeFlowResponse(_message.Message):
 
     STRUCTURE_FIELD_NUMBER: _builtins.int
     VIOLATIONS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def structure(self) -> _flow_pb2.FlowStructure:
         """The structure that could be made out."""
@@ -65,15 +66,20 @@ class AnalyzeFlowResponse(_message.Message):
     def violations(self) -> _containers.RepeatedCompositeFieldContainer[_flow_pb2.Violation]:
         """Every fault; empty for a definition that RegisterFlow takes. After a hundred, one more says how many are left out."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_flow_pb2.Violation]:
+        """What RegisterFlow would warn of, such as node types that no live worker offers; told beside faults too."""
+
     def __init__(
         self,
         *,
         structure: _flow_pb2.FlowStructure | None = ...,
         violations: _abc.Iterable[_flow_pb2.Violation] | None = ...,
+        warnings: _abc.Iterable[_flow_pb2.Violation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["structure", b"structure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["structure", b"structure", "violations", b"violations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["structure", b"structure", "violations", b"violations", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

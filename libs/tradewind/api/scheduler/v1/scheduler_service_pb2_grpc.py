@@ -533,7 +533,7 @@ class SchedulerServiceServicer:
 
     def ListLogs(self, request, context):
         """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
-        Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -168,7 +168,7 @@ class SchedulerServiceStub:
     """
     ListLogs: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]
     """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
-    Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
     RunDoctor: _grpc.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
     """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
@@ -323,7 +323,7 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """
     ListLogs: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]  # type: ignore[assignment]
     """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
-    Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
     RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]  # type: ignore[assignment]
     """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
@@ -691,7 +691,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ListLogsResponse, _abc.Awaitable[_scheduler_service_pb2.ListLogsResponse]]:
         """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
-        Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod
