@@ -99,7 +99,7 @@ async def test_too_few_end_it_and_say_so(client: Client, shell: Shell) -> None:
     assert node.error is not None
     assert node.error.code == "ITEMS_FAILED"
     assert node.error.message == (
-        "at least 998 of 1000 items must complete, but 3 failed, 0 were cancelled and 994 never began; the first is "
+        "at least 998 of 1000 items must complete; 3 failed, 0 cancelled, 994 never begun; the first is "
         "item 1, failed: ValueError: 1 is odd"
     )
     items = [item async for item in client.list_node_tasks("halving", 0, items_of="half")]

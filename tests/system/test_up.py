@@ -26,8 +26,11 @@ async def test_goes_on_where_it_was(started: Processes) -> None:
 
     assert await first.interrupt(timeout=15) == 0
     assert "\nstopping\n" in first.printed
+    assert "tradewind flow register momentum" in first.printed
     before = int(address.rpartition(":")[2])
-    _, address = await started.up(port=before)
+    again, address = await started.up(port=before)
+    await again.says("Any gRPC client will do")
+    assert "momentum" not in again.printed
 
     listed = {flow["flow_id"]: flow for flow in await shell.json("flow", "list")}
     assert (listed["sums"]["status"], listed["once"]["status"]) == ("running", "registered")

@@ -60,7 +60,8 @@ def cycle_words(cycle: CycleRecord, statistics: CycleStatistics | None = None) -
     if cycle.seconds is not None:
         words += f" in {length(cycle.seconds)}"
     counts = _statistics_words(statistics) if statistics is not None and not cycle.ended else counts_words(cycle.counts)
-    if counts:
+    # The reason of one that has ended badly counts its nodes, too.
+    if counts and not (cycle.ended and cycle.reason):
         words += f" ({counts})"
     return words + (f": {cycle.reason}" if cycle.reason else "")
 

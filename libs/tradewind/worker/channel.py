@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 
 import grpc
 from google.protobuf import any_pb2
@@ -18,6 +19,7 @@ _OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", CONNECT_WITHIN_MS),
 )
 
+_REFUSED = re.compile(r"(?:ipv[46]:|(?=unix:))(\S+): Failed to connect to remote host: .*Connection refused")
 _DETAILS_KEY = "grpc-status-details-bin"
 
 
@@ -43,6 +45,9 @@ def explain(error: grpc.aio.AioRpcError) -> str:
         request = error_details_pb2.BadRequest()
         if detail.Unpack(request):
             parts.extend(f"{each.field}: {each.description}" for each in request.field_violations)
+    # Nobody there needs no words of gRPC, nor the code.
+    if not parts and error.code() is grpc.StatusCode.UNAVAILABLE and (refused := _REFUSED.search(details)):
+        return f'nobody answers at {refused[1]}: is "tradewind up" running?'
     # Where violations are listed, the details are the first of them.
     return f"{error.code().name}: " + ("; ".join(parts) or explained(details) or details)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tradewind.flow.json_text import encode_json
+from tradewind.flow.node import DEFAULT_OUTPUT
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.texts import suggestion
 from tradewind.worker.waiting import Suspension, Wait
@@ -76,7 +77,8 @@ def _encode_value(handle: str, value: Any) -> bytes:
     try:
         return encode_json(value, handle)
     except ValueError as error:
-        raise NodeFault("INVALID_OUTPUT", f"output {handle} is not JSON: {_reason(value, error)}") from error
+        what = "the output" if handle == DEFAULT_OUTPUT else f'output "{handle}"'
+        raise NodeFault("INVALID_OUTPUT", f"{what} is not JSON: {_reason(value, error)}") from error
 
 
 def _reason(value: Any, error: Exception) -> str:

@@ -71,6 +71,7 @@ class Registration:
 
     async def _register(self) -> None:
         backoff = Backoff()
+        told = ""
         while True:
             request = registry_service_pb2.RegisterWorkerRequest(
                 worker=self._identity.record(self._running()), node_types=self._node_types
@@ -80,7 +81,9 @@ class Registration:
             except grpc.aio.AioRpcError as error:
                 if error.code() in _REFUSALS:
                     raise WorkerRefused(f"the registry refuses this worker: {explain(error)}") from None
-                logger.warning("the registry cannot be reached, trying again: %s", explain(error))
+                if (why := explain(error)) != told:
+                    logger.warning("the registry cannot be reached, trying again: %s", why)
+                told = why
                 await backoff.pause()
                 continue
             self._interval = seconds_of(response.heartbeat_interval) or _DEFAULT_INTERVAL

@@ -283,6 +283,10 @@ class Scheduler:
         """Return to whom the flows belong that a request names; for the gate."""
         return await self._read.owners(flow_ids_in(request))
 
+    async def has_flows(self) -> bool:
+        """Say whether any flow is on record."""
+        return await self._read.any()
+
     @property
     def tells_ends(self) -> bool:
         """Whether anybody listens to the ends of cycles, so that stores are to keep them until they are told."""

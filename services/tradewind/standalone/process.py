@@ -14,6 +14,13 @@ from tradewind.server.connection_limits import raise_open_files
 from tradewind.server.logs import configure_logging
 from tradewind.standalone.stack import Standalone, StandaloneError
 
+_EXAMPLE = (
+    "  tradewind worker examples.momentum.nodes",
+    "  tradewind flow register momentum examples/momentum/flow.json",
+    "  tradewind flow start momentum",
+    "  tradewind flow watch momentum",
+)
+
 
 def run(
     data: Path | None = None,
@@ -85,23 +92,20 @@ def welcome(stack: Standalone) -> str:
     kept = f"data in {settings.data}" if not settings.store_url else "data in the store given"
     lines = [
         f"Tradewind {version('tradewind')} is up at localhost:{port}, {kept}. Ctrl-C stops it; the data stays.",
-        "",
-        "Try next, in another shell:",
     ]
+    steps = []
     if port != 7700:
-        lines.append(f"  export TRADEWIND_ADDRESS=localhost:{port}")
+        steps.append(f"  export TRADEWIND_ADDRESS=localhost:{port}")
     if settings.tls_ca:
-        lines.append(f"  export TRADEWIND_TLS_CA={settings.tls_ca}")
+        steps.append(f"  export TRADEWIND_TLS_CA={settings.tls_ca}")
     if settings.auth:
-        lines.append(f"  tradewind login --token-file {stack.admin_token_file}")
+        steps.append(f"  tradewind login --token-file {stack.admin_token_file}")
         if stack.new_admin_token is not None:
             lines.insert(1, f"The first admin's token, shown this once: {stack.new_admin_token}")
-    lines += [
-        "  tradewind worker examples.momentum.nodes",
-        "  tradewind flow register momentum examples/momentum/flow.json",
-        "  tradewind flow start momentum",
-        "  tradewind flow watch momentum",
-    ]
+    if not stack.has_flows:
+        steps += _EXAMPLE
+    if steps:
+        lines += ["", "Next, in another shell:" if stack.has_flows else "Try next, in another shell:", *steps]
     if not settings.tls_cert:
         lines += ["", f"Any gRPC client will do: grpcurl -plaintext localhost:{port} list"]
     return "\n".join(lines)

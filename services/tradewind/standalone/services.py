@@ -57,6 +57,7 @@ class Stack:
     """All services, in the order in which they start; `gate` and `access` are None while calls need no token."""
 
     services: Sequence[Service]
+    scheduler: Scheduler
     gate: Gate | None = None
     access: Access | None = None
 
@@ -86,11 +87,12 @@ def build_services(
         node_task_manager_address=address,
         scheduler_sole=sole,
     )
+    schedules = Scheduler(scheduler)
     services: list[Service] = [
         Registry(registry),
         TriggerService(trigger),
         NodeTaskManager(node_task_manager),
-        Scheduler(scheduler),
+        schedules,
     ]
     if service_token is None:
         if registry.access_address:
@@ -99,8 +101,8 @@ def build_services(
                 f"its own, with {variable_of('auth')}"
             )
         require_open(registry)
-        return Stack(services)
+        return Stack(services, schedules)
     settings = load_settings(AccessSettings, **login(ACCESS.name).settings(service_token=service_token))
     access = Access(settings)
     services.insert(0, access)
-    return Stack(services, gate_of(settings, services), access)
+    return Stack(services, schedules, gate_of(settings, services), access)

@@ -73,6 +73,8 @@ class Standalone:
         self._watching_store: asyncio.Task[None] | None = None
         self.new_admin_token: str | None = None
         """The token of the first admin when this start has made it; it stands in `admin_token_file` as well."""
+        self.has_flows = False
+        """Whether there were flows when it started."""
         self._metrics = MetricsEndpoint(self.settings.metrics_host or self.settings.host, self.settings.metrics_port)
         self._watching: list[asyncio.Task[None]] = []
 
@@ -174,6 +176,7 @@ class Standalone:
                     raise
             else:
                 self._server = server
+                self.has_flows = await stack.scheduler.has_flows()
                 if stack.access is not None:
                     await self._keep_admin_token(stack.access)
                 return

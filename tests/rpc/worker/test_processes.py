@@ -122,7 +122,7 @@ async def test_what_a_node_raises_is_reported_as_from_any_other() -> None:
         "unwritable": (
             "INVALID_OUTPUT",
             "",
-            "output output is not JSON: a value of type object cannot be written as JSON",
+            "the output is not JSON: a value of type object cannot be written as JSON",
             None,
         ),
     }

@@ -7,10 +7,13 @@ import os
 import grpc
 import pytest
 
+from tests.ports import free_port
 from tests.rpc.worker.engine import Engine, started_engine
 from tests.waiting import until
 from tradewind.api.registry.v1 import registry_service_pb2
+from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.worker import Gather, Worker, WorkerError, node, worker
+from tradewind.worker.channel import explain, open_channel
 from tradewind.worker.errors import NodeDefinitionError, WorkerRefused
 
 
@@ -89,16 +92,20 @@ async def test_the_registry_can_ask_a_worker_to_leave(engine: Engine) -> None:
     assert len(engine.deregistered) == 1
 
 
-async def test_a_registry_that_is_away_is_tried_again(engine: Engine) -> None:
+async def test_a_registry_that_is_away_is_tried_again(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     engine.registry_fault = grpc.StatusCode.UNAVAILABLE
     engine.beat_seconds = 0.02
     serving = asyncio.create_task(Worker([hold], address=engine.address, worker_id="w1").serve())
-    await until(lambda: engine.registry_faults == 2, "registering was tried twice")
+    await until(lambda: engine.registry_faults >= 3, "registering was tried three times")
+    assert [each.partition(":")[0] for each in caplog.messages].count(
+        "the registry cannot be reached, trying again"
+    ) == 1
     assert not engine.sessions
     engine.registry_fault = None
     await until(lambda: engine.beats, "the worker is registered and beats")
     engine.registry_fault = grpc.StatusCode.INTERNAL
-    await until(lambda: engine.registry_faults == 4, "a beat was tried twice")
+    tried = engine.registry_faults
+    await until(lambda: engine.registry_faults >= tried + 2, "a beat was tried twice")
     beats = len(engine.beats)
     engine.registry_fault = None
     await until(lambda: len(engine.beats) > beats, "it beats again")
@@ -107,6 +114,15 @@ async def test_a_registry_that_is_away_is_tried_again(engine: Engine) -> None:
         await serving
 
     assert len(engine.registered) == 1
+
+
+async def test_where_nobody_listens_is_told_without_words_of_grpc() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    channel = open_channel(address)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await RegistryServiceStub(channel).Heartbeat(registry_service_pb2.HeartbeatRequest())
+    await channel.close()
+    assert explain(caught.value) == f'nobody answers at {address}: is "tradewind up" running?'
 
 
 async def test_work_begins_without_a_registry_that_stays_away(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

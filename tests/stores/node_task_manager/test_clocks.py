@@ -34,7 +34,7 @@ async def test_an_attempt_that_is_silent_for_too_long_is_stopped_and_tried_again
     waiting = await task_of(bench)
     assert (waiting.status, waiting.failures, waiting.lost) == (NodeTaskStatus.PENDING, 1, 0)
     assert waiting.error == TaskError(
-        "HEARTBEAT_TIMEOUT", "attempt 1 gave no sign of life for 5000 ms on worker w1", final=""
+        "HEARTBEAT_TIMEOUT", "attempt 1 gave no sign of life for 5 s on worker w1", final=""
     )
     assert (await bench.complete(first)).startswith("the lease lapsed")
 
@@ -135,7 +135,7 @@ async def test_the_total_time_ends_a_wait_for_a_worker(bench: Bench) -> None:
     bench.clock.advance(60_000)
     await bench.shard.reap()
     failed = await task_of(bench)
-    assert failed.error == TaskError("TOTAL_TIMEOUT", "no attempt succeeded within the total time of 60000 ms")
+    assert failed.error == TaskError("TOTAL_TIMEOUT", "no attempt succeeded within the total time of 1 min")
 
 
 async def test_an_attempt_with_a_shorter_limit_of_its_own_ends_by_that(bench: Bench) -> None:

@@ -226,7 +226,7 @@ async def test_when_too_few_can_complete_the_rest_is_stopped_and_it_fails(bench:
     )
     assert task.error == TaskError(
         "ITEMS_FAILED",
-        "at least 9 of 10 items must complete, but 2 failed, 1 were cancelled and 5 never began; the first is item 1, "
+        "at least 9 of 10 items must complete; 2 failed, 1 cancelled, 5 never begun; the first is item 1, "
         "failed: ValueError: broke",
     )
     assert await bench.statuses(plan(max_parallel=3)) == {"list": "completed", "map": "failed", "sink": "skipped"}

@@ -32,6 +32,12 @@ def test_shows_a_cycle(shell: Shell) -> None:
     ]
 
 
+def test_the_reason_of_a_bad_end_counts_its_nodes_once(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending, stack.scheduler.reason = Ending(status="FAILED", model="FAILED"), "1 failed of 2 nodes"
+    shell("flow", "run", "momentum")
+    assert shell("cycle", "show", "momentum").lines[0] == "momentum cycle 0 failed in 250 ms: 1 failed of 2 nodes"
+
+
 def test_shows_what_failed_in_a_cycle(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
     shell("flow", "run", "momentum")

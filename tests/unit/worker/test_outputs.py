@@ -55,18 +55,18 @@ def test_several_outputs_are_emitted_by_name() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (float("nan"), "output output is not JSON: output is nan; give null or leave it out"),
+        (float("nan"), "the output is not JSON: output is nan; give null or leave it out"),
         (
             {"a": [1, None, float("-inf")]},
-            "output output is not JSON: output.a[2] is -inf; give null or leave it out",
+            "the output is not JSON: output.a[2] is -inf; give null or leave it out",
         ),
         (
             Array(float("nan")),
-            "output output is not JSON: output[0] is nan; give null or leave it out",
+            "the output is not JSON: output[0] is nan; give null or leave it out",
         ),
-        (object(), "output output is not JSON: a value of type object cannot be written as JSON"),
-        ({(1, 2): 3}, "output output is not JSON: the keys of an object are text or numbers, not a tuple"),
-        ("\ud800", "output output is not JSON: 'utf-8' codec can't encode character '\\ud800'"),
+        (object(), "the output is not JSON: a value of type object cannot be written as JSON"),
+        ({(1, 2): 3}, "the output is not JSON: the keys of an object are text or numbers, not a tuple"),
+        ("\ud800", "the output is not JSON: 'utf-8' codec can't encode character '\\ud800'"),
     ],
 )
 def test_what_is_not_json_is_refused(value: Any, reason: str) -> None:
@@ -80,7 +80,7 @@ def test_a_structure_that_holds_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
 
-    with pytest.raises(NodeFault, match=r"output output is not JSON: it is nested too deeply, or holds itself"):
+    with pytest.raises(NodeFault, match=r"the output is not JSON: it is nested too deeply, or holds itself"):
         encode_outputs(endless, ["output"])
 
 

@@ -103,6 +103,10 @@ class ReadFlows:
                     return page.items, page.items[-1].flow_id
             after = ids[-1]
 
+    async def any(self) -> bool:
+        """Say whether any flow is on record."""
+        return bool(await self._flows.list_ids("", 1))
+
     async def cycle(self, flow_id: str, cycle: int | None, run: int | None) -> ChainState:
         """Return a cycle, the latest when `cycle` is None, its latest run when `run` is None. Raises NotFound."""
         number = (await self.flow(flow_id)).last_cycle if cycle is None else cycle

@@ -167,7 +167,7 @@ do
     local message
     if counts.code == 'ITEMS_FAILED' then
       local first = cmsgpack.unpack(counts.first)
-      message = string.format('at least %.0f of %.0f items must complete, but %.0f failed, %.0f were cancelled and %.0f never began; ',
+      message = string.format('at least %.0f of %.0f items must complete; %.0f failed, %.0f cancelled, %.0f never begun; ',
         counts.need, counts.total, counts.failed, counts.cancelled, counts.total - counts.begun)
         .. 'the first is item ' .. first.item .. ', ' .. first.status .. ': ' .. first.why
     else

@@ -10,12 +10,12 @@ local function which_ran_out(record, entry)
   local close_at, beat_by = record.close_at or 0, tonumber(more(record).beat_by)
   local attempt = 'attempt ' .. record.attempt
   if entry.total and tonumber(record.total_at) <= time then
-    return {code = 'TOTAL_TIMEOUT', message = attempt .. ' ran when the total time of ' .. entry.total .. ' ms was over'}
+    return {code = 'TOTAL_TIMEOUT', message = attempt .. ' ran when the total time of ' .. lasting(entry.total) .. ' was over'}
   elseif close_at > 0 and close_at <= time then
     return {code = 'TIMEOUT', message = attempt .. ' took longer than its timeout of '
-      .. (close_at - tonumber(record.started_at)) .. ' ms on worker ' .. record.worker_id}
+      .. lasting(close_at - tonumber(record.started_at)) .. ' on worker ' .. record.worker_id}
   elseif entry.beat and beat_by <= time then
-    return {code = 'HEARTBEAT_TIMEOUT', message = attempt .. ' gave no sign of life for ' .. entry.beat .. ' ms on worker '
+    return {code = 'HEARTBEAT_TIMEOUT', message = attempt .. ' gave no sign of life for ' .. lasting(entry.beat) .. ' on worker '
       .. record.worker_id}
   end
 end
@@ -60,7 +60,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', tim
     if total_at and total_at <= time then
       effects.results[#effects.results + 1] = id
       dequeue(record, comp)
-      fail(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. entry.total .. ' ms')
+      fail(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. lasting(entry.total))
     elseif tonumber(record.ready_at) < since then
       call('ZADD', base .. 'start_deadlines', math.min(spare_till, total_at or HUGE), id)
     elseif is_held_up(record, entry, comp) then
@@ -69,7 +69,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', tim
     else
       effects.results[#effects.results + 1] = id
       dequeue(record, comp)
-      fail(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within ' .. entry.start .. ' ms')
+      fail(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within ' .. lasting(entry.start))
     end
   else
     take('start_deadlines', id)

@@ -28,6 +28,14 @@ end
 local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
 -- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
+-- A length of time as people write it: `5 min` for 300000.
+local function lasting(ms)
+  for _, unit in ipairs({{3600000, 'h'}, {60000, 'min'}, {1000, 's'}}) do
+    if ms > 0 and ms % unit[1] == 0 then return string.format('%.0f %s', ms / unit[1], unit[2]) end
+  end
+  return string.format('%.0f ms', ms)
+end
+
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
 local function run_of(task)
   return string.match(task, '^([^:]+:[^:]+:[^:]+):') or string.match(task, '^task:[^:]+$') or (string.match(task, '^(.+):[^:]+$'))

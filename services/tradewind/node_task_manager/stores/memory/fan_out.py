@@ -209,8 +209,8 @@ class MemoryFanOut(MemoryClaiming):
                 first = mapped.first
                 assert first is not None
                 message = (
-                    f"at least {counts.need} of {counts.total} items must complete, but {counts.failed} failed, "
-                    f"{counts.cancelled} were cancelled and {counts.total - counts.begun} never began; the first is "
+                    f"at least {counts.need} of {counts.total} items must complete; {counts.failed} failed, "
+                    f"{counts.cancelled} cancelled, {counts.total - counts.begun} never begun; the first is "
                     f"item {first.item}, {first.status}: {first.why}"
                 )
             self._finish(replace(owner, error=TaskError(mapped.code, message)), NodeTaskStatus.FAILED, "", turn)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from tradewind.node_task_manager.domain.length_words import lasting
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
@@ -128,7 +129,7 @@ class MemorySuspension(MemoryFanOut):
         task = self._dequeue(task)
         if node.total_ms and self._private[task.task_id].total_at <= self._clock():
             self._leave(task)
-            message = f"it waited when the total time of {node.total_ms} ms was over"
+            message = f"it waited when the total time of {lasting(node.total_ms)} was over"
             self._fail(task, "TOTAL_TIMEOUT", message, turn)
         elif wait.late_error:
             self._fail(task, "WAIT_TIMEOUT", wait.late_error, turn)

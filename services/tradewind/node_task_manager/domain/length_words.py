@@ -1,0 +1,11 @@
+"""Lengths of time as people write them."""
+
+_UNITS = ((3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+def lasting(milliseconds: int) -> str:
+    """Return `5 min` for 300000: the largest unit of which there is a whole number."""
+    for size, unit in _UNITS:
+        if milliseconds and milliseconds % size == 0:
+            return f"{milliseconds // size} {unit}"
+    return f"{milliseconds} ms"
