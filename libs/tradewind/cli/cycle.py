@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
-from tradewind.cli.parameters import Inputs, InputsJson, Newest, Output, RequestId, chosen_statuses, first, inputs_of
+from tradewind.cli.parameters import (
+    Inputs,
+    InputsJson,
+    Newest,
+    Output,
+    Patience,
+    RequestId,
+    chosen_statuses,
+    first,
+    inputs_of,
+)
 from tradewind.cli.screen import Format, length
 from tradewind.cli.session import Session, asynchronous
 
@@ -176,7 +186,7 @@ async def rerun(
     inputs_json: InputsJson = None,
     reason: Annotated[str, typer.Option(help="Why; it is on record.")] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print what it gave.")] = False,
-    timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to wait at most.")] = None,
+    timeout: Patience = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Run a cycle again, keeping its good results.

@@ -13,6 +13,8 @@ from tradewind.cli.parameters import (
     InputsJson,
     Labels,
     Output,
+    Patience,
+    Wait,
     Why,
     chosen_statuses,
     inputs_of,
@@ -131,7 +133,7 @@ async def run(
     input: Inputs = None,
     inputs_json: InputsJson = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print what it gave.")] = False,
-    timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to wait at most.")] = None,
+    timeout: Patience = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Run one cycle now.
@@ -261,7 +263,7 @@ async def logs(
 async def delete(
     session: Session,
     name: FlowName,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until nothing is left of it.")] = 30.0,
+    wait: Wait = 30.0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; nobody is asked but at a terminal.")] = False,
     output: Output = Format.TEXT,
 ) -> None:

@@ -29,6 +29,26 @@ InputsJson = Annotated[
     str | None, typer.Option("--inputs-json", metavar="JSON", help="All inputs as a JSON object, - for stdin.")
 ]
 
+
+def _length(text: str | float) -> float:
+    """Read a length of time. Raises typer.BadParameter."""
+    from tradewind.flow.values import seconds_in
+
+    try:
+        return seconds_in(text)
+    except ValueError:
+        raise typer.BadParameter(f'"{text}" is no length of time, such as 20, 20s or 5m') from None
+
+
+Patience = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="TIME", parser=_length, help="How long to wait at most: 20, 20s, 5m."),
+]
+Wait = Annotated[
+    float,
+    typer.Option("--wait", metavar="TIME", parser=_length, help="How long to wait until nothing is left: 20, 20s, 5m."),
+]
+
 NodeTypeName = Annotated[str, typer.Argument(metavar="TYPE", help="A node type that workers offer.")]
 Params = Annotated[
     list[str] | None,

@@ -6,6 +6,7 @@ from typing import Any
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
+from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as revision_pb
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client.calls import new_request_id
@@ -23,9 +24,11 @@ from tradewind.client.revisions import (
     revision_from,
 )
 from tradewind.flow import Flow, FlowError, spec_of
+from tradewind.flow.values import seconds_in
 
 _PAGE = 100
 _SCHEDULE = "schedule."
+_LENGTHS = ("interval", "timeout", "keep_for", "jitter", "catch_up_window")
 _GRAPH = ("nodes", "edges", "on_failure", "finally")
 
 
@@ -79,13 +82,10 @@ class RevisionCalls:
         """
         if not isinstance(changes, Mapping):
             raise TypeError(f'changes go by field, as in {{"interval": "5s"}}; {told_as(changes)}')
-        for path in changes:
-            if re.split(r"[.\[]", path, maxsplit=1)[0] in _GRAPH:
-                raise FlowError("is part of the graph, which is changed by registering the flow again", path)
         request = made(
             revision_pb.UpdateFlowRequest,
             flow_id=flow_id,
-            spec=spec_of(_nested(changes)),
+            spec=_spec(changes),
             update_mask=FieldMask(paths=list(changes)),
             etag=etag,
             request_id=request_id or new_request_id(),
@@ -140,6 +140,35 @@ class RevisionCalls:
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.RollBackFlow, request)
         warnings = tuple(f"{each.path}: {each.message}" for each in answer.warnings)
         return RevisedFlow(flow_from(answer.flow), answer.changed, warnings)
+
+
+def _spec(changes: Mapping[str, Any]) -> flow_pb2.FlowSpec:
+    """Return changes as a typed message. Raises FlowError for what it has no room for, all of it at once."""
+    faults = [fault for path, value in changes.items() if (fault := _fault(path, value))]
+    if not faults:
+        return spec_of(_nested(changes))
+    # Else the server would say so.
+    faults += [fault for path, value in changes.items() if (fault := _no_length(path, value))]
+    raise faults[0] if len(faults) == 1 else FlowError("\n  ".join(["the changes have faults:", *map(str, faults)]))
+
+
+def _fault(path: str, value: Any) -> FlowError | None:
+    if re.split(r"[.\[]", path, maxsplit=1)[0] in _GRAPH:
+        return FlowError("is part of the graph, which is changed by registering the flow again", path)
+    try:
+        spec_of(_nested({path: value}))
+    except FlowError as fault:
+        return fault
+    return None
+
+
+def _no_length(path: str, value: Any) -> FlowError | None:
+    try:
+        if path.removeprefix(_SCHEDULE) in _LENGTHS and isinstance(value, str):
+            seconds_in(value)
+    except ValueError as fault:
+        return FlowError(str(fault), path)
+    return None
 
 
 def _nested(changes: Mapping[str, Any]) -> dict[str, Any]:

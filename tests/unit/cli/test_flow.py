@@ -288,3 +288,11 @@ def test_a_file_that_is_not_there(shell: Shell) -> None:
     ran = shell("flow", "register", "prices", "nowhere.json", ends=2)
 
     assert ran.err == "error: nowhere.json: No such file or directory\n"
+
+
+@pytest.mark.parametrize("timeout", ["0.1", "100ms", "0.1s"])
+def test_a_time_to_wait_is_a_number_or_text(shell: Shell, stack: FakeStack, timeout: str) -> None:
+    stack.scheduler.ending = None
+    assert "still runs after 0.1 s" in shell("flow", "run", "momentum", "--wait", "--timeout", timeout, ends=1).err
+    ran = shell("flow", "run", "momentum", "--wait", "--timeout", "soon", ends=2)
+    assert '"soon" is no length of time' in ran.err

@@ -10,7 +10,7 @@ from tests.unit.client.fake_stack import FakeStack
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client import Client, FlowStatus, InvalidInput, SyncClient
-from tradewind.flow import Flow
+from tradewind.flow import Flow, FlowError
 
 Call = Callable[[Client], Awaitable[Any]]
 
@@ -84,6 +84,18 @@ async def test_an_argument_that_cannot_be_meant_says_what_can(
         await call(client)
 
     assert words in str(caught.value)
+
+
+async def test_all_faults_of_an_update_are_told_at_once(client: Client) -> None:
+    with pytest.raises(FlowError) as caught:
+        await client.update_flow("f", {"interval": "abc", "overlap": "skp", "schedule.jitter": "5s", "nodes": []})
+
+    assert str(caught.value).splitlines() == [
+        "the changes have faults:",
+        '  overlap: "skp" is none of skip, allow, queue_one, queue_all, cancel_running',
+        "  nodes: is part of the graph, which is changed by registering the flow again",
+        '  interval: "abc" is no length of time: give seconds, or text such as "500ms", "5s", "5m"',
+    ]
 
 
 @pytest.mark.parametrize("wait", ["250ms", "0.25s", 0.25, timedelta(milliseconds=250), " 0.25 "])
