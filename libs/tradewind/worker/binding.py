@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tradewind.worker.errors import NodeFault, invalid_input
+from tradewind.worker.models import ModelMisfit, ModelReader, reader_of
 from tradewind.worker.parameters import Parameter, Signature
 from tradewind.worker.secrets import holds_secret
 from tradewind.worker.texts import suggestion
@@ -33,11 +34,19 @@ class _Handle:
     def __init__(self, parameter: Parameter) -> None:
         self.name = parameter.name
         self.gather = parameter.gather
-        self.decode: Callable[[str], Any] = msgspec.json.Decoder(parameter.annotation).decode
+        self.decode: Callable[[str], Any]
         # Several edges may lead into a handle that a flow was registered with before any worker declared the type.
-        self.decode_many: Callable[[str], Any] = msgspec.json.Decoder(parameter.whole_annotation).decode
+        self.decode_many: Callable[[str], Any]
+        self.convert: Callable[[Any], Any]
         whole = parameter.whole_annotation
-        self.convert: Callable[[Any], Any] = functools.partial(msgspec.convert, type=whole, strict=False)
+        reader = reader_of(whole)
+        if reader is None:
+            self.decode = msgspec.json.Decoder(parameter.annotation).decode
+            self.decode_many = msgspec.json.Decoder(whole).decode
+            self.convert = functools.partial(msgspec.convert, type=whole, strict=False)
+        else:
+            self.decode = ModelReader(parameter.annotation).decode if parameter.gather else reader.decode
+            self.decode_many, self.convert = reader.decode, reader.convert
 
 
 class ConfigPlan:
@@ -69,13 +78,15 @@ class Binder:
             parameter.name for parameter in signature.parameters if parameter.required and not parameter.gather
         )
         self._config_name = signature.config_name
+        self._config_reader = reader_of(signature.config_type)
         self._cached_plan = functools.lru_cache(_CACHED_CONFIGS)(self._make_plan)
-        self._empty_plan = self._make_plan("{}")
+        self._empty_plan = self._make_plan("{}") if self._config_reader is None else None
+        """None where a model decides whether the config may be empty."""
 
     def plan(self, config_json: str) -> ConfigPlan:
         """Parse a config, or find that it was parsed before. Raises NodeFault when it does not fit the parameters."""
         if config_json == "{}" or not config_json:
-            return self._empty_plan
+            return self._empty_plan or self._cached_plan("{}")
         if len(config_json) > _CACHED_CONFIG_LENGTH:
             return self._make_plan(config_json)
         return self._cached_plan(config_json)
@@ -145,7 +156,8 @@ class Binder:
 
     def _fresh(self, name: str, config: dict[str, Any]) -> tuple[str, bytes, Callable[[bytes], Any]]:
         if name == self._config_name:
-            return name, msgspec.json.encode(config), msgspec.json.decode
+            decode = msgspec.json.decode if self._config_reader is None else self._config_reader.decode
+            return name, msgspec.json.encode(config), decode
         convert = self._handles[name].convert
         return name, msgspec.json.encode(config[name]), lambda raw: convert(msgspec.json.decode(raw))
 
@@ -160,8 +172,16 @@ class Binder:
                     f"config.{name}: node type {self._node_type} has no such parameter{suggestion(name, self._handles)}"
                 )
         if self._config_name is not None:
-            arguments[self._config_name] = config
+            arguments[self._config_name] = self._whole(config)
         return arguments
+
+    def _whole(self, config: dict[str, Any]) -> Any:
+        if self._config_reader is None:
+            return config
+        try:
+            return self._config_reader.convert(config)
+        except ModelMisfit as error:
+            raise invalid_input(error.below("config")) from None
 
     def _add_run_inputs(self, arguments: Arguments, run_inputs_json: str) -> None:
         try:
@@ -177,7 +197,7 @@ class Binder:
         try:
             return handle.convert(value)
         except msgspec.ValidationError as error:
-            raise invalid_input(_explained(f"{source}.{handle.name}", error)) from None
+            raise invalid_input(explained(f"{source}.{handle.name}", error)) from None
 
     def _missing(self, arguments: Arguments) -> NodeFault:
         missing = ", ".join(sorted(self._required - arguments.keys()))
@@ -189,7 +209,7 @@ class Binder:
         )
 
     def _misfit(self, handle: _Handle, values: Any, error: msgspec.DecodeError) -> NodeFault:
-        message = _explained(f"input {handle.name}", error)
+        message = explained(f"input {handle.name}", error)
         if len(values) > 1 and not handle.gather:
             message += (
                 f"; {len(values)} edges lead into this handle, so their values come as a list: annotate the parameter "
@@ -198,7 +218,9 @@ class Binder:
         return invalid_input(message)
 
 
-def _explained(path: str, error: msgspec.DecodeError) -> str:
+def explained(path: str, error: msgspec.DecodeError) -> str:
     """Turn msgspec's "Expected `float`, got `str` - at `$[1]`" into "<path>[1]: expected float, got str"."""
+    if isinstance(error, ModelMisfit):
+        return error.below(path)
     what, _, where = str(error).partition(" - at `$")
     return f"{path}{where.rstrip('`')}: {what[:1].lower()}{what[1:].replace('`', '')}"

@@ -54,8 +54,7 @@ class Node(Generic[P, R]):
         self.eager = eager
         """Whether it may begin before what it gets is stored."""
         self.signature = read_signature(function, where)
-        for parameter in self.signature.parameters:
-            check_readable(parameter, where)
+        check_readable(self.signature, where)
         self.binder = Binder(type, self.signature)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -99,9 +98,9 @@ def node(
 
     Its parameters are filled by name, from the first that has a value: the input handle, for entry nodes the run's
     inputs, the node's config, the default. A parameter annotated `Context` gets the context; one annotated
-    `Gather[T]` takes any number of edges as a list; one named `config` that is a `dict` gets the whole config. With one
-    output the return value is emitted, `None` included; with several, return `Emit(buy=..., ...)`. A `Wait(...)`
-    suspends it, without a worker, until a signal or a time comes.
+    `Gather[T]` takes any number of edges as a list; one named `config` that is a `dict` or a pydantic model gets the
+    whole config. With one output the return value is emitted, `None` included; with several, return
+    `Emit(buy=..., ...)`. A `Wait(...)` suspends it, without a worker, until a signal or a time comes.
 
     With `cache`, its name or a Cache, nodes of this type do not run when the same work was done before, unless they
     name another one themselves; change `version` (up to 64 characters) with what the function gives for the same

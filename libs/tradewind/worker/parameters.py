@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from tradewind.worker.context import Context
 from tradewind.worker.errors import NodeDefinitionError
+from tradewind.worker.models import is_model
 
 HANDLE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -60,6 +61,8 @@ class Signature:
     """The one that takes the Context."""
     config_name: str | None
     """The one that takes the whole config."""
+    config_type: Any
+    """What that one is annotated with."""
     returns: Any
     """Annotation of what it returns; `Any` when there is none."""
 
@@ -67,12 +70,12 @@ class Signature:
 def read_signature(function: Callable[..., Any], where: str) -> Signature:
     """Read what `function` takes and returns; raises NodeDefinitionError, beginning with `where`.
 
-    A parameter annotated `Context` gets the context. One named `config` that is annotated as a mapping, or not at all,
-    gets the whole config. Every other one is both an input handle and a key of the config.
+    A parameter annotated `Context` gets the context. One named `config` that is annotated as a mapping or a pydantic
+    model, or not at all, gets the whole config. Every other one is both an input handle and a key of the config.
     """
     hints = _hints(function, where)
     parameters: list[Parameter] = []
-    context_name = config_name = None
+    context_name = config_name = config_type = None
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD and parameter.kind is not parameter.KEYWORD_ONLY:
             raise NodeDefinitionError(
@@ -83,8 +86,8 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
         annotation = hints.get(name, Any)
         if _is_context(annotation):
             context_name = name
-        elif name == "config" and _is_mapping(annotation):
-            config_name = name
+        elif name == "config" and (_is_mapping(annotation) or is_model(annotation)):
+            config_name, config_type = name, annotation
         else:
             if not HANDLE_PATTERN.fullmatch(name):
                 raise NodeDefinitionError(
@@ -92,7 +95,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
                 )
             item, gather = _split_gather(annotation)
             parameters.append(Parameter(name, item, gather, parameter.default))
-    return Signature(tuple(parameters), context_name, config_name, hints.get("return", Any))
+    return Signature(tuple(parameters), context_name, config_name, config_type, hints.get("return", Any))
 
 
 def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -10,11 +11,16 @@ import msgspec
 from tradewind.api.registry.v1 import node_type_pb2
 from tradewind.flow.json_text import to_builtin
 from tradewind.worker.errors import NodeDefinitionError
+from tradewind.worker.models import model_schemas, reader_of
 from tradewind.worker.outputs import Emit
-from tradewind.worker.parameters import Parameter, Signature
+from tradewind.worker.parameters import Signature
+from tradewind.worker.type_parts import parts_of, written
 from tradewind.worker.waiting import Wait
 
 JsonSchema = dict[str, Any]
+
+_READABLE = "Any, numbers, str, list, dict, a dataclass, a TypedDict, a msgspec.Struct or a model of pydantic 2"
+_INSTEAD = {object: "Any", Path: "str, and make the Path in the node", complex: "list[float], its two parts"}
 
 
 def declare(node_type: str, description: str, signature: Signature, outputs: Sequence[str]) -> node_type_pb2.NodeType:
@@ -39,17 +45,41 @@ def declare(node_type: str, description: str, signature: Signature, outputs: Seq
     return declared
 
 
-def check_readable(parameter: Parameter, where: str) -> None:
+def check_readable(signature: Signature, where: str) -> None:
     """Raise NodeDefinitionError, beginning with `where`, when a parameter's type cannot be read from JSON."""
+    taken = [(parameter.name, parameter.annotation) for parameter in signature.parameters]
+    if signature.config_name is not None:
+        taken.append((signature.config_name, signature.config_type))
+    for name, annotation in taken:
+        what = f"{where}: parameter {name} of type {written(annotation)} cannot be read from JSON"
+        try:
+            reader = reader_of(annotation)
+        except TypeError as error:
+            raise NodeDefinitionError(f"{what}: {error}") from error
+        try:
+            if reader is None:
+                msgspec.json.schema(annotation)
+                msgspec.json.Decoder(annotation)
+        except TypeError as error:
+            raise NodeDefinitionError(what + _instead(annotation, error)) from error
+
+
+def _instead(annotation: Any, error: TypeError) -> str:
+    """Return which type within it is to blame, and what to use in its place."""
+    classes = [part for part in parts_of(annotation) if isinstance(part, type) and not _is_readable(part)]
+    if not classes:
+        return f" ({str(error).splitlines()[0]}); use {_READABLE}"
+    foreign = classes[-1]
+    because = "" if foreign is annotation else f" because of {written(foreign)}"
+    return f"{because}; use {_INSTEAD.get(foreign, _READABLE)}"
+
+
+def _is_readable(part: Any) -> bool:
     try:
-        _schema(parameter.whole_annotation)
-        msgspec.json.Decoder(parameter.whole_annotation)
-    except TypeError as error:
-        raise NodeDefinitionError(
-            f"{where}: parameter {parameter.name} of type {parameter.annotation} cannot be read from JSON "
-            f"({str(error).splitlines()[0].rstrip(':')}); use Any, numbers, str, list, dict, a dataclass, a TypedDict "
-            "or a msgspec.Struct"
-        ) from error
+        msgspec.json.schema(part)
+    except TypeError:
+        return False
+    return True
 
 
 def config_schema(signature: Signature) -> JsonSchema:
@@ -57,19 +87,27 @@ def config_schema(signature: Signature) -> JsonSchema:
 
     Objects with known fields within it are closed as well, so that a misspelt field is a fault and not a default.
     """
-    parameters = signature.parameters
-    schemas, definitions = msgspec.json.schema_components(
-        [parameter.whole_annotation for parameter in parameters], ref_template="#/$defs/{name}"
-    )
+    types = {parameter.name: parameter.whole_annotation for parameter in signature.parameters}
+    if signature.config_name is not None:
+        types[signature.config_name] = signature.config_type
+    readers = {name: reader for name, annotation in types.items() if (reader := reader_of(annotation)) is not None}
+    plain = {name: annotation for name, annotation in types.items() if name not in readers}
+    plain.pop(signature.config_name or "", None)
+    of_plain, definitions = msgspec.json.schema_components(plain.values(), ref_template="#/$defs/{name}")
+    of_models, modelled = model_schemas(readers.values(), "model.")
+    schemas = dict(zip((*plain, *readers), (*of_plain, *of_models), strict=True))
     properties = {
-        parameter.name: schema if parameter.required else {**schema, **_default(parameter.default)}
-        for parameter, schema in zip(parameters, schemas, strict=True)
+        parameter.name: schemas[parameter.name] | ({} if parameter.required else _default(parameter.default))
+        for parameter in signature.parameters
     }
     whole: JsonSchema = {"type": "object", "properties": properties}
     if signature.config_name is None:
         whole["additionalProperties"] = False
-    if definitions:
-        whole["$defs"] = {name: _closed(definition) for name, definition in definitions.items()}
+    elif signature.config_name in readers:
+        whole["allOf"] = [schemas[signature.config_name]]
+    if definitions or modelled:
+        # Whether other fields than a model has are a fault is for the model to say.
+        whole["$defs"] = {name: _closed(definition) for name, definition in definitions.items()} | modelled
     return whole
 
 
@@ -78,7 +116,11 @@ def _closed(definition: JsonSchema) -> JsonSchema:
 
 
 def _schema(annotation: Any) -> JsonSchema:
-    return msgspec.json.schema(annotation)
+    reader = reader_of(annotation)
+    if reader is None:
+        return msgspec.json.schema(annotation)
+    (schema,), definitions = model_schemas([reader])
+    return {**schema, "$defs": definitions} if definitions else dict(schema)
 
 
 def _output_schema(annotation: Any) -> JsonSchema:
@@ -89,7 +131,7 @@ def _output_schema(annotation: Any) -> JsonSchema:
         # What it waits for is never emitted.
         annotation = Union[tuple(kind for kind in kinds if kind is not Wait)]  # noqa: UP007
     try:
-        return _schema(annotation)
+        return msgspec.json.schema(annotation)
     except TypeError:
         # What a node returns is judged by its value: many a type without a schema can be written as JSON.
         return {}

@@ -1,0 +1,107 @@
+"""Types with a pydantic model in them: pydantic reads them, by its own rules.
+
+It is nothing that this SDK needs. Who has a model has imported it, so it is only looked up among what is imported.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from tradewind.worker.type_parts import parts_of, written
+
+_MOST_FAULTS = 5
+
+
+class ModelMisfit(msgspec.ValidationError):
+    """A value is not of the type; `faults` are the places in it, such as `[0].price`, and what is wrong there."""
+
+    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
+        self.faults = faults
+        super().__init__(self.below("the value"))
+
+    def below(self, path: str) -> str:
+        """Return what is wrong, each with its place below `path`."""
+        told = "; ".join(f"{path}{place}: {sentence}" for place, sentence in self.faults[:_MOST_FAULTS])
+        more = len(self.faults) - _MOST_FAULTS
+        return f"{told}; and {more} more" if more > 0 else told
+
+
+class ModelReader:
+    """Reads values of one type. Raises TypeError for a type that pydantic cannot read from JSON."""
+
+    def __init__(self, annotation: Any) -> None:
+        pydantic = sys.modules["pydantic"]
+        self._fault: type[Any] = pydantic.ValidationError
+        try:
+            self.adapter = pydantic.TypeAdapter(annotation)
+            self.adapter.json_schema()
+        except (pydantic.PydanticUserError, NameError) as error:
+            raise TypeError(_sentence(annotation, error)) from error
+
+    def decode(self, text: str | bytes) -> Any:
+        """Return what JSON text says. Raises ModelMisfit."""
+        try:
+            return self.adapter.validate_json(text)
+        except self._fault as error:
+            raise _misfit(error) from None
+
+    def convert(self, value: Any) -> Any:
+        """Return what a value that was read from JSON says. Raises ModelMisfit."""
+        return self.decode(msgspec.json.encode(value))
+
+    def check(self, value: Any) -> None:
+        """Raise ModelMisfit when a value in memory is not of the type; models in it are taken as they are."""
+        try:
+            self.adapter.validate_python(value)
+        except self._fault as error:
+            raise _misfit(error) from None
+
+
+def is_model(part: Any) -> bool:
+    """Say whether this is a model of pydantic 2."""
+    module, pydantic = sys.modules.get("pydantic.main"), sys.modules.get("pydantic")
+    return (
+        module is not None
+        and hasattr(pydantic, "TypeAdapter")
+        and isinstance(part, type)
+        and issubclass(part, module.BaseModel)
+    )
+
+
+def reader_of(annotation: Any) -> ModelReader | None:
+    """Return what reads a type with a model in it, None for any other. Raises TypeError."""
+    if "pydantic.main" in sys.modules and any(map(is_model, parts_of(annotation))):
+        return ModelReader(annotation)
+    return None
+
+
+def model_schemas(readers: Iterable[ModelReader], prefix: str = "") -> tuple[list[Any], dict[str, Any]]:
+    """Return the JSON Schemas of the values that are read, and the definitions that these refer to.
+
+    The names of definitions begin with `prefix`.
+    """
+    inputs = [(str(place), "validation", reader.adapter) for place, reader in enumerate(readers)]
+    if not inputs:
+        return [], {}
+    template = f"#/$defs/{prefix}{{model}}"
+    schemas, whole = sys.modules["pydantic"].TypeAdapter.json_schemas(inputs, ref_template=template)
+    definitions = {prefix + name: definition for name, definition in whole.get("$defs", {}).items()}
+    return [schemas[name, mode] for name, mode, _ in inputs], definitions
+
+
+def _misfit(error: Any) -> ModelMisfit:
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    return ModelMisfit([("".join(map(_step, fault["loc"])), fault["msg"]) for fault in faults])
+
+
+def _step(step: int | str) -> str:
+    return f"[{step}]" if isinstance(step, int) else f".{step}"
+
+
+def _sentence(annotation: Any, error: Exception) -> str:
+    for part in parts_of(annotation):
+        if isinstance(part, type) and issubclass(part, msgspec.Struct):
+            return f"{written(part)} is a msgspec.Struct: let a dataclass or a model hold pydantic's models"
+    return str(error).partition("\n")[0]

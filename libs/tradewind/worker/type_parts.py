@@ -1,0 +1,49 @@
+"""What a type consists of, and how people write it."""
+
+import re
+import typing
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+_ALIAS = getattr(typing, "TypeAliasType", ())
+_FIELDS = ("__dataclass_fields__", "__struct_fields__", "__total__", "_fields")
+"""What dataclasses, msgspec's structs, TypedDicts and NamedTuples have."""
+_MODULE = re.compile(r"\b(?:[A-Za-z_]\w*\.|<locals>\.)+(?=[A-Za-z_])")
+
+
+def parts_of(annotation: Any) -> Iterator[Any]:
+    """Return the type and all types within it, those of the fields of its classes included, from the outermost."""
+    waiting, seen = [annotation], set[int]()
+    while waiting:
+        part = waiting.pop(0)
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield part
+        origin = get_origin(part)
+        if isinstance(part, _ALIAS):
+            waiting.append(part.__value__)
+        elif origin is Annotated:
+            waiting.append(get_args(part)[0])
+        elif origin in (Union, UnionType):
+            waiting += get_args(part)
+        elif origin is not Literal:
+            waiting += _fields(part) if origin is None else [origin, *get_args(part)]
+
+
+def written(annotation: Any) -> str:
+    """Return a type as a signature has it: `list[Order]`."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        return annotation.__qualname__.rpartition("<locals>.")[2]
+    return _MODULE.sub("", str(annotation))
+
+
+def _fields(part: Any) -> list[Any]:
+    if not isinstance(part, type) or not any(hasattr(part, name) for name in _FIELDS):
+        return []
+    try:
+        return list(typing.get_type_hints(part, include_extras=True).values())
+    except Exception:
+        # A name that is not defined: who makes a reader of it says so.
+        return []

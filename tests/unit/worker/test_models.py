@@ -1,0 +1,270 @@
+"""Models of pydantic as what nodes take: read by pydantic, declared with its schemas."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from tradewind.server import json_schema
+from tradewind.testing import run_node
+from tradewind.worker import Gather, Node, node
+from tradewind.worker.errors import NodeDefinitionError
+from tradewind.worker.models import reader_of
+
+
+class Tick(BaseModel):
+    price: float
+    on: date = date(2020, 1, 1)
+
+    @field_validator("price")
+    @classmethod
+    def is_positive(cls, price: float) -> float:
+        if price <= 0:
+            raise ValueError(f"{price:g} is no price")
+        return price
+
+
+class Tree(BaseModel):
+    """Holds its own kind."""
+
+    name: str
+    below: list["Tree"] = []
+
+
+class Buy(BaseModel):
+    kind: Literal["buy"]
+    shares: int
+
+
+class Sell(BaseModel):
+    kind: Literal["sell"]
+    limit: float
+
+
+@dataclass
+class Quote:
+    """A dataclass that holds a model."""
+
+    tick: Tick
+    symbol: str = "IBM"
+
+
+@dataclass
+class Order:
+    """A dataclass as msgspec reads them, of a parameter without a model."""
+
+    symbol: str
+
+
+class Settings(BaseModel):
+    """What a whole config is read as."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    window: int = 20
+    fee: float
+
+
+@node("mean")
+async def mean(ticks: list[Tick], floor: Tick | None = None, order: Order | None = None) -> float:
+    prices = [tick.price for tick in ticks if floor is None or tick.price >= floor.price]
+    return sum(prices) / len(prices)
+
+
+def declared_schema(declared: Node[..., Any]) -> str:
+    schema = declared.declaration().config_schema_json
+    assert json_schema.schema_fault(schema) is None
+    return schema
+
+
+async def said(target: Node[..., Any], **given: Any) -> str:
+    error = (await run_node(target, **given)).error
+    assert error is not None
+    assert (error.code, error.type, error.non_retryable) == ("NODE_ERROR", "InvalidInput", True)
+    return error.message
+
+
+async def test_a_model_is_read_wherever_it_stands() -> None:
+    @node("where")
+    async def where(
+        tick: Tick,
+        named: dict[str, Tick],
+        quote: Quote,
+        side: Annotated[Buy | Sell, Field(discriminator="kind")] | None = None,
+        number: Tick | int = 0,
+        tree: Tree | None = None,
+    ) -> Any:
+        assert isinstance(quote.tick, Tick)
+        return [tick.on.year, named["a"].price, quote.symbol, type(side).__name__, number, tree and tree.below[0].name]
+
+    run = await run_node(
+        where,
+        tick={"price": 1, "on": "2024-02-29"},
+        named={"a": {"price": 2}},
+        quote={"tick": {"price": 3}},
+        number=7,
+        config={"side": {"kind": "sell", "limit": "1.5"}, "tree": {"name": "a", "below": [{"name": "b"}]}},
+    )
+
+    assert run.output == [2024, 2.0, "IBM", "Sell", 7, "b"]
+
+
+async def test_values_of_edges_that_gather_are_models_one_by_one() -> None:
+    @node("last")
+    async def last(ticks: Gather[Tick]) -> date:
+        return ticks[-1].on
+
+    assert (await run_node(last, ticks=[{"price": 1}, {"price": 2, "on": "2024-01-02"}])).output == "2024-01-02"
+    assert await said(last, ticks=[{"price": 1}, {}]) == "input ticks.price: Field required"
+
+
+async def test_what_a_node_emits_is_read_by_the_next() -> None:
+    @node("quoted")
+    async def quoted() -> list[Tick]:
+        return [Tick(price=2.5, on=date(2024, 1, 2))]
+
+    emitted = (await run_node(quoted)).output
+    assert (await run_node(mean, ticks=emitted)).output == 2.5
+
+
+async def test_every_fault_is_told_with_its_place_in_the_words_of_pydantic() -> None:
+    assert await said(mean, ticks=[{"price": "many"}, {"price": -1}]) == (
+        "input ticks[0].price: Input should be a valid number, unable to parse string as a number; "
+        "input ticks[1].price: Value error, -1 is no price"
+    )
+    assert await said(mean, ticks=[], config={"floor": {}}) == "config.floor.price: Field required"
+    assert (await said(mean, ticks=[{}] * 8)).endswith("input ticks[4].price: Field required; and 3 more")
+
+
+async def test_values_are_json_to_a_strict_model() -> None:
+    class Strict(BaseModel):
+        model_config = ConfigDict(strict=True)
+
+        on: date
+
+    @node("strict")
+    async def strict(given: Strict) -> int:
+        return given.on.year
+
+    assert (await run_node(strict, given={"on": "2024-01-02"})).output == 2024
+    assert (await run_node(strict, config={"given": {"on": "2024-01-02"}})).output == 2024
+
+
+async def test_each_call_gets_a_model_of_its_own() -> None:
+    @node("grow")
+    async def grow(tree: Tree) -> int:
+        tree.below.append(Tree(name="new"))
+        return len(tree.below)
+
+    assert [(await run_node(grow, config={"tree": {"name": "a"}})).output for _ in range(2)] == [1, 1]
+
+
+async def test_a_whole_config_is_read_as_a_model() -> None:
+    @node("settled")
+    async def settled(config: Settings) -> float:
+        config.window += 1
+        return config.window * config.fee
+
+    @node("eased")
+    async def eased(config: Tree = Tree(name="unused"), name: str = "") -> list[str]:  # noqa: B008
+        return [config.name, name]
+
+    assert [(await run_node(settled, config={"fee": "0.5"})).output for _ in range(2)] == [10.5, 10.5]
+    assert await said(settled) == "config.fee: Field required"
+    assert await said(settled, config={"fee": 1, "wndow": 3}) == "config.wndow: Extra inputs are not permitted"
+    assert (await run_node(eased, config={"name": "both"})).output == ["both", "both"]
+    secret = await run_node(settled, config={"fee": {"$secret": "fee"}}, secrets={"fee": "2"})
+    assert secret.output == 42
+
+    faults = json_schema.faults(declared_schema(settled), {"wndow": 3})
+    assert [fault.path for fault in faults] == ["wndow", ""]
+    assert [handle.name for handle in eased.declaration().inputs] == ["name"]
+    assert [fault.path for fault in json_schema.faults(declared_schema(eased), {"name": 1, "other": 2})] == ["name"] * 2
+
+
+def test_configs_are_judged_by_the_schemas_of_models_and_others_together() -> None:
+    schema = declared_schema(mean)
+
+    assert json_schema.faults(schema, {"ticks": [{"price": 1}], "floor": {"price": 2}, "order": {"symbol": "A"}}) == []
+    faults = json_schema.faults(schema, {"ticks": [{"price": "x"}], "order": {"smybol": "A"}, "flor": 1})
+    assert sorted(fault.path for fault in faults) == ["flor", "order", "ticks[0].price"]
+    single = next(handle.schema_json for handle in mean.declaration().inputs if handle.name == "ticks")
+    assert [fault.path for fault in json_schema.faults(single, [{"price": 1}, {}])] == ["[1]"]
+
+
+def test_a_version_follows_the_fields_of_a_model() -> None:
+    def version(model: Any) -> str:
+        def take(x: list[model]) -> None: ...
+
+        return node("n")(take).version
+
+    class Later(Tick):
+        volume: int = 0
+
+    assert version(Tick) == version(Tick)
+    assert version(Tick) != version(Later)
+
+
+class Holder(msgspec.Struct):
+    tick: Tick
+
+
+class Place(msgspec.Struct):
+    path: Path
+
+
+class Foreign:
+    """A type that JSON knows nothing of."""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        (Path, "type Path cannot be read from JSON; use str, and make the Path in the node"),
+        (list[Path], "type list[Path] cannot be read from JSON because of Path; use str,"),
+        (Place, "type Place cannot be read from JSON because of Path; use str,"),
+        (int | Path, "type int | Path cannot be read from JSON because of Path; use str,"),
+        (object, "type object cannot be read from JSON; use Any"),
+        (dict[str, complex], "type dict[str, complex] cannot be read from JSON because of complex; use list[float]"),
+        (Callable[[int], int], "type Callable[[int], int] cannot be read from JSON because of Callable; use Any, num"),
+        (list[Foreign], "type list[Foreign] cannot be read from JSON because of Foreign; use Any, numbers, str, list"),
+        (
+            list[int] | set[int],
+            "cannot be read from JSON (Type unions may not contain more than one array-like (list, set, tuple) type "
+            "- type `list[int] | set[int]` is not supported); use Any",
+        ),
+        (list[Holder], "cannot be read from JSON: Holder is a msgspec.Struct: let a dataclass or a model hold pydan"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_what_to_use(annotation: Any, reason: str) -> None:
+    def take(x: Any) -> None: ...
+
+    take.__annotations__["x"] = annotation
+    with pytest.raises(NodeDefinitionError) as refused:
+        node("n")(take)
+    assert reason in str(refused.value)
+
+
+def test_a_model_that_pydantic_cannot_read_is_refused_in_its_words() -> None:
+    class Opaque(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+
+        foreign: Foreign
+
+    def take(config: Opaque) -> None: ...
+
+    with pytest.raises(NodeDefinitionError, match=r"config of type Opaque .* JSON: Cannot generate a JsonSch"):
+        node("n")(take)
+
+
+def test_pydantic_is_looked_for_only_where_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reader_of(list[Tick]) is not None
+    assert reader_of(list[Order]) is None
+    monkeypatch.delitem(sys.modules, "pydantic.main")
+    assert reader_of(list[Tick]) is None
