@@ -12,6 +12,7 @@ from tradewind.flow import Cache
 from tradewind.worker.binding import Binder
 from tradewind.worker.errors import NodeDefinitionError
 from tradewind.worker.parameters import HANDLE_PATTERN, read_signature
+from tradewind.worker.returns import return_check
 from tradewind.worker.schema import check_readable, declare
 
 _LONGEST_VERSION = 64
@@ -56,6 +57,8 @@ class Node(Generic[P, R]):
         self.signature = read_signature(function, where)
         check_readable(self.signature, where)
         self.binder = Binder(type, self.signature)
+        self.return_check = return_check(self.signature.returns)
+        """What a value must pass that is emitted by its only handle; None for any."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)

@@ -1,7 +1,7 @@
 """What a node emits: its return value, or several handles by name, as JSON text."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tradewind.flow.json_text import encode_json
@@ -38,12 +38,15 @@ class Emit:
         return f"Emit({', '.join(f'{handle}={value!r}' for handle, value in self.values.items())})"
 
 
-def encode_outputs(result: Any, handles: Sequence[str]) -> Ending:
+def encode_outputs(
+    result: Any, handles: Sequence[str], check: Callable[[str, Any, bytes], None] | None = None
+) -> Ending:
     """Return `result` as what to emit on the declared `handles`, a Wait as what to wait for.
 
     With one handle, what is returned is emitted on it, `None` included; with several, an Emit must be returned; with
     none, `None`. Raises NodeFault INVALID_OUTPUT for anything else, for unknown handles and for what is not JSON (NaN
-    and infinities are not), and OUTPUT_TOO_LARGE above 1 MiB together.
+    and infinities are not), and OUTPUT_TOO_LARGE above 1 MiB together. What `check` raises of the handle, the value and
+    its JSON is raised as well, for the one that is returned without an Emit.
     """
     if type(result) is not Emit:
         if isinstance(result, Wait):
@@ -56,6 +59,8 @@ def encode_outputs(result: Any, handles: Sequence[str]) -> Ending:
         text = _encode_value(handle, result)
         if len(text) > MAX_OUTPUT_BYTES:
             raise _too_large({handle: len(text)})
+        if check is not None:
+            check(handle, result, text)
         return [(handle, text.decode())]
     texts = {}
     for handle, value in result.values.items():

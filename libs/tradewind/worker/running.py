@@ -55,7 +55,9 @@ class NodeRunner:
             arguments[context_name] = Context(attempt)
         ending: Ending
         if node.is_async:
-            ending = encode_outputs(await stoppable(node.function(**arguments), attempt), node.outputs)
+            ending = encode_outputs(
+                await stoppable(node.function(**arguments), attempt), node.outputs, node.return_check
+            )
         else:
             ending = await self._threads.run(functools.partial(call_plain, attempt, node, arguments))
         if attempt.redact is not None:
@@ -162,4 +164,4 @@ def call_plain(attempt: Attempt, node: Node[..., Any], arguments: Arguments) -> 
         # It waited for its turn and is not wanted any more.
         attempt.stop_seen = True
         raise attempt.stop.exception()
-    return encode_outputs(node.function(**arguments), node.outputs)
+    return encode_outputs(node.function(**arguments), node.outputs, node.return_check)

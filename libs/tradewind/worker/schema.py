@@ -3,8 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 import msgspec
 
@@ -14,8 +13,8 @@ from tradewind.worker.errors import NodeDefinitionError
 from tradewind.worker.models import model_schemas, reader_of
 from tradewind.worker.outputs import Emit
 from tradewind.worker.parameters import Signature
+from tradewind.worker.returns import emitted_type
 from tradewind.worker.type_parts import parts_of, written
-from tradewind.worker.waiting import Wait
 
 JsonSchema = dict[str, Any]
 
@@ -126,12 +125,8 @@ def _schema(annotation: Any) -> JsonSchema:
 def _output_schema(annotation: Any) -> JsonSchema:
     if annotation is Emit:
         return {}
-    kinds = get_args(annotation)
-    if Wait in kinds and get_origin(annotation) in (Union, UnionType):
-        # What it waits for is never emitted.
-        annotation = Union[tuple(kind for kind in kinds if kind is not Wait)]  # noqa: UP007
     try:
-        return msgspec.json.schema(annotation)
+        return msgspec.json.schema(emitted_type(annotation))
     except TypeError:
         # What a node returns is judged by its value: many a type without a schema can be written as JSON.
         return {}

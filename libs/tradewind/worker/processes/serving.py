@@ -158,7 +158,9 @@ class NodeServer:
         try:
             if attempt.stop is not None:
                 raise attempt.stop.exception()
-            outputs = encode_outputs(await stoppable(node.function(**arguments), attempt), node.outputs)
+            outputs = encode_outputs(
+                await stoppable(node.function(**arguments), attempt), node.outputs, node.return_check
+            )
         except BaseException as error:
             raised = error
         self._task = None

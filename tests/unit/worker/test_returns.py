@@ -1,0 +1,181 @@
+"""What a node returns is of the type that its function says it returns, or the node fails, not the one after it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+import pytest
+from pydantic import BaseModel, Field, field_serializer
+
+from tests.arrays import Array
+from tradewind.testing import run_node
+from tradewind.worker import Emit, Wait, node
+from tradewind.worker.errors import NodeFault
+from tradewind.worker.returns import return_check
+
+
+@dataclass
+class Order:
+    """A dataclass, as nodes return them."""
+
+    symbol: str
+    shares: int = 1
+
+
+@dataclass
+class Limited(Order):
+    """One with more to it."""
+
+    limit: float = 0.0
+
+
+class Total(msgspec.Struct, tag=True):
+    amount: float
+
+
+class Net(Total, tag=True):
+    fee: float = 0.0
+
+
+class Row(TypedDict):
+    price: float
+
+
+class Side(StrEnum):
+    BUY = "buy"
+
+
+class Tick(BaseModel):
+    """A model that writes other names and texts than it reads."""
+
+    price: float = Field(alias="last")
+    day: date = date(2024, 1, 2)
+
+    @field_serializer("day")
+    def short(self, day: date) -> str:
+        return f"{day:%d.%m.}"
+
+
+def tick(price: float) -> Tick:
+    return Tick(last=price)
+
+
+def returning(annotation: Any, value: Any) -> Any:
+    """Return a node that says it returns the one, and returns the other."""
+
+    def average() -> Any:
+        return value
+
+    average.__annotations__["return"] = annotation
+    return node("average", outputs=["average"])(average)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "reason"),
+    [
+        (float, "abc", "expected float, got str; the function says it returns float"),
+        (int, 1.5, "expected int, got float; the function says it returns int"),
+        (float, None, "expected float, got null; the function says it returns float"),
+        (float | Wait, "abc", "expected float, got str; the function says it returns float | Wait"),
+        (list[float], [1, None], "expected float, got null; the function says it returns list[float]"),
+        (Order, {"shares": 3}, "object missing required field symbol; the function says it returns Order"),
+        (list[Order], [Order("A"), Order("B", "x")], "expected int, got str; the function says it returns list[Order]"),  # type: ignore[arg-type]
+        (Row, {"price": "1"}, "expected float, got str; the function says it returns Row"),
+        (Total, Order("A"), "object missing required field amount; the function says it returns Total"),
+        (Annotated[int, msgspec.Meta(ge=0)], -1, "expected int >= 0; the function says it returns Annotated"),
+        (
+            list[Tick],
+            [tick(1), 3],
+            "Input should be a valid dictionary or instance of Tick; the function says it returns list[Tick]",
+        ),
+    ],
+)
+async def test_a_value_of_another_type_fails_its_own_node(annotation: Any, value: Any, reason: str) -> None:
+    error = (await run_node(returning(annotation, value))).error
+
+    assert error is not None
+    assert error.code == "INVALID_OUTPUT"
+    at, _, said = error.message.partition(": ")
+    assert at.startswith("output average")
+    assert said.startswith(reason)
+
+
+async def test_the_place_within_the_value_is_told() -> None:
+    wrong = await run_node(returning(dict[str, list[Order]], {"a": [{"symbol": 1}]}))
+
+    assert wrong.error is not None
+    assert wrong.error.message == (
+        "output average[...][0].symbol: expected str, got int; the function says it returns dict[str, list[Order]]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "emitted"),
+    [
+        (float, 1, 1),
+        (list[int], (1, 2), [1, 2]),
+        (list[float], Array(1.0, 2.0), [1.0, 2.0]),
+        (set[int], {1}, [1]),
+        (Decimal, Decimal("1.50"), "1.50"),
+        (str, Side.BUY, "buy"),
+        (int, True, True),
+        (date, datetime(2024, 1, 2), "2024-01-02T00:00:00"),
+        (Order, Limited("A"), {"symbol": "A", "shares": 1, "limit": 0.0}),
+        (Total, Net(1.0), {"type": "Net", "amount": 1.0, "fee": 0.0}),
+        (dict[int, str], {1: "a"}, {"1": "a"}),
+        (Tick, tick(2), {"price": 2.0, "day": "02.01."}),
+        (list[Tick] | None, (tick(2),), [{"price": 2.0, "day": "02.01."}]),
+    ],
+)
+async def test_what_json_makes_of_a_fitting_value_fits(annotation: Any, value: Any, emitted: Any) -> None:
+    assert (await run_node(returning(annotation, value))).output == emitted
+
+
+@pytest.mark.parametrize("annotation", [None, Any, Emit, Emit | int, Wait | None, object, Array, Callable[[int], int]])
+async def test_what_says_nothing_of_a_value_is_not_checked(annotation: Any) -> None:
+    assert (await run_node(returning(annotation, "abc"))).output == "abc"
+
+
+async def test_a_value_in_an_emit_is_not_checked() -> None:
+    assert (await run_node(returning(float, Emit(average="abc")))).output == "abc"
+
+
+async def test_a_class_that_cannot_be_made_anew_is_not_checked() -> None:
+    @dataclass
+    class Once:
+        name: str
+
+        def __post_init__(self) -> None:
+            if self.name in made:
+                raise LookupError
+            made.append(self.name)
+
+    made: list[str] = []
+    assert (await run_node(returning(Once, Once("a")))).output == {"name": "a"}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_the_value_itself_is_what_goes_out(asynchronous: bool) -> None:
+    """It is checked, and not converted."""
+    check = return_check(float)
+    assert check is not None
+    check("output", 1, b"1")
+    with pytest.raises(NodeFault):
+        check("output", "1", b'"1"')
+
+    if asynchronous:
+
+        @node("whole")
+        async def whole() -> float:
+            return 1
+    else:
+
+        @node("whole")
+        def whole() -> float:
+            return 1
+
+    assert repr((await run_node(whole)).output) == "1"
