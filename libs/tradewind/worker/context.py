@@ -1,5 +1,6 @@
 """What a node can ask and tell while it runs."""
 
+import logging
 import time
 import traceback
 from collections.abc import Generator, Mapping
@@ -11,6 +12,15 @@ from tradewind.worker.memory import NodeMemory, set_result
 from tradewind.worker.stopping import Stop
 from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES, STEP_BYTES, clip
 from tradewind.worker.waiting import Resumed
+
+_NAMES = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_LEVELS: dict[object, str] = {
+    **{name: name for name in _NAMES},
+    **{logging.getLevelName(name): name for name in _NAMES},
+    "WARN": "WARNING",
+    "FATAL": "CRITICAL",
+}
+_CHOICE = ", ".join(_NAMES).lower()
 
 
 class _Breath:
@@ -29,7 +39,8 @@ class NodeLog:
     """Writes lines into the log of the cycle: `ctx.log("bought")`, `ctx.log.warning("spread is %s", spread)`.
 
     Arguments fill `%` placeholders as in the standard library; keywords are appended as `key=value`. A line is cut at
-    8 KiB. Lines beyond what the worker can send are dropped, and their number is said in the log.
+    8 KiB. Lines beyond what the worker can send are dropped, and their number is said in the log. What is printed, or
+    logged with `logging`, does not come here.
     """
 
     __slots__ = ("_attempt",)
@@ -37,9 +48,14 @@ class NodeLog:
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
 
-    def __call__(self, message: object, *args: object, **fields: object) -> None:
-        """Write a line of level INFO."""
-        self._write("INFO", message, args, fields)
+    def __call__(self, message: object, *args: object, level: str | int = "INFO", **fields: object) -> None:
+        """Write a line of level INFO, or of another: `level="warning"`, or a number of the standard library's."""
+        known = _LEVELS.get(level.upper() if isinstance(level, str) else level)
+        if known is None:
+            # A slip in a log line must not fail a node.
+            self._write("INFO", f"{_formatted(message, args)} (level={level!r} is none of {_CHOICE})", (), fields)
+        else:
+            self._write(known, message, args, fields)
 
     def debug(self, message: object, *args: object, **fields: object) -> None:
         """Write a line of level DEBUG."""
@@ -84,6 +100,13 @@ def _formatted(message: object, args: tuple[object, ...]) -> str:
         return f"{message} {args}"
 
 
+def _within_bounds(percent: float) -> int:
+    try:
+        return int(min(100.0, max(0.0, float(percent))))
+    except (TypeError, ValueError):
+        raise ValueError(f"ctx.progress({percent!r}): the first argument is a number from 0 to 100") from None
+
+
 class Context:
     """Facts of the cycle, and the way to tell progress, write logs and hear of a stop. Usable from any thread."""
 
@@ -96,6 +119,8 @@ class Context:
     def progress(self, percent: float, message: str = "", *, step: str | None = None) -> Any:
         """Say how far the node is: `percent` from 0 to 100 (it never falls), `message` up to 1 KiB for people.
 
+        Less counts as 0 and more as 100. Raises ValueError for what is no number.
+
         `step`, up to 256 bytes, is what it is doing now; None leaves it as it was said before.
 
         It is on its way at once. `await ctx.progress(...)` in an async node also gives other nodes a turn, and is
@@ -103,7 +128,7 @@ class Context:
         """
         attempt = self._attempt
         if not attempt.settled:
-            attempt.highest = max(attempt.highest, min(100, int(percent)))
+            attempt.highest = max(attempt.highest, _within_bounds(percent))
             attempt.said = clip(attempt.redacted(str(message)), PROGRESS_BYTES)
             if step is not None:
                 attempt.step = clip(attempt.redacted(str(step)), STEP_BYTES)

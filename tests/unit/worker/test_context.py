@@ -1,8 +1,11 @@
 """What a node is told and can tell."""
 
 import asyncio
+import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import pytest
 
 from tradewind.testing import LogLine, run_node
 from tradewind.worker import Context, node
@@ -123,6 +126,46 @@ async def test_a_heartbeat_says_again_what_was_said_last() -> None:
         ctx.heartbeat()
 
     assert (await run_node(alive)).progress == [(0, ""), (50, "half"), (50, "half")]
+
+
+@pytest.mark.parametrize(
+    ("level", "name"),
+    [("warn", "WARNING"), ("Error", "ERROR"), (logging.DEBUG, "DEBUG"), ("fatal", "CRITICAL"), ("info", "INFO")],
+)
+async def test_a_line_may_name_its_level(level: str | int, name: str) -> None:
+    @node("says")
+    async def says(ctx: Context) -> None:
+        ctx.log("spread is %s", 3, level=level, symbol="IBM")
+
+    assert (await run_node(says)).logs == [LogLine(name, "spread is 3 symbol='IBM'")]
+
+
+async def test_a_level_that_there_is_not_is_said_in_the_line() -> None:
+    @node("says")
+    async def says(ctx: Context) -> None:
+        ctx.log("water %s", "rises", level="high")
+        ctx.log("water", level=7)
+        ctx.log.warning("water", level="high")
+
+    assert (await run_node(says)).logs == [
+        LogLine("INFO", "water rises (level='high' is none of debug, info, warning, error, critical)"),
+        LogLine("INFO", "water (level=7 is none of debug, info, warning, error, critical)"),
+        LogLine("WARNING", "water level='high'"),
+    ]
+
+
+async def test_progress_is_a_number() -> None:
+    @node("lost")
+    async def lost(ctx: Context, percent: Any) -> None:
+        ctx.progress(float("nan"))
+        ctx.progress(float("inf"))
+        ctx.progress(percent)
+
+    run = await run_node(lost, percent=None)
+
+    assert [percent for percent, _ in run.progress] == [0, 100]
+    assert run.error is not None
+    assert run.error.message == "ctx.progress(None): the first argument is a number from 0 to 100"
 
 
 async def test_progress_never_falls_and_stays_within_bounds() -> None:
