@@ -24,6 +24,7 @@ from tradewind.worker.processes.pool import DEATH_PATIENCE, ProcessPool
 from tradewind.worker.running import NodeRunner, in_context
 from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
+from tradewind.worker.texts import clip
 from tradewind.worker.threads import ThreadPool
 from tradewind.worker.times import seconds_of
 from tradewind.worker.tracing import NodeTracer
@@ -35,6 +36,9 @@ logger = logging.getLogger("tradewind.worker")
 
 TIMEOUT_GRACE = 1.0
 """Seconds that a node has to clean up after its deadline."""
+
+_LOGGED_BYTES = 512
+"""Of a message that a traceback follows, in the worker's own log."""
 
 LONG_TURN = 0.001
 """Seconds that a turn of the loop may take before eager nodes go on in the next."""
@@ -377,6 +381,7 @@ def _log(attempt: Attempt, failure: work_pb2.NodeTaskFailure) -> None:
         "%s failed: %s: %s%s",
         attempt.assignment.node_task_id,
         error.type or error.code,
-        error.message,
+        # A traceback ends with the whole of it.
+        clip(error.message, _LOGGED_BYTES) if error.traceback else error.message,
         f"\n{error.traceback.rstrip()}" if error.traceback else "",
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sysconfig
 import traceback
 from types import TracebackType
 
@@ -37,6 +38,14 @@ def describe(error: BaseException) -> NodeFault:
         non_retryable=isinstance(error, Fatal)
         or (isinstance(error, BaseExceptionGroup) and bool(error.subgroup(Fatal))),
     )
+
+
+def raised(error: BaseException) -> str:
+    """Return in one sentence what code of the user raised, and where: `ValueError: no such market (nodes.py:7)`."""
+    said = f"{type(error).__qualname__}: {clip(_message(error), MESSAGE_BYTES)}"
+    # The message of a SyntaxError tells its place itself.
+    place = "" if isinstance(error, SyntaxError) else _place(error)
+    return f"{said} ({place})" if place else said
 
 
 def fault_of(failure: work_pb2.NodeTaskFailure) -> NodeFault:
@@ -93,7 +102,7 @@ def _failure(attempt: Attempt, fault: NodeFault) -> work_pb2.NodeTaskFailure:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error) or type(error).__qualname__
+        return str(error) or "(no message)"
     except Exception:
         return f"{type(error).__qualname__} (its message cannot be shown)"
 
@@ -104,6 +113,19 @@ def _traceback(error: BaseException) -> str:
         return "".join(traceback.TracebackException(type(error), error, frames, compact=True).format())
     except Exception:
         return ""
+
+
+def _place(error: BaseException) -> str:
+    """Return the innermost line of the user's own code, of any code when there is none."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    foreign = [each for each in frames if not each[0].startswith((_SDK, "<frozen "))]
+    installed = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
+    own = [each for each in foreign if not each[0].startswith(installed)] or foreign
+    if not own:
+        return ""
+    name, line = own[-1]
+    here = os.getcwd() + os.sep
+    return f"{name.removeprefix(here)}:{line}"
 
 
 def _own_frames(frame: TracebackType | None) -> TracebackType | None:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from tradewind.worker.errors import NodeLoadError, WorkerError
+from tradewind.worker.failures import raised
 from tradewind.worker.nodes import Node
 from tradewind.worker.texts import suggestion
 from tradewind.worker.worker import Worker
@@ -52,7 +53,7 @@ def _import(name: str) -> ModuleType:
     except WorkerError as error:
         raise NodeLoadError(f"module {name}: {error}") from error
     except Exception as error:
-        raise NodeLoadError(f"module {name} cannot be imported: {type(error).__qualname__}: {error}") from error
+        raise NodeLoadError(f"module {name} cannot be imported: {raised(error)}") from error
 
 
 def _nodes_of(value: object, target: str) -> list[AnyNode]:

@@ -23,8 +23,14 @@ def clip(text: str, limit: int) -> str:
 
 
 def clip_middle(text: str, limit: int) -> str:
-    """Return `text` in at most `limit` bytes of UTF-8; what is cut is its middle, and the end keeps the larger part."""
+    """Return `text` in at most `limit` bytes of UTF-8; what is cut is its middle, and the end keeps the larger part.
+
+    Before that its lines are cut to a quarter of it, so that one of them does not displace all others.
+    """
     raw = text.encode(errors="backslashreplace")
+    if len(raw) <= limit:
+        return raw.decode()
+    raw = "\n".join(clip(line, limit // 4) for line in text.split("\n")).encode()
     if len(raw) <= limit:
         return raw.decode()
     head = limit // 4

@@ -114,18 +114,28 @@ async def test_an_exception_is_reported_with_the_frames_of_the_node_only(threade
     assert not run.terminated
 
 
-async def test_long_messages_and_tracebacks_are_cut() -> None:
-    @node("deep")
-    async def deep() -> None:
-        raise ValueError("ä" * 100_000)
+async def test_long_messages_and_tracebacks_are_cut(caplog: pytest.LogCaptureFixture) -> None:
+    @node("loud")
+    async def loud(lines: int) -> None:
+        raise ValueError("\n".join(["ä" * (100_000 // lines)] * lines))
 
-    async with Bench([deep]) as bench:
-        run = await bench.run(bench.assignment("deep"))
+    async with Bench([loud]) as bench:
+        one = await bench.run(bench.assignment("loud", config_json='{"lines": 1}'))
+        logged = caplog.text
+        many = await bench.run(bench.assignment("loud", "t2", config_json='{"lines": 100}'))
 
-    assert run.error is not None
-    assert MESSAGE_BYTES - 8 <= len(run.error.message.encode()) <= MESSAGE_BYTES
-    assert TRACEBACK_BYTES - 8 <= len(run.error.traceback.encode()) <= TRACEBACK_BYTES
-    assert run.error.traceback.startswith("Traceback (most recent call last)")
+    for run in (one, many):
+        assert run.error is not None
+        assert MESSAGE_BYTES - 8 <= len(run.error.message.encode()) <= MESSAGE_BYTES
+        assert len(run.error.traceback.encode()) <= TRACEBACK_BYTES
+        assert run.error.traceback.startswith("Traceback (most recent call last)")
+    assert many.error is not None
+    assert len(many.error.traceback.encode()) >= TRACEBACK_BYTES - 8
+    assert one.error is not None
+    # A line that is too long costs no other line.
+    assert 'raise ValueError("' in one.error.traceback
+    assert " ... \n ... \n" not in one.error.traceback
+    assert len(logged.encode()) < 2 * MESSAGE_BYTES
 
 
 @pytest.mark.parametrize(
@@ -229,7 +239,7 @@ async def test_an_exception_without_a_usable_message_is_reported_by_its_type() -
     assert hidden.error is not None
     assert hidden.error.message.endswith("Rude (its message cannot be shown)")
     assert empty.error is not None
-    assert empty.error.message == "AssertionError"
+    assert (empty.error.type, empty.error.message) == ("AssertionError", "(no message)")
 
 
 async def test_a_wrong_result_is_a_failure_of_the_node() -> None:

@@ -59,7 +59,15 @@ def test_nodes_of_a_module_in_their_order(folder: Path) -> None:
         ("shop_nodes.py", '"shop_nodes.py" is not the name of a module: write it as in an import'),
         ("", '"" is not the name of a module'),
         ("needy_nodes", "module needy_nodes needs not_installed, which is not installed"),
-        ("broken_nodes", "module broken_nodes cannot be imported: ZeroDivisionError: division by zero"),
+        (
+            "broken_nodes",
+            "module broken_nodes cannot be imported: ZeroDivisionError: division by zero (broken_",
+        ),
+        (
+            "deep_nodes",
+            "module deep_nodes cannot be imported: JSONDecodeError: Expecting value: line 1 col",
+        ),
+        ("mute_nodes", "module mute_nodes cannot be imported: ValueError: (no message) (mute_nodes.py:1)"),
         ("typo_nodes", "module typo_nodes cannot be imported: SyntaxError: "),
         ("wrong_nodes", 'module wrong_nodes: node "x" (sums): parameter *values cannot be filled by name'),
     ],
@@ -68,10 +76,16 @@ def test_what_is_wrong_is_said(folder: Path, target: str, message: str) -> None:
     (folder / "shop_nodes.py").write_text(NODES)
     (folder / "empty_nodes.py").write_text("")
     (folder / "needy_nodes.py").write_text("import not_installed")
-    (folder / "broken_nodes.py").write_text("1 / 0")
+    (folder / "broken_nodes.py").write_text("import json\n1 / 0")
+    (folder / "deep_nodes.py").write_text("import settled")
+    (folder / "settled.py").write_text("import json\njson.loads('x')")
+    (folder / "mute_nodes.py").write_text("raise ValueError")
     (folder / "typo_nodes.py").write_text("def :")
     (folder / "wrong_nodes.py").write_text("from tradewind.worker import node\n@node('x')\ndef sums(*values): ...\n")
 
     with pytest.raises(NodeLoadError) as refused:
         load_nodes(target)
     assert str(refused.value).startswith(message)
+    # Where the user's own code stood, not the library that it called.
+    place = {"broken_nodes": "(broken_nodes.py:2)", "deep_nodes": "(settled.py:2)"}.get(target, "")
+    assert str(refused.value).endswith(place)
