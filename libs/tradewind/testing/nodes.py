@@ -155,9 +155,11 @@ async def run_node(
     cycle, attempt, planned_time, ...); with `stop`, the node is asked to stop for that reason as soon as it has begun:
     an async node where it first waits, a plain function by `ctx.stop_requested`. `resumed` is what ended its wait,
     for a node that goes on after one. `cycle_memory` and `flow_memory` are the variables that it finds; what they are
-    afterwards is in the result. A node with `process=True` runs in the test's own process. Raises TypeError for an
-    unknown fact, ValueError for what JSON cannot say.
+    afterwards is in the result. A node with `process=True` runs in the test's own process. Raises TypeError for
+    what is no node and for an unknown fact, ValueError for what JSON cannot say.
     """
+    if not isinstance(node, Node):
+        raise TypeError(f"run_node runs a node, and {node!r} is none: decorate the function with @node(...)")
     recorder = _Recorder()
     known = dict(secrets or {})
     threads = ThreadPool(1)

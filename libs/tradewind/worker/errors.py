@@ -12,7 +12,10 @@ MemoryFault                 variables of a cycle or a flow could not be read or 
 NodeFault                   internal: an attempt failed, with the code that is reported
 """
 
+import math
 from datetime import timedelta
+
+from tradewind.flow.values import Duration, seconds_in
 
 LONGEST_WAIT = timedelta(days=365)
 
@@ -40,13 +43,17 @@ class SessionReplaced(WorkerRefused):
 class RetryLater(Exception):
     """Raise it in a node that fails for now: its next attempt, if it may have one, begins after `after`.
 
-    `after` is in seconds or a timedelta, from 0 to 365 days; `message` says why. Raises ValueError for other times.
+    `after` is seconds, text such as "5s" or "1h", or a timedelta, from 0 to 365 days; `message` says why. Raises
+    ValueError for other times.
     """
 
-    def __init__(self, after: float | timedelta, message: str = "") -> None:
-        seconds = after.total_seconds() if isinstance(after, timedelta) else after
+    def __init__(self, after: Duration, message: str = "") -> None:
+        try:
+            seconds = seconds_in(after)
+        except (TypeError, ValueError):
+            seconds = math.nan
         if not 0 <= seconds <= LONGEST_WAIT.total_seconds():  # NaN is outside, too
-            raise ValueError(f"RetryLater({after!r}): give seconds or a timedelta from 0 to 365 days")
+            raise ValueError(f'RetryLater({after!r}): give seconds, "5s" or a timedelta from 0 to 365 days')
         self.after = timedelta(seconds=seconds)
         super().__init__(message or f"to be tried again after {self.after.total_seconds():g} s")
 

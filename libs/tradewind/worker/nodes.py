@@ -118,9 +118,15 @@ def node(
     """
     if not isinstance(type, str):
         raise NodeDefinitionError('@node needs the name of the node type: @node("moving_average")')
+    _check_outputs(outputs, type)
+    return lambda function: Node(type, function, outputs, description, process, version, cache, eager)
+
+
+def _check_outputs(outputs: object, type: str) -> None:
     if isinstance(outputs, str):
         raise NodeDefinitionError(f'node "{type}": outputs is a list of handles: outputs=["{outputs}"]')
-    return lambda function: Node(type, function, outputs, description, process, version, cache, eager)
+    if not isinstance(outputs, Sequence) or not all(isinstance(handle, str) for handle in outputs):
+        raise NodeDefinitionError(f'node "{type}": outputs is a list of handles as ["buy", "sell"] is, not {outputs!r}')
 
 
 def _check_names(type: str, outputs: Sequence[str], where: str) -> None:
@@ -143,9 +149,11 @@ def _check_kind(function: Callable[..., Any], where: str) -> None:
         raise NodeDefinitionError(f"{where}: a generator cannot be a node; return the value, or Emit(...) for several")
 
 
-def _checked_version(version: str, where: str) -> str:
-    if len(version) > _LONGEST_VERSION:
-        raise NodeDefinitionError(f"{where}: version is text of at most {_LONGEST_VERSION} characters")
+def _checked_version(version: object, where: str) -> str:
+    if not isinstance(version, str) or len(version) > _LONGEST_VERSION:
+        raise NodeDefinitionError(
+            f'{where}: version is text of at most {_LONGEST_VERSION} characters, such as "2", not {version!r:.80}'
+        )
     return version
 
 

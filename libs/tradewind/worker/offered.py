@@ -1,19 +1,28 @@
 """The nodes that a worker offers: by type, where they run, and how many of their node tasks it holds."""
 
+import math
 from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 from tradewind.worker.errors import NodeDefinitionError, WorkerError
 from tradewind.worker.nodes import Node
-from tradewind.worker.processes.targets import Target, locate
+from tradewind.worker.processes.targets import AnyNode, Target, locate
 
 CAPACITY = 100
 """Node tasks that a worker with nodes on the event loop holds at most, unless told otherwise."""
 
 
-def by_type(nodes: Sequence[Node[..., Any]]) -> dict[str, Node[..., Any]]:
+def listed(nodes: Iterable[AnyNode] | AnyNode) -> list[AnyNode]:
+    """Return one node, or several, as a list. What is in it is for `by_type` to judge."""
+    if isinstance(nodes, str) or not isinstance(nodes, Iterable):
+        return [nodes]
+    return list(nodes)
+
+
+def by_type(nodes: Sequence[AnyNode]) -> dict[str, AnyNode]:
     """Return nodes by their types. Raises NodeDefinitionError for what is no node, and for two of one type."""
-    found: dict[str, Node[..., Any]] = {}
+    found: dict[str, AnyNode] = {}
     for each in nodes:
         if not isinstance(each, Node):
             raise NodeDefinitionError(f"{each!r} is not a node: decorate the function with @node(...)")
@@ -25,14 +34,29 @@ def by_type(nodes: Sequence[Node[..., Any]]) -> dict[str, Node[..., Any]]:
     return found
 
 
-def targets_of(nodes: Iterable[Node[..., Any]]) -> dict[str, Target]:
+def targets_of(nodes: Iterable[AnyNode]) -> dict[str, Target]:
     """Return where processes find those of the nodes that run in them, by type."""
     return {node.type: locate(node) for node in nodes if node.process}
 
 
-def room_for(nodes: Sequence[Node[..., Any]], threads: int, processes: int) -> int:
+def room_for(nodes: Sequence[AnyNode], threads: int, processes: int) -> int:
     """Return how many node tasks to hold: one that waits in the worker has begun for everybody else; its time runs."""
     here = [node for node in nodes if not (node.process and processes)]
     if any(node.is_async for node in here):
         return CAPACITY
     return threads * bool(here) + processes * (len(here) < len(nodes))
+
+
+def check_number(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Raise ValueError when the argument `name` is no whole number from `least` to `most`."""
+    bounds = f"at least {least}" if most is None else f"{least} to {most}"
+    if not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, {bounds}, is {value!r}")
+    if not least <= int(value) <= (math.inf if most is None else most):
+        raise ValueError(f"{name} must be {bounds}, is {value}")
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Raise ValueError when the argument `name` is no number of seconds."""
+    if not isinstance(value, Real) or not float(value) >= 0:
+        raise ValueError(f"{name} must be a number of seconds, at least 0, is {value!r}")

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -25,7 +25,7 @@ from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity, default_worker_id
 from tradewind.worker.link import Link
 from tradewind.worker.nodes import Node
-from tradewind.worker.offered import by_type, room_for, targets_of
+from tradewind.worker.offered import by_type, check_number, check_seconds, listed, room_for, targets_of
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.program import run_program
@@ -59,7 +59,7 @@ FLUSH_TIMEOUT = 5.0
 
 
 class Worker:
-    """Runs nodes for a node task manager: `Worker([moving_average]).run()`.
+    """Runs nodes, or one, for a node task manager: `Worker([moving_average]).run()`.
 
     `address` is that of the node task manager (else TRADEWIND_NODE_TASK_MANAGER_ADDRESS), `registry_address` that of
     the registry (else TRADEWIND_REGISTRY_ADDRESS), `scheduler_address` that of the scheduler, with which nodes keep
@@ -83,12 +83,12 @@ class Worker:
     were told to stop; 0 is no limit. A worker serves once.
 
     Raises WorkerError when two nodes have one type or a process could not find its node, ValueError for an illegal
-    worker id or capacity.
+    worker id, capacity or grace.
     """
 
     def __init__(
         self,
-        nodes: Sequence[Node[..., Any]],
+        nodes: Iterable[Node[..., Any]] | Node[..., Any],
         *,
         address: str | None = None,
         registry_address: str | None = None,
@@ -110,17 +110,15 @@ class Worker:
     ) -> None:
         if process_capacity is None:
             process_capacity = os.cpu_count() or 1
-        if process_capacity < 0:
-            raise ValueError(f"process_capacity must be at least 0, is {process_capacity}")
-        if stuck_thread_limit < 0:
-            raise ValueError(f"stuck_thread_limit must be at least 0, is {stuck_thread_limit}")
+        check_number("process_capacity", process_capacity, 0)
+        check_number("stuck_thread_limit", stuck_thread_limit, 0)
+        check_number("thread_capacity", thread_capacity, 1)
+        check_seconds("grace", grace)
+        nodes = listed(nodes)
         self._nodes = by_type(nodes)
         if capacity is None:
             capacity = room_for(nodes, thread_capacity, process_capacity)
-        if not 1 <= capacity <= MOST_HELD:
-            raise ValueError(f"capacity must be 1 to {MOST_HELD}, is {capacity}")
-        if thread_capacity < 1:
-            raise ValueError(f"thread_capacity must be at least 1, is {thread_capacity}")
+        check_number("capacity", capacity, 1, MOST_HELD)
         self._process_capacity = process_capacity
         self._targets = targets_of(self._nodes.values()) if process_capacity else {}
         every = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 
 import grpc
@@ -203,4 +204,20 @@ def test_what_cannot_be_a_worker_is_refused() -> None:
             Worker([average], capacity=capacity)
     with pytest.raises(ValueError, match="thread_capacity must be at least 1, is 0"):
         Worker([average], thread_capacity=0)
+    for number in ("3", 2.5, None):
+        with pytest.raises(ValueError, match=f"thread_capacity must be a whole number, at least 1, is {number!r}"):
+            Worker([average], thread_capacity=number)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="capacity must be a whole number, 1 to 10000, is '3'"):
+        Worker([average], capacity="3")  # type: ignore[arg-type]
+    for grace in ("10", -1, math.nan):
+        with pytest.raises(ValueError, match=f"grace must be a number of seconds, at least 0, is {grace!r}"):
+            Worker([average], grace=grace)  # type: ignore[arg-type]
+    for given in (len, 3, "my.module"):
+        with pytest.raises(NodeDefinitionError, match=f"{given!r} is not a node: decorate the function"):
+            Worker(given)  # type: ignore[arg-type]
     assert Worker([average, average]).nodes == [average]
+
+
+def test_a_worker_may_be_made_of_one_node() -> None:
+    assert Worker(average).nodes == [average]
+    assert Worker(each for each in [average]).nodes == [average]

@@ -78,6 +78,11 @@ async def test_a_stop_ends_a_thread_that_looks() -> None:
     assert [line.message for line in run.logs] == ["begun"]
 
 
+async def test_what_is_no_node_is_not_run() -> None:
+    with pytest.raises(TypeError, match=r"run_node runs a node, and <built-in function len> is none: decorate the fun"):
+        await run_node(len, x=1)  # type: ignore[arg-type]
+
+
 async def test_an_unknown_fact_is_a_slip_of_the_test() -> None:
     with pytest.raises(TypeError, match="the context has no fact cylce"):
         await run_node(signal, facts={"cylce": 3})

@@ -191,6 +191,9 @@ def test_what_cannot_be_a_node_is_refused_with_the_reason() -> None:
         (plain, {"outputs": ["a", "a"]}, "outputs names a handle twice: a, a"),
         (plain, {"outputs": ["a b"]}, 'output handle "a b" must begin with'),
         (plain, {"outputs": "buy"}, 'outputs is a list of handles: outputs=["buy"]'),
+        (plain, {"outputs": ["buy", 2]}, 'outputs is a list of handles as ["buy", "sell"] is, not [\'buy\', 2]'),
+        (plain, {"outputs": 2}, 'outputs is a list of handles as ["buy", "sell"] is, not 2'),
+        (plain, {"version": 2}, 'version is text of at most 64 characters, such as "2", not 2'),
     ]
     for function, options, reason in cases:
         with pytest.raises(NodeDefinitionError) as refused:
