@@ -77,8 +77,9 @@ async def test_a_worker_that_reads_nothing_is_heard_until_its_answers_are_too_ma
     monkeypatch.setattr(outgoing_line, "MAX_WAITING_BYTES", 50_000)
     connections: Any = Connections()
     call: Any = Call()
-    notes: Any = None
-    serving = asyncio.create_task(WorkStream(connections, notes, 30_000, 10_000, SystemClock()).serve(call))
+    unused: Any = None
+    stream = WorkStream(connections, unused, 30_000, 10_000, SystemClock(), unused)
+    serving = asyncio.create_task(stream.serve(call))
     await until(lambda: connections.heard > 1, "it is heard")
     before = 0
     while before < connections.heard:
@@ -111,8 +112,9 @@ class Answering:
 async def test_the_answer_to_a_ping_brings_room_only_to_one_that_was_silent(unanswered: int, refreshed: int) -> None:
     connections: Any = Connections()
     call: Any = Answering()
-    notes: Any = None
-    serving = asyncio.create_task(WorkStream(connections, notes, 30_000, 10_000, SystemClock()).serve(call))
+    unused: Any = None
+    stream = WorkStream(connections, unused, 30_000, 10_000, SystemClock(), unused)
+    serving = asyncio.create_task(stream.serve(call))
     await until(lambda: connections.workers, "it has said hello")
     [worker] = connections.workers
     worker.unanswered_pings = unanswered
