@@ -3,6 +3,7 @@
 It is nothing that this SDK needs. Who has a model has imported it, so it is only looked up among what is imported.
 """
 
+import inspect
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -39,11 +40,14 @@ class ModelReader:
             self.adapter.json_schema()
         except (pydantic.PydanticUserError, NameError) as error:
             raise TypeError(_sentence(annotation, error)) from error
+        # Nodes emit models by the names of their fields; before 2.11 pydantic takes aliases only.
+        by_name = "by_name" in inspect.signature(self.adapter.validate_json).parameters
+        self._names = {"by_alias": True, "by_name": True} if by_name else {}
 
     def decode(self, text: str | bytes) -> Any:
         """Return what JSON text says. Raises ModelMisfit."""
         try:
-            return self.adapter.validate_json(text)
+            return self.adapter.validate_json(text, **self._names)
         except self._fault as error:
             raise _misfit(error) from None
 

@@ -133,6 +133,22 @@ async def test_what_a_node_emits_is_read_by_the_next() -> None:
     assert (await run_node(mean, ticks=emitted)).output == 2.5
 
 
+async def test_a_field_with_an_alias_is_read_by_either_name() -> None:
+    class Fill(BaseModel):
+        price: float = Field(alias="px")
+
+    @node("filled")
+    async def filled() -> Fill:
+        return Fill(px=1.5)
+
+    @node("read")
+    async def read(fill: Fill) -> float:
+        return fill.price
+
+    assert (await run_node(read, fill=(await run_node(filled)).output)).output == 1.5
+    assert (await run_node(read, fill={"px": 2.5})).output == 2.5
+
+
 async def test_every_fault_is_told_with_its_place_in_the_words_of_pydantic() -> None:
     assert await said(mean, ticks=[{"price": "many"}, {"price": -1}]) == (
         "input ticks[0].price: Input should be a valid number, unable to parse string as a number; "
