@@ -6,6 +6,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
+from tradewind.flow.node import DEFAULT_OUTPUT
 from tradewind.worker.binding import explained
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.models import ModelMisfit, reader_of
@@ -54,7 +55,7 @@ def _check_of_json(annotation: Any, emitted: Any) -> ReturnCheck:
             decode(text)
         except msgspec.DecodeError as error:
             if emitted not in type(value).__mro__[1:]:
-                raise _fault(explained(f"output {handle}", error), annotation) from None
+                raise _fault(explained(_output(handle), error), annotation) from None
         except Exception:
             # A class has a fault of its own when it is made anew: who gets the value may not make one.
             return
@@ -69,9 +70,13 @@ def _check_of_models(annotation: Any, look: Callable[[Any], None]) -> ReturnChec
         try:
             look(value)
         except ModelMisfit as error:
-            raise _fault(error.below(f"output {handle}"), annotation) from None
+            raise _fault(error.below(_output(handle)), annotation) from None
 
     return check
+
+
+def _output(handle: str) -> str:
+    return "output" if handle == DEFAULT_OUTPUT else f"output {handle}"
 
 
 def _fault(said: str, annotation: Any) -> NodeFault:

@@ -16,6 +16,8 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from tradewind.worker import Context, Emit, Fatal, NodeStopExecution, RetryLater, node, running
 
 
@@ -44,6 +46,25 @@ async def branch(ctx: Context, value: int) -> Emit:
     await ctx.progress(10)
     await asyncio.sleep(0)
     return Emit(buy=value) if value > 0 else Emit(sell=value)
+
+
+class Share(BaseModel):
+    """What a process reads with pydantic."""
+
+    symbol: str
+    price: float
+
+
+@node("priced", process=True)
+def priced(shares: list[Share]) -> float:
+    """Give what is no number when there is one only."""
+    prices: list[Any] = [share.price if len(shares) > 1 else share.symbol for share in shares]
+    return max(prices)  # type: ignore[no-any-return]
+
+
+@node("priced_on_a_loop", process=True)
+async def priced_on_a_loop(shares: list[Share]) -> float:
+    return priced(shares)
 
 
 @node("meets", process=True)

@@ -136,6 +136,24 @@ async def test_what_a_node_raises_is_reported_as_from_any_other() -> None:
     assert len(same) == 1
 
 
+@pytest.mark.parametrize("node_type", ["priced", "priced_on_a_loop"])
+async def test_types_hold_there_as_well(node_type: str) -> None:
+    shares = [{"symbol": "A", "price": 1}, {"symbol": "B", "price": 2}]
+    async with bench() as runs:
+        right = await runs.run(runs.assignment(node_type, "t1", config_json=config(shares=shares)))
+        unread = await runs.run(runs.assignment(node_type, "t2", config_json=config(shares=[{"symbol": "A"}])))
+        wrong = await runs.run(runs.assignment(node_type, "t3", config_json=config(shares=shares[:1])))
+
+    assert right.output == 2
+    assert unread.error is not None
+    assert unread.error.message == "config.shares[0].price: Field required"
+    assert wrong.error is not None
+    assert (wrong.error.code, wrong.error.message) == (
+        "INVALID_OUTPUT",
+        "output: expected float, got str; the function says it returns float",
+    )
+
+
 async def test_a_task_of_a_node_that_exits_fails_that_node_only() -> None:
     async with bench(1) as runs:
         before = await runs.run(runs.assignment("pid"))
