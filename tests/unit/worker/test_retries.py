@@ -131,14 +131,29 @@ async def test_what_does_not_fit_the_node_is_final() -> None:
     assert (unknown.type, unknown.non_retryable) == ("InvalidInput", True)
 
 
-@pytest.mark.parametrize(("after", "seconds"), [("5s", 5), ("500ms", 0.5), (" 1h", 3600), ("365d", 365 * 86_400)])
+@pytest.mark.parametrize(
+    ("after", "seconds"), [("5s", 5), ("500ms", 0.5), (" 1h", 3600), ("5", 5), ("365d", 365 * 86_400)]
+)
 def test_a_time_may_be_text_as_in_flows(after: str, seconds: float) -> None:
     assert RetryLater(after).after == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
     "after",
-    [-1, -0.001, 366 * 86_400, math.nan, math.inf, -math.inf, timedelta(days=-1), timedelta.max, "5", "soon", None, []],
+    [
+        -1,
+        -0.001,
+        366 * 86_400,
+        math.nan,
+        math.inf,
+        -math.inf,
+        timedelta(days=-1),
+        timedelta.max,
+        "-5s",
+        "soon",
+        None,
+        [],
+    ],
 )
 def test_a_time_that_cannot_be_waited_is_refused(after: Any) -> None:
     with pytest.raises(ValueError, match='give seconds, "5s" or a timedelta from 0 to 365 days'):
