@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def _stand_in_for_closed_streams() -> None:
-    """Put nowhere in the place of what is closed: its number would go to the next socket, and output into that."""
+    """Open the null device for each closed standard stream: else the next socket gets its number, and our output."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -26,7 +26,7 @@ async def backfill(
     session: Session,
     name: FlowName,
     start: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="2026-11-01, or with a time of day; UTC unless it says.")
+        str, typer.Option("--from", metavar="TIME", help="2026-11-01, or with a time of day; UTC without an offset.")
     ],
     end: Annotated[str, typer.Option("--to", metavar="TIME", help="Times before this one are run.")],
     max_running: Annotated[int, typer.Option(min=1, max=50, help="Cycles that run at once.")] = 1,

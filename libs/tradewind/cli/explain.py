@@ -28,7 +28,7 @@ async def explain(
 ) -> None:
     """Say why a flow begins no cycle, or why a node of a cycle waits or ended as it did; what decides comes first.
 
-    Of a cycle that runs its nodes are told that have begun, or could.
+    For a running cycle it lists the nodes that have begun or are ready to.
     """
     from tradewind.client import NotFound
 
@@ -62,7 +62,7 @@ async def explain(
             for line in open_node_lines(running):
                 session.screen.line(line)
     if not reasons:
-        session.screen.line("nothing keeps it")
+        session.screen.line("nothing is holding it back")
 
 
 def _show_cycle(screen: Screen, described: "CycleDescription") -> None:

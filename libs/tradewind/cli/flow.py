@@ -264,7 +264,7 @@ async def delete(
     session: Session,
     name: FlowName,
     wait: Wait = 30.0,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; nobody is asked but at a terminal.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation at a terminal.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Stop a flow and remove all of it.

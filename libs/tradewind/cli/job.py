@@ -18,11 +18,11 @@ Flows = Annotated[list[str], typer.Argument(metavar="FLOW...", help="Names of fl
 Statuses = Annotated[list[str] | None, typer.Option("--status", help="Only cycles in this status; may be repeated.")]
 After = Annotated[
     str | None,
-    typer.Option("--started-after", metavar="TIME", help="Only cycles that began then or later; UTC unless it says."),
+    typer.Option("--started-after", metavar="TIME", help="Only cycles that began from then on; UTC without an offset."),
 ]
 Before = Annotated[
     str | None,
-    typer.Option("--started-before", metavar="TIME", help="Only cycles that began before; UTC unless it says."),
+    typer.Option("--started-before", metavar="TIME", help="Only cycles that began before; UTC without an offset."),
 ]
 Limit = Annotated[int, typer.Option(min=0, help="At most this many; 1000 when 0.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which cycles it would be.")]

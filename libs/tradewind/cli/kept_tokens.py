@@ -33,7 +33,7 @@ def _read() -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ValueError(f"{path} holds no tokens by address any more: remove it, and log in again where you were")
+        raise ValueError(f"{path} is damaged: delete it, and log in again")
     return found
 
 

@@ -12,7 +12,7 @@ from tradewind.cli.session import Session, asynchronous
 if TYPE_CHECKING:
     from tradewind.client import Notification
 
-app = typer.Typer(no_args_is_help=True, help="Read what you are to know, and tell others.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, help="Read notifications, and send them.", rich_markup_mode=None)
 
 _STYLES = {"error": "red", "warning": "yellow"}
 

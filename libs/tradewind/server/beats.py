@@ -8,7 +8,7 @@ import asyncio
 import math
 
 _EARLY = 0.01
-"""Who comes before a beat by less than this part of the period, as an event loop's timers may, has come at the beat."""
+"""Waking before a beat by less than this part of the period counts as on the beat: timers may fire early."""
 
 
 def beat_after(now: float, every: float) -> float:

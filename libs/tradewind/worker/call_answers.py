@@ -14,7 +14,7 @@ logger = logging.getLogger("tradewind.worker")
 
 
 class CallAnswers(StatusAnswers):
-    """What makes no sense is refused with a reason, and what fails is logged, never told."""
+    """Refuses invalid calls with a reason; internal errors are logged, and callers never see their details."""
 
     def status_of(self, error: Exception, method: str) -> Status:
         """Return what a caller of `method` is told of `error`."""

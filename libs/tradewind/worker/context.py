@@ -138,7 +138,7 @@ class Context:
     def heartbeat(self) -> Any:
         """Say that the node is alive, for one whose flow limits its silence; `progress` says so as well.
 
-        Once a second is often enough for any limit. To be awaited or not, as `progress`.
+        Once a second is often enough for any limit. Awaiting it is optional, as with `progress`.
         """
         attempt = self._attempt
         if not attempt.settled:
@@ -189,7 +189,7 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this node in this run of the cycle: give it to whom must not act twice."""
+        """The same for every attempt of this node in this run: pass it to systems that must not act twice."""
         return self._attempt.assignment.node_task_id
 
     @property

@@ -103,7 +103,7 @@ class Executor:
         return list(self._held)
 
     def hear_of_time(self, message: _Sent) -> None:
-        """Go by the clock of who sent this, as far as it says when: that of this machine may be any."""
+        """Take over the clock of the sender, if the message has a time: that of this machine may be wrong."""
         if message.HasField("sent_at"):
             self._ahead = message.sent_at.seconds + message.sent_at.nanos / 1e9 - self._loop.time()
 

@@ -40,7 +40,7 @@ def targets_of(nodes: Iterable[AnyNode]) -> dict[str, Target]:
 
 
 def room_for(nodes: Sequence[AnyNode], threads: int, processes: int) -> int:
-    """Return how many node tasks to hold: one that waits in the worker has begun for everybody else; its time runs."""
+    """Return how many node tasks to hold: one that waits inside the worker counts as started, and its time runs."""
     here = [node for node in nodes if not (node.process and processes)]
     if any(node.is_async for node in here):
         return CAPACITY

@@ -29,7 +29,7 @@ class Outbox:
     Outcomes and log lines are kept until a message with them is acknowledged; after a stream has ended, `requeue` puts
     what was not acknowledged back in front. Lines and progress are kept in `Notes`.
     What is to be said of a token that this worker made goes into the message that makes it known, or waits until that
-    is acknowledged; that one is given back waits for its lines.
+    is acknowledged. A give-back waits until the log lines of its node task have been sent.
     `progress` and `log` may be called by any thread, everything else by the loop's.
     """
 

@@ -163,7 +163,7 @@ class WorkStream:
         for termination in response.terminations[:]:
             self._executor.terminate(termination)
         for loss in response.losses[:]:
-            # Of what it cannot know yet the server says nothing for good: its answer comes with the acknowledgement.
+            # A token that the server cannot know yet is not lost for good: the acknowledgement decides.
             if not self._outbox.is_unconfirmed(loss.token):
                 for token in self._outbox.drop(loss.token):
                     self._executor.lose(token, loss.reason)

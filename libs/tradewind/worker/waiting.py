@@ -103,7 +103,7 @@ class Wait:
             delay_ms = max(0, round(seconds * 1000))
         suspension = Suspension(self.signal, until_ms, delay_ms, form_json, handles[0] if self.completes else "")
         try:
-            # Here it fails this node; where it is sent, the whole worker.
+            # Raised here it fails this node only; raised while it is sent, it would break the whole stream.
             size = suspension.to_message().ByteSize()
             if size > _MOST_BYTES:
                 raise ValueError(f"its form and signal have {size} bytes, a form at most {_MOST_FORM_BYTES}")

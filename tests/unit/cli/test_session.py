@@ -36,7 +36,7 @@ def test_a_file_of_tokens_that_holds_none_is_named(session: Session, tmp_path: P
     file = tmp_path / "tradewind" / "tokens.json"
     file.parent.mkdir()
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=f"{file} holds no tokens by address any more: remove it, and log in again"):
+    with pytest.raises(ValueError, match=f"{file} is damaged: delete it, and log in again"):
         _ = session.token
 
 

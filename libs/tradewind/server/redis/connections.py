@@ -38,7 +38,7 @@ class _Parser(DefaultParser):  # type: ignore[misc, valid-type]  # It is the one
 
 
 class Lifetime:
-    """That of a client. When it is over its connections are closed, and a call that comes late opens none."""
+    """The lifetime of a client. Once it is over its connections are closed, and late calls open no new ones."""
 
     def __init__(self) -> None:
         self._connections: WeakSet[StoreConnection] = WeakSet()

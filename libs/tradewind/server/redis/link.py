@@ -14,7 +14,7 @@ from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.settings import CommonSettings
 
 _REFUSALS = 3
-"""At so many looks in a row a store has to refuse writes: a moment of it is none of anybody's."""
+"""A store counts as read-only after refusing writes at so many looks in a row; a brief refusal is ignored."""
 
 
 class RedisLink:

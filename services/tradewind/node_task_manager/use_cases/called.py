@@ -213,7 +213,7 @@ class CalledWorkers:
     def _answered(self, worker: CalledConnection, batch: Sequence[Ready], answer: Answer) -> None:
         tried = {each.nonce: worker.tried.pop(each.nonce, frozenset()) for each in batch}
         if answer.silent:
-            # It may run them: who takes them meanwhile would run them twice, and what kills workers would go on to.
+            # The worker may still run them: handed out now, they could run twice, and what crashes one worker the next.
             _log.warning("a called worker broke off", worker_id=worker.worker_id, node_tasks=len(batch))
             self._rest(worker, answer)
             return

@@ -16,7 +16,7 @@ class Policy:
     lease_ms: int = 30_000
     """How long a receiver may take to acknowledge before the trigger is delivered again."""
     max_failures: int = 10
-    """With the so-manieth failure in a row a trigger is dead."""
+    """After so many failures in a row a trigger is dead."""
     backoff_first_ms: int = 1_000
     """Delay after the first nack; doubles with each further one."""
     backoff_most_ms: int = 300_000

@@ -131,7 +131,7 @@ class Delivery:
                 if subscription.epoch != SHARED:
                     self._receivers.hear(NewReceiver(subscription))
             elif before is not None and before.subscription.epoch == answer:
-                # It was its own newer one that stood against it.
+                # The higher epoch belongs to this same stream, so its subscription stays.
                 before.expect(Heads(watched[partition].due_ms))
                 self._watched[partition] = before
             else:

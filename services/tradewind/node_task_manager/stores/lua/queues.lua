@@ -107,7 +107,7 @@ do
     end
   end
 
-  -- Puts back as many of a group as others of it readmission room for.
+  -- Puts back `count` of a group, whose places others of it did not take.
   function readmission.spared(name, count)
     local limit, group = string.match(name, '^([^|]*)|(.+)$')
     some_of(limit, group, count, count)
