@@ -1,12 +1,10 @@
-"""Analysing, registering, getting and listing flows."""
+"""Analysing and registering flows."""
 
 import itertools
 import json
-from collections.abc import Awaitable
 from typing import Any
 
 import grpc
-import pytest
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct
 
@@ -319,89 +317,3 @@ async def test_a_chain_of_ten_thousand_nodes_registers_and_runs(scheduler: Clien
     assert flow.structure.components["0"].node_count == 10_000
     cycle = await scheduler.run("long", wait=30)
     assert cycle.counts.completed == 10_000
-
-
-async def test_a_flow_comes_with_its_latest_cycle(scheduler: Client) -> None:
-    await scheduler.register()
-    response = await scheduler.stub.GetFlow(pb2.GetFlowRequest(flow_id="f"))
-    assert not response.HasField("current_cycle")
-    await scheduler.run()
-    cycle = await scheduler.run()
-    response = await scheduler.stub.GetFlow(pb2.GetFlowRequest(flow_id="f"))
-    assert response.current_cycle == cycle
-    assert response.flow.last_cycle == 1
-
-
-@pytest.mark.parametrize(
-    ("flow_id", "code", "reason"),
-    [
-        ("nothing", grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND"),
-        ("", grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT"),
-        ("f:cycle:0:0", grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT"),
-    ],
-)
-async def test_what_is_not_there_is_told(scheduler: Client, flow_id: str, code: grpc.StatusCode, reason: str) -> None:
-    await scheduler.register("f")
-    await scheduler.run("f")
-    stub = scheduler.stub
-    calls: list[Awaitable[object]] = [
-        stub.GetFlow(pb2.GetFlowRequest(flow_id=flow_id)),
-        stub.StartFlow(pb2.StartFlowRequest(flow_id=flow_id)),
-        stub.StopFlow(pb2.StopFlowRequest(flow_id=flow_id)),
-        stub.DeleteFlow(pb2.DeleteFlowRequest(flow_id=flow_id)),
-        stub.GetCycle(pb2.GetCycleRequest(flow_id=flow_id)),
-        stub.ListCycles(pb2.ListCyclesRequest(flow_id=flow_id)),
-        stub.DescribeCycle(pb2.DescribeCycleRequest(flow_id=flow_id)),
-        stub.ListLogs(pb2.ListLogsRequest(flow_id=flow_id)),
-        stub.RunFlow(pb2.RunFlowRequest(flow_id=flow_id)),
-    ]
-    for call in calls:
-        await refused(call, code, reason)
-
-
-async def test_a_page_of_large_flows_ends_before_a_message_is_full(scheduler: Client) -> None:
-    config = json.dumps({"text": "é" * 120_000}, ensure_ascii=False)
-    for number in range(4):
-        nodes = [flow_pb2.NodeSpec(id=f"n{place}", type="noop", config_json=config) for place in range(6)]
-        await scheduler.register(f"f{number}", nodes=nodes)
-    listed: list[str] = []
-    token = ""
-    while not listed or token:
-        page = await scheduler.stub.ListFlows(pb2.ListFlowsRequest(page_token=token))
-        listed += [flow.flow_id for flow in page.flows]
-        token = page.next_page_token
-    assert listed == ["f0", "f1", "f2", "f3"]
-
-
-async def test_flows_are_listed_by_id_filtered_and_paged(scheduler: Client) -> None:
-    for number in range(25):
-        await scheduler.register(f"flow-{number:02}", labels={"odd": str(number % 2), "team": "a"})
-    await scheduler.start("flow-03")
-    seen: list[str] = []
-    token = ""
-    pages = 0
-    while pages == 0 or token:
-        response = await scheduler.stub.ListFlows(
-            pb2.ListFlowsRequest(page_size=5, page_token=token, labels={"odd": "1", "team": "a"})
-        )
-        seen += [flow.flow_id for flow in response.flows]
-        token = response.next_page_token
-        pages += 1
-    assert seen == [f"flow-{number:02}" for number in range(1, 25, 2)]
-    assert pages == 3
-    running = pb2.ListFlowsRequest(statuses=[flow_pb2.FLOW_STATUS_RUNNING])
-    assert [flow.flow_id for flow in (await scheduler.stub.ListFlows(running)).flows] == ["flow-03"]
-    middle = (await scheduler.flow("flow-12")).created_at
-    late = await scheduler.stub.ListFlows(pb2.ListFlowsRequest(created_after=middle))
-    early = await scheduler.stub.ListFlows(pb2.ListFlowsRequest(created_before=middle))
-    assert len(late.flows) + len(early.flows) == 25
-    assert "flow-12" in [flow.flow_id for flow in late.flows]
-
-
-async def test_a_bad_list_request_is_refused(scheduler: Client) -> None:
-    for request in (
-        pb2.ListFlowsRequest(page_token="nonsense"),
-        pb2.ListFlowsRequest(page_size=-1),
-        pb2.ListFlowsRequest(statuses=[99]),  # type: ignore[list-item]
-    ):
-        await refused(scheduler.stub.ListFlows(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")

@@ -398,19 +398,3 @@ async def test_what_is_the_same_work(bench: CachingBench, first: CacheUse, secon
         await bench.all_are(COMPLETED, "b")
     else:
         await bench.given(line, 2)
-
-
-def test_the_breaker_waits_twice_as_long_each_time() -> None:
-    now = 100.0
-    breaker = Breaker(lambda: now)
-    for pause in (1, 2, 4, 8, 16, 30, 30):
-        assert not breaker.is_open
-        breaker.failed()
-        breaker.failed()
-        now += pause - 0.01
-        assert breaker.is_open
-        now += 0.02
-    breaker.succeeded()
-    breaker.failed()
-    now += 1.01
-    assert not breaker.is_open

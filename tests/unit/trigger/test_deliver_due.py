@@ -51,35 +51,6 @@ class CountingStore(MemoryTriggerStore):
         return await super().look(partitions, survey)
 
 
-class HungStore(CountingStore):
-    """Hangs for as long as `hangs`: calls fail, and claims are carried out all the same, at once or when it wakes."""
-
-    def __init__(self, at_once: bool = True) -> None:
-        super().__init__()
-        self.hangs = False
-        self._at_once = at_once
-        self._unheard: list[Sequence[ClaimOrder]] = []
-
-    async def claim_due(self, orders: Sequence[ClaimOrder]) -> Sequence[Claims]:
-        if self.hangs:
-            self._unheard.append(orders)
-            if self._at_once:
-                await self.carry_out()
-            raise TimeoutError("the store has not answered")
-        return await super().claim_due(orders)
-
-    async def carry_out(self) -> None:
-        """Carry out what was not answered."""
-        while self._unheard:
-            await super().claim_due(self._unheard.pop())
-
-    async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
-        self.calls["withdraw"] += 1
-        if self.hangs:
-            raise TimeoutError("the store has not answered")
-        await super().withdraw(orders)
-
-
 class Scene:
     """One delivery from a store in memory."""
 
@@ -369,78 +340,6 @@ async def test_a_store_that_is_away_ends_the_delivery_and_is_no_trouble_at_its_c
         await scene.end()
 
     assert [line["event"] for line in logs] == ["claims_not_given_back"]
-
-
-async def hung_scene(store: HungStore, lease_ms: int = 30_000) -> Scene:
-    """A delivery whose claim of `tick` was not answered."""
-    scene = Scene(store, lease_ms=lease_ms)
-    await store.listen(scene.receivers.hear, scene.receivers.missed)
-    await scene.delivery.subscribe([(PARTITION, 1)])
-    await scene.save("tick")
-    store.hangs = True
-    with pytest.raises(TimeoutError):
-        await scene.next()
-    return scene
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-async def test_what_a_store_that_hung_has_claimed_comes_again_long_before_its_lease(at_once: bool) -> None:
-    store = HungStore(at_once)
-    scene = await hung_scene(store)
-    scene.delivery.close()
-    await until(lambda: store.calls["withdraw"], "the order is withdrawn in vain")
-    store.hangs = False
-    # Of what it has not carried out yet it hears when it has answered once.
-    await until(lambda: store.calls["withdraw"] > 1, "the order is withdrawn")
-    await store.carry_out()
-    woken = asyncio.get_running_loop().time()
-
-    scene.delivery = Delivery(store, store, scene.receivers, 100, 30_000, 5.0)
-    await scene.delivery.subscribe([(PARTITION, 1)])
-    (due,) = (await scene.next()).due
-
-    assert asyncio.get_running_loop().time() - woken < 2
-    assert (due.trigger.failures, due.token.split(":")[2]) == (0, "2")
-    await until(lambda: store.calls["withdraw"] == 3, "the order is withdrawn once more")
-    await scene.delivery.answer([Ack(token_of(due))], [], [])
-    assert await scene.status("tick") is TriggerStatus.COMPLETED
-    await scene.end()
-
-
-async def test_what_was_claimed_with_an_answer_is_left_alone_when_a_later_order_is_withdrawn() -> None:
-    store = HungStore()
-    scene = Scene(store)
-    await scene.delivery.subscribe([(PARTITION, 1)])
-    await scene.save("tick")
-    (due,) = (await scene.next()).due
-    await scene.save("tock")
-    store.hangs = True
-    with pytest.raises(TimeoutError):
-        await scene.next()
-    store.hangs = False
-
-    await until(lambda: store.calls["withdraw"] >= 2, "the order is withdrawn")
-
-    assert await scene.status("tock") is TriggerStatus.SCHEDULED
-    assert await scene.status("tick") is TriggerStatus.CLAIMED
-    await scene.delivery.answer([Ack(token_of(due))], [], [])
-    assert await scene.status("tick") is TriggerStatus.COMPLETED
-    await scene.end()
-
-
-async def test_a_store_that_never_answers_is_asked_for_as_long_as_a_lease_and_at_the_end_no_more() -> None:
-    brief, long = await hung_scene(HungStore(), lease_ms=2000), await hung_scene(HungStore())
-    brief.delivery.close()
-    with capture_logs() as logs:
-        await until(lambda: not brief.receivers.busy, "it has been given up")
-    assert brief.store.calls["withdraw"] == 2
-    assert [(line["event"], line["partitions"]) for line in logs] == [("orders_not_withdrawn", [PARTITION])]
-
-    tries = long.store.calls["withdraw"]
-    begun = asyncio.get_running_loop().time()
-    await long.end()
-    assert asyncio.get_running_loop().time() - begun < 0.5
-    assert long.store.calls["withdraw"] == tries
 
 
 async def test_a_receiver_that_reads_nothing_is_listened_to_no_more_until_it_reads(scene: Scene) -> None:
