@@ -37,7 +37,7 @@ class Store:
         self._away = set(away)
 
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
-        raise NotImplementedError
+        raise AssertionError("plans are only loaded here")
 
     async def load(self, digest: str) -> Plan | None:
         self.loaded.append(digest)
