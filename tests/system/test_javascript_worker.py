@@ -1,0 +1,255 @@
+"""A worker in another language: that of examples/javascript, which has nothing of ours but the contract."""
+
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from examples.momentum.nodes import months, price_feed
+from tests.ports import free_port
+from tests.waiting import until
+from tradewind.client import Client, CycleHandle, InvalidInput, NodeTaskRecord, NodeTaskStatus
+from tradewind.flow import Flow, Retry
+from tradewind.standalone import Standalone
+from tradewind.worker import Worker
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "javascript"
+WORKER = Path(__file__).with_name("javascript_worker.js")
+
+pytestmark = pytest.mark.skipif(
+    (shutil.which("node") is None or not (EXAMPLE / "node_modules").is_dir())
+    and os.environ.get("TRADEWIND_REQUIRE_NODE") != "1",
+    reason="needs Node.js, and `npm install` in examples/javascript (a failure with TRADEWIND_REQUIRE_NODE=1)",
+)
+
+PATIENCE_S = 30
+
+
+class Started:
+    """Starts workers in processes of their own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._log = directory / "node.log"
+        self._ledger = directory / "ledger"
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def worker(self, worker_id: str, address: str) -> subprocess.Popen[bytes]:
+        """Start a worker with the nodes of these tests."""
+        return self.run(WORKER, worker_id, address, str(self._ledger))
+
+    def run(self, script: Path, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a script."""
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(
+                ["node", script, *arguments], env={**os.environ, **environment}, stdout=log, stderr=log
+            )
+        self._processes.append(process)
+        return process
+
+    @property
+    def begun(self) -> list[str]:
+        """Which attempts have begun: the worker and which attempt it is, of each."""
+        return self._ledger.read_text().splitlines() if self._ledger.exists() else []
+
+    @property
+    def printed(self) -> str:
+        """What the processes have printed."""
+        return self._log.read_text()
+
+    def close(self) -> None:
+        """End all that run."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+async def ended(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a process and return its exit code."""
+    await until(lambda: process.poll() is not None, "the worker has ended")
+    return process.returncode
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    """Starts workers, and ends them with the test."""
+    started = Started(tmp_path)
+    yield started
+    started.close()
+
+
+@pytest_asyncio.fixture
+async def client(stack: Standalone) -> AsyncIterator[Client]:
+    """A client of a stack that has no worker yet."""
+    async with Client(stack.address) as client:
+        yield client
+
+
+async def until_there(client: Client, workers: int) -> None:
+    """Wait until so many workers are registered."""
+
+    async def are_there() -> bool:
+        return len([each async for each in client.list_workers()]) == workers
+
+    await until(are_there, f"{workers} workers are there")
+
+
+async def run_one(
+    client: Client, node_type: str, config: Mapping[str, Any], timeout: str = "1m", retry: Retry | None = None
+) -> CycleHandle:
+    """Begin a cycle of a flow of one node, which is called `only`."""
+    flow = Flow(node_type, "1h")
+    flow.node("only", node_type, config, timeout=timeout, retry=retry)
+    await client.register_flow(node_type, flow)
+    return await client.run_flow(node_type)
+
+
+async def task_of(client: Client, run: CycleHandle) -> NodeTaskRecord:
+    """Wait for the end of a cycle and return its only node task."""
+    await run.wait(PATIENCE_S)
+    return await client.get_node_task(f"{run.flow_id}:{run.cycle}:0:only")
+
+
+async def test_the_example_runs_beside_a_python_worker(stack: Standalone, client: Client, started: Started) -> None:
+    started.run(EXAMPLE / "worker.js", TRADEWIND_ADDRESS=stack.address)
+    async with Worker([price_feed], address=stack.address):
+        await client.register_flow("calm", EXAMPLE / "flow.json")
+        run = await client.run_flow("calm", inputs={"month": "2004-12"})
+        outputs = await run.result(PATIENCE_S)
+        described = await run.describe()
+        shaking = await client.get_node_task(f"calm:{run.cycle}:0:shaking")
+
+    at = [name for name, _ in months()].index("2004-12")
+    window = [prices for _, prices in months()[at - 12 : at + 1]]
+    expected = {
+        share: statistics.stdev(after[share] / before[share] - 1 for before, after in pairwise(window))
+        for share in window[0]
+    }
+    assert shaking.outputs["volatility"] == pytest.approx(expected)
+    assert outputs == {"calmest": {"share": min(expected, key=expected.__getitem__)}}
+    assert "4 of 5 shares have 12 months" in [line.message for line in described.logs]
+
+
+async def test_registering_checks_what_it_declares(stack: Standalone, client: Client, started: Started) -> None:
+    started.run(EXAMPLE / "worker.js", TRADEWIND_ADDRESS=stack.address)
+    await until_there(client, 1)
+    definition = json.loads((EXAMPLE / "flow.json").read_text())
+    definition["edges"][1]["source_handle"] = "volatilty"
+    definition["nodes"][1]["config"]["months"] = 1
+
+    with pytest.raises(InvalidInput) as refused:
+        await client.register_flow("calm", definition)
+
+    assert {each.path for each in refused.value.violations} == {"edges[1].source_handle", "nodes[1].config.months"}
+
+
+async def test_inputs_and_config_fill_its_parameters(
+    stack: Standalone, client: Client, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_SECRET_JOIN_KEY", "opened")
+    started.worker("one", stack.address)
+    flow = Flow("joined", "1h")
+    join = flow.node("join", "join", {"key": {"$secret": "join-key"}})
+    for name in ("a", "b"):
+        flow.node(name, "linger")["attempt"] >> join["values"]
+    join["never"] >> flow.node("skipped", "linger")["ms"]
+    await client.register_flow("joined", flow)
+
+    run = await client.run_flow("joined")
+    await run.wait(PATIENCE_S)
+
+    assert (await client.get_node_task(f"joined:{run.cycle}:0:join")).outputs == {"joined": "1-1 opened"}
+    skipped = await client.get_node_task(f"joined:{run.cycle}:0:skipped")
+    assert skipped.status is NodeTaskStatus.SKIPPED
+
+
+async def test_a_failure_says_what_was_thrown(stack: Standalone, client: Client, started: Started) -> None:
+    started.worker("one", stack.address)
+    again = Retry(3, initial="10ms")
+
+    failed = await task_of(client, await run_one(client, "fail", {}, retry=again))
+    assert failed.error is not None
+    assert (failed.status, failed.attempt) == (NodeTaskStatus.FAILED, 3)
+    assert (failed.error.code, failed.error.type, failed.error.message) == ("NODE_ERROR", "RangeError", "out of range")
+
+    fatal = await task_of(client, await run_one(client, "fail", {"fatal": True}, retry=again))
+    assert (fatal.status, fatal.attempt) == (NodeTaskStatus.FAILED, 1)
+
+
+@pytest.mark.parametrize("node_type", ["linger", "deaf"])
+async def test_it_keeps_deadlines(stack: Standalone, client: Client, started: Started, node_type: str) -> None:
+    started.worker("one", stack.address)
+
+    late = await task_of(client, await run_one(client, node_type, {"lingering": 1}, timeout="100ms"))
+
+    assert late.error is not None
+    assert (late.status, late.error.code) == (NodeTaskStatus.FAILED, "TIMEOUT")
+
+
+async def test_it_stops_what_is_to_stop(stack: Standalone, client: Client, started: Started) -> None:
+    started.worker("one", stack.address)
+    run = await run_one(client, "linger", {"lingering": 1})
+    await until(lambda: started.begun, "the node has begun")
+
+    await run.stop(reason="enough")
+
+    stopped = await task_of(client, run)
+    assert (stopped.status, stopped.reason) == (NodeTaskStatus.TERMINATED, "enough")
+
+
+async def test_what_a_killed_one_ran_runs_again_elsewhere(stack: Standalone, client: Client, started: Started) -> None:
+    first = started.worker("one", stack.address)
+    run = await run_one(client, "linger", {"lingering": 1})
+    await until(lambda: started.begun, "the node has begun")
+    started.worker("two", stack.address)
+    await until_there(client, 2)
+
+    first.kill()
+
+    assert (await task_of(client, run)).outputs == {"attempt": 2}
+    assert started.begun == ["one 1", "two 2"]
+
+
+async def test_it_finishes_what_it_runs_and_leaves(stack: Standalone, client: Client, started: Started) -> None:
+    worker = started.worker("one", stack.address)
+    run = await run_one(client, "linger", {"ms": 500})
+    await until(lambda: started.begun, "the node has begun")
+
+    worker.send_signal(signal.SIGTERM)
+
+    assert await ended(worker) == 0
+    assert (await task_of(client, run)).outputs == {"attempt": 1}
+    assert [each async for each in client.list_workers()] == []
+
+
+async def test_what_it_runs_outlives_the_servers(tmp_path: Path, started: Started) -> None:
+    port = free_port()
+    worker = started.worker("one", f"127.0.0.1:{port}")
+    async with Standalone(data=tmp_path / "data", port=port) as stack, Client(stack.address) as client:
+        run = await run_one(client, "linger", {"ms": 3000})
+        await until(lambda: started.begun, "the node has begun")
+    async with Standalone(data=tmp_path / "data", port=port) as stack, Client(stack.address) as client:
+        task = await task_of(client, client.cycle("linger", run.cycle))
+        assert (task.status, task.outputs) == (NodeTaskStatus.COMPLETED, {"attempt": 1})
+        worker.send_signal(signal.SIGTERM)
+        assert await ended(worker) == 0
+    assert started.begun == ["one 1"]
+
+
+async def test_another_process_with_its_id_ends_it(stack: Standalone, client: Client, started: Started) -> None:
+    first = started.worker("one", stack.address)
+    await until_there(client, 1)
+
+    started.worker("one", stack.address)
+
+    assert await ended(first) == 1
+    assert "refuses this worker" in started.printed
