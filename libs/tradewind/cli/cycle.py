@@ -132,10 +132,10 @@ async def approve(
 
 
 def _no_node(flow: str, node: str, described: "CycleDescription") -> typer.Exit:
-    from tradewind.cli.node_names import no_node
+    from tradewind.server.nearest_name import NearestName
 
-    what = no_node(node, [each.node_id for each in described.nodes])
-    return fail(f"cycle {described.cycle.cycle} of {flow} {what}", WRONG_INPUT)
+    hint = NearestName(each.node_id for each in described.nodes).hint(node)
+    return fail(f'cycle {described.cycle.cycle} of {flow} has no node "{node}"{hint}', WRONG_INPUT)
 
 
 @app.command("list")

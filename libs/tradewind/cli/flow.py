@@ -320,11 +320,11 @@ async def list_(
 
 
 def _require_node(flow: "FlowRecord", node: str) -> None:
-    from tradewind.cli.node_names import no_node
+    from tradewind.server.nearest_name import NearestName
 
     nodes = [each["id"] for each in flow.config["nodes"]]
     if node not in nodes:
-        raise fail(f"{flow.flow_id} {no_node(node, nodes)}", WRONG_INPUT)
+        raise fail(f'{flow.flow_id} has no node "{node}"{NearestName(nodes).hint(node)}', WRONG_INPUT)
 
 
 def _show_change(session: Session, flow: "FlowRecord", output: Format) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Literal, Protocol, Self
 
 from tradewind.flow import drawing
@@ -13,6 +12,7 @@ from tradewind.flow.retry import Retry
 from tradewind.flow.rules import check_rule
 from tradewind.flow.timeouts import Timeouts
 from tradewind.flow.values import Duration, duration, json_copy, kind_of
+from tradewind.server.nearest_name import NearestName
 
 RunIf = Literal["all_succeeded", "any_succeeded", "all_done"]
 Overlap = Literal["skip", "queue_one", "queue_all", "cancel_running", "allow"]
@@ -298,9 +298,7 @@ class Flow:
         return self._by_id[node_id][handle]
 
     def _no_node(self, node_id: str) -> str:
-        near = get_close_matches(node_id, self._by_id, n=1)
-        hint = f'; did you mean "{near[0]}"?' if near else "; add it first"
-        return f'no node "{node_id}"{hint}'
+        return f'no node "{node_id}"{NearestName(self._by_id).hint(node_id, "; add it first")}'
 
 
 def _objects(weather: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Mapping
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any
 
 from tradewind.flow.errors import FlowError
 from tradewind.flow.values import json_copy, kind_of
+from tradewind.server.nearest_name import NearestName
 
 
 def say(weather: dict[str, Any], name: str, number: int, words: Mapping[str, Any], path: str) -> None:
@@ -31,9 +31,8 @@ class Fields:
         self._path = path
         for name in values:
             if name not in known:
-                near = get_close_matches(str(name), known, n=1)
-                hint = f'did you mean "{near[0]}"?' if near else f"one of {', '.join(known)}"
-                raise FlowError(f"is no known field; {hint}", self.at(str(name)))
+                hint = NearestName(known).hint(str(name), f"; one of {', '.join(known)}")
+                raise FlowError(f"is no known field{hint}", self.at(str(name)))
 
     def at(self, name: str) -> str:
         return f"{self._path}.{name}" if self._path else name

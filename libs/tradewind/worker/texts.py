@@ -1,7 +1,8 @@
 """Texts as the contract takes them: valid UTF-8, cut to a limit of bytes; and the nearest of some names."""
 
-import difflib
 from collections.abc import Iterable
+
+from tradewind.server.nearest_name import NearestName
 
 MESSAGE_BYTES = 4 * 1024
 TRACEBACK_BYTES = 16 * 1024
@@ -41,7 +42,4 @@ def clip_middle(text: str, limit: int) -> str:
 def suggestion(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean "x"?` for the nearest of `names`, or what there is to choose from."""
     known = sorted(names)
-    nearest = difflib.get_close_matches(name, known, n=1)
-    if nearest:
-        return f'; did you mean "{nearest[0]}"?'
-    return f"; there are {', '.join(known)}" if known else "; there are none"
+    return NearestName(known).hint(name, f"; there are {', '.join(known)}" if known else "; there are none")

@@ -154,8 +154,9 @@ def test_nodes_are_found_by_id(flow: Flow) -> None:
     assert "b" in flow
     assert "d" not in flow
     flow.node("average", "noop")
-    with pytest.raises(FlowError, match=r'no node "averge"; did you mean "average"\?'):
-        flow["averge"]
+    for mistyped in ("averge", "AVERAGE"):
+        with pytest.raises(FlowError, match=f'no node "{mistyped}"; did you mean "average"\\?'):
+            flow[mistyped]
 
 
 @pytest.mark.parametrize(
