@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -16,6 +15,7 @@ from tradewind.client.traces import traceparent
 from tradewind.client.wire import span
 from tradewind.codec import Codec
 from tradewind.codec.channel import encoded
+from tradewind.server.backoff import Backoff
 from tradewind.tls.channels import Security, target_of
 from tradewind.tls.channels import open_channel as open_secured
 
@@ -146,21 +146,20 @@ class Calls:
         `patience` is what it lasts at least.
         """
         deadline = 0.0
-        repetition = 0
+        backoff = Backoff(*_BACKOFF_S)
         while True:
             loop = self.own_loop()
-            if repetition and on_repeat is not None:
-                on_repeat()
             try:
                 return await once()
             except Unavailable as error:
-                pause = _pause(repetition, error)
+                pause = max(error.retry_after, backoff.next_s())
                 # Not from its beginning: a call that was to wait may have waited for longer.
                 deadline = deadline or loop.time() + max(patience, self.patience)
                 if loop.time() + pause >= deadline:
                     raise
             await asyncio.sleep(pause)
-            repetition += 1
+            if on_repeat is not None:
+                on_repeat()
 
     @contextmanager
     def _explained(self, method: object) -> Iterator[None]:
@@ -232,12 +231,6 @@ async def _each(parts: Sequence[Request], pause: float) -> AsyncGenerator[Reques
     for part in parts:
         yield part
         await asyncio.sleep(pause)
-
-
-def _pause(repetition: int, refusal: Unavailable) -> float:
-    """Return how long to wait before a call is sent again: jittered, and not less than the server asks for."""
-    least, most = _BACKOFF_S
-    return max(refusal.retry_after, random.uniform(0, min(most, least * 2 ** min(repetition, 10))))
 
 
 def _name(method: object) -> str:

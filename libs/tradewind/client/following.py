@@ -1,7 +1,6 @@
 """Following what a server streams across lost connections."""
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TypeVar
@@ -12,9 +11,11 @@ from google.protobuf.message import Message
 from tradewind.client.absence import Absence
 from tradewind.client.calls import Calls
 from tradewind.client.errors import Unavailable
+from tradewind.server.backoff import Backoff
 
 PATIENCE = 60.0
 """Seconds for which a stream that was connected once tries to get its connection back, at least."""
+_PAUSES_S = (0.05, 2.0)
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
@@ -28,21 +29,22 @@ async def reopened(
 
     Raises Unavailable when the server stays away, and whatever else it answers.
     """
-    patience, absence, pause = calls.patience, Absence(), 0.05
+    patience, absence, backoff = calls.patience, Absence(), Backoff(*_PAUSES_S)
     while True:
         absence.opening()
+        retry_after = 0.0
         try:
             async with aclosing(open_stream()) as responses:
                 async for response in responses:
                     absence.heard()
-                    patience, pause = max(PATIENCE, calls.patience), 0.05
+                    patience = max(PATIENCE, calls.patience)
+                    backoff.reset()
                     yield response
         except Unavailable as error:
             if absence.lasts(patience):
                 raise
-            pause = max(pause, error.retry_after)
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(2.0, pause * 2)
+            retry_after = error.retry_after
+        await asyncio.sleep(max(retry_after, backoff.next_s()))
 
 
 async def follow(

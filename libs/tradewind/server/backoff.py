@@ -1,8 +1,29 @@
 """How long to wait before what has failed is tried again."""
 
+import asyncio
 import random
 
 
-def backoff_s(failures: int, least_s: float, most_s: float) -> float:
-    """Return a random half to the whole of `least_s`, doubled with each failure, of `most_s` at the most."""
-    return random.uniform(0.5, 1.0) * min(most_s, least_s * 2.0 ** min(failures, 10))
+class Backoff:
+    """Pauses between attempts: the first of at most `first_s`, each twice the one before, up to `most_s`.
+
+    Half of each is left to chance, so that those who failed together do not come again together.
+    """
+
+    def __init__(self, first_s: float = 0.05, most_s: float = 5.0) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self._longest_s = first_s
+
+    def reset(self) -> None:
+        """Begin again with the shortest pause."""
+        self._longest_s = self._first_s
+
+    def next_s(self) -> float:
+        """Return how long the next pause is."""
+        longest_s, self._longest_s = self._longest_s, min(self._most_s, 2 * self._longest_s)
+        return longest_s * random.uniform(0.5, 1.0)
+
+    async def pause(self) -> None:
+        """Wait before the next attempt."""
+        await asyncio.sleep(self.next_s())

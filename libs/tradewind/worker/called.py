@@ -16,11 +16,11 @@ from tradewind.api.worker.v1.worker_service_pb2_grpc import (
     WorkerServiceServicer,
     add_WorkerServiceServicer_to_server,
 )
+from tradewind.server.backoff import Backoff
 from tradewind.server.connection_limits import connection_options
 from tradewind.server.interception import CallInterceptor
 from tradewind.server.statuses import abort, status_with
 from tradewind.worker.call_answers import CallAnswers
-from tradewind.worker.channel import Backoff
 from tradewind.worker.errors import WorkerError
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity

@@ -1,7 +1,5 @@
 """Channels to Tradewind's servers, and what their errors say."""
 
-import asyncio
-import random
 import re
 
 import grpc
@@ -58,21 +56,3 @@ def _details(error: grpc.aio.AioRpcError) -> list[any_pb2.Any]:
         if key == _DETAILS_KEY and isinstance(value, bytes):
             status.ParseFromString(value)
     return list(status.details)
-
-
-class Backoff:
-    """Pauses between attempts to reach a server: from 50 ms doubling to 5 s, with jitter."""
-
-    def __init__(self, first: float = 0.05, top: float = 5.0) -> None:
-        self._first = first
-        self._top = top
-        self._pause = first
-
-    def reset(self) -> None:
-        """Begin again with the shortest pause."""
-        self._pause = self._first
-
-    async def pause(self) -> None:
-        """Wait before the next attempt."""
-        pause, self._pause = self._pause, min(self._top, self._pause * 2)
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))

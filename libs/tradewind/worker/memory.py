@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import os
-import random
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, wait
@@ -15,6 +14,7 @@ from google.protobuf.message import Message
 
 from tradewind.api.scheduler.v1 import memory_pb2 as pb
 from tradewind.flow.json_text import encode_json
+from tradewind.server.backoff import Backoff
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.errors import MemoryFault
 from tradewind.worker.stopping import StopKind
@@ -96,7 +96,7 @@ class NodeMemory:
     def _update(self, name: str, change: Callable[[Any], Any], default: Any, once: bool) -> Steps[Any]:
         key = f"{self._attempt.assignment.node_task_id}\n{name}"
         request_id = hashlib.sha256(key.encode()).hexdigest()[:40] if once else ""
-        deadline, pause = time.monotonic() + _PATIENCE, _PAUSES[0]
+        deadline, backoff = time.monotonic() + _PATIENCE, Backoff(*_PAUSES)
         while True:
             variables, version = yield from self._read([name])
             value = change(variables.get(name, default))
@@ -114,8 +114,7 @@ class NodeMemory:
             else:
                 # An attempt before may have made the change, and with another value.
                 return (yield from self._get(name, default)) if once else value
-            yield random.uniform(0.5, 1.0) * pause
-            pause = min(2 * pause, _PAUSES[1])
+            yield backoff.next_s()
 
     def _read(self, names: Sequence[str]) -> Steps[tuple[dict[str, Any], int]]:
         request = pb.GetMemoryRequest(scope=self._scope(), names=names)

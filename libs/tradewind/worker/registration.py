@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import grpc
 
 from tradewind.api.registry.v1 import node_type_pb2, registry_service_pb2
-from tradewind.worker.channel import Backoff, explain
+from tradewind.server.backoff import Backoff
+from tradewind.worker.channel import explain
 from tradewind.worker.errors import WorkerRefused
 from tradewind.worker.identity import Identity
 from tradewind.worker.times import seconds_of

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 
 import grpc
 
+from tradewind.server.backoff import Backoff
 from tradewind.worker.channel import explain, reason_of
 from tradewind.worker.errors import MemoryFault
 
@@ -33,8 +34,9 @@ class SchedulerLink:
         return asyncio.run_coroutine_threadsafe(self._ask(method, request), self._loop)
 
     async def _ask(self, method: str, request: bytes) -> bytes:
-        deadline, pause = self._loop.time() + _PATIENCE, _PAUSES[0]
+        deadline, backoff = self._loop.time() + _PATIENCE, Backoff(*_PAUSES)
         while True:
+            pause = backoff.next_s()
             try:
                 answer: bytes = await self._methods[method](request, timeout=_CALL_TIMEOUT)
                 return answer
@@ -42,4 +44,3 @@ class SchedulerLink:
                 if error.code() not in _AWAY or self._loop.time() + pause > deadline:
                     raise MemoryFault(reason_of(error) or error.code().name, explain(error)) from None
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _PAUSES[1])

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import grpc
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.worker.channel import Backoff, reason_of
+from tradewind.server.backoff import Backoff
+from tradewind.worker.channel import reason_of
 from tradewind.worker.errors import SessionReplaced
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity

@@ -157,7 +157,7 @@ def forged(ready: Ready) -> tuple[int, Outcome]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "_RETRY_S", (0.001,))
+    monkeypatch.setattr(dispatch, "_RETRY_S", (0.001, 0.001))
     monkeypatch.setattr(dispatch, "_REMIND_S", 0.01)
 
 

@@ -1,6 +1,5 @@
 """The access service as the authority, over gRPC."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +12,7 @@ from tradewind.server.access.authority import Changed, Reservation
 from tradewind.server.access.identity import Identity
 from tradewind.server.access.refusals import refused
 from tradewind.server.access.role_messages import role_of
-from tradewind.server.backoff import backoff_s
+from tradewind.server.backoff import Backoff
 from tradewind.server.faults import Unavailable
 from tradewind.server.rates import Rate
 
@@ -62,11 +61,11 @@ class RemoteAuthority:
         await self._channel.close()
 
     async def watch(self, changed: Changed) -> None:
-        failures = 0
+        backoff = Backoff(*_PAUSE_S)
         while True:
             try:
                 async for answer in self._stub.WatchChanges(pb2.WatchChangesRequest()):
-                    failures = 0
+                    backoff.reset()
                     if answer.all or not answer.user_ids:
                         changed(None)
                     for user_id in answer.user_ids:
@@ -74,8 +73,7 @@ class RemoteAuthority:
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     _log.warning("changes_unheard", code=error.code().name, details=error.details())
-            await asyncio.sleep(backoff_s(failures, *_PAUSE_S))
-            failures += 1
+            await backoff.pause()
 
 
 @contextmanager

@@ -10,13 +10,13 @@ import structlog
 from redis.asyncio.client import PubSub
 from redis.exceptions import ConnectionError, RedisError
 
-from tradewind.server.backoff import backoff_s
+from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
 from tradewind.server.redis.client import connect_single
 from tradewind.tls import TlsFiles
 
 _POLL_S = 20.0
-_BACKOFF_S = (0.05, 2.0)
+_BACKOFF_S = (0.1, 2.0)
 
 _log = structlog.get_logger(__name__)
 
@@ -47,7 +47,7 @@ class Subscriber:
         self._missing: set[str] = set()
         self._sending = asyncio.Lock()
         self._was_connected = False
-        self._failures = 0
+        self._backoff = Backoff(*_BACKOFF_S)
         self._running: asyncio.Task[None] | None = None
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -111,8 +111,7 @@ class Subscriber:
                 _log.warning("subscriber_lost_store", error=str(error))
             except Exception:
                 _log.exception("subscriber_failed")
-            self._failures += 1
-            await asyncio.sleep(backoff_s(self._failures, *_BACKOFF_S))
+            await self._backoff.pause()
 
     async def _hear(self, attempt: int) -> None:
         """Connect, and deliver until the connection is lost."""
@@ -124,7 +123,7 @@ class Subscriber:
             self._pubsub = pubsub
             await self._send(pubsub, list(self._callbacks))
             self._was_connected = True
-            self._failures = 0
+            self._backoff.reset()
             while True:
                 message = await pubsub.get_message(timeout=_POLL_S)
                 if message is not None:

@@ -28,6 +28,7 @@ from tradewind.node_task_manager.use_cases.report_flush import ReportFlush
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room, WorkerPool
+from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Exhausted, Unavailable
 
@@ -37,7 +38,7 @@ _MAX_WAITING_RUNS = 10_000
 _MAX_WAITING_RUN_BYTES = 64 * 1024 * 1024
 _MOST_UNDER_WAY = 2
 """Scripts with outcomes that the store has at a time: with one it would wait for what is made of each answer here."""
-_RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+_RETRY_S = (0.05, 1.0)
 _REMIND_S = 2.1
 """A claim that its worker does not name is sent again only once it is 2 s old."""
 _STOP_S = 2.0
@@ -202,10 +203,10 @@ class Dispatcher:
         return bool(self._reports) and (not self._reports.plain or len(self._under_way) < _MOST_UNDER_WAY)
 
     async def _run(self) -> None:
-        failures = 0
+        backoff, failing = Backoff(*_RETRY_S), False
         while True:
             # After a failure the next turn claims at any rate: what that one missed, and to notice recovery.
-            self._todo = self._todo or failures > 0
+            self._todo = self._todo or failing
             if not (self._error or self._reports_due or self._runs or self._claim_due):
                 if self._stopping and not self._under_way:
                     return
@@ -213,17 +214,18 @@ class Dispatcher:
                 continue
             try:
                 stored = await self._flush()
-                if stored and failures:
+                if stored and failing:
                     # A flush that has only begun says nothing of the store.
                     await self._collect(0)
                     self.recovered()
-                failures = 0 if stored else failures or 1
+                    backoff.reset()
+                failing = not stored
             except Exception as error:
                 _log.warning("flush failed", shard=self.shard.number, error=error)
                 if self._stopping:
                     return
-                await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
-                failures += 1
+                failing = True
+                await backoff.pause()
 
     async def _rest(self) -> None:
         """Wait for more to do; plain reports are flushed meanwhile."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import random
 
 import structlog
 
@@ -22,6 +21,7 @@ from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
+from tradewind.server.backoff import Backoff
 from tradewind.server.clock import Clock
 
 _FOLD_BACKOFF_S = (0.05, 2.0)
@@ -95,7 +95,7 @@ def event_loop(
 
     async def fold_all(events: list[ComponentEvent]) -> tuple[set[int], set[int]]:
         """Return the partitions whose events were folded, and those that turned out to be lost."""
-        delay_s = _FOLD_BACKOFF_S[0]
+        backoff = Backoff(*_FOLD_BACKOFF_S)
         for event in events:
             outputs.notice(event)
         while True:
@@ -105,23 +105,21 @@ def event_loop(
             except Exception as error:
                 # Nothing is acknowledged before it is on record, so there is nothing else to be done but this.
                 _log.warning("events_not_folded", events=len(mine), error=error)
-                await asyncio.sleep(random.uniform(0.5, 1.0) * delay_s)
-                delay_s = min(2 * delay_s, _FOLD_BACKOFF_S[1])
+                await backoff.pause()
 
     return OwnedStream("events", node_tasks.events, lambda stream: stream.receive(), work, own)
 
 
 async def heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
     """Do what events ask for; what cannot be done for long is left to those who look after open runs."""
-    delay_s = _FOLD_BACKOFF_S[0]
+    backoff = Backoff(*_FOLD_BACKOFF_S)
     for _ in range(_HEARD_TRIES):
         try:
             await sub_flows.heard(events)
             return
         except Exception as error:
             _log.warning("sub_flows_wait", events=len(events), error=error)
-            await asyncio.sleep(random.uniform(0.5, 1.0) * delay_s)
-            delay_s = min(2 * delay_s, _FOLD_BACKOFF_S[1])
+            await backoff.pause()
 
 
 def open_runs_loop(

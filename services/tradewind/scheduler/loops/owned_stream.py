@@ -8,7 +8,7 @@ import structlog
 
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
-from tradewind.server.backoff import backoff_s
+from tradewind.server.backoff import Backoff
 
 MOST_WAITING = 20_000
 """Beyond so many items nothing more is read until they are worked off."""
@@ -56,19 +56,20 @@ class OwnedStream(Generic[Item, OpenStream]):
 
     async def run(self) -> None:
         """Go on for ever."""
-        failures = 0
+        backoff, failing = Backoff(*_BACKOFF_S), False
         while True:
             begun = asyncio.get_running_loop().time()
             try:
                 await self._serve()
             except* PeerUnavailable as group:
                 error = _first(group)
-                (_log.warning if failures == 0 else _log.debug)("stream_lost", what=self._what, error=error.detail)
+                (_log.debug if failing else _log.warning)("stream_lost", what=self._what, error=error.detail)
             except* Exception:
                 _log.exception("stream_failed", what=self._what)
-            lasted_s = asyncio.get_running_loop().time() - begun
-            failures = 0 if lasted_s > 2 * _BACKOFF_S[1] else failures + 1
-            await asyncio.sleep(backoff_s(failures, *_BACKOFF_S))
+            failing = asyncio.get_running_loop().time() - begun <= 2 * _BACKOFF_S[1]
+            if not failing:
+                backoff.reset()
+            await backoff.pause()
 
     async def _serve(self) -> None:
         while not self._own.epochs:

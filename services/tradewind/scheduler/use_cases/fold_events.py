@@ -1,7 +1,5 @@
 """Folds what the node task manager says of components into chain states, and ends the runs that are done."""
 
-import asyncio
-import random
 from collections.abc import Callable, Iterable
 
 from tradewind.scheduler.domain.chain_state import (
@@ -23,6 +21,7 @@ from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
+from tradewind.server.backoff import Backoff
 from tradewind.server.partitions import partition_of
 
 _READ_AT_ONCE = 500
@@ -65,12 +64,11 @@ class FoldEvents:
         for event in events:
             news.setdefault((event.run, event.run_id), {})[event.component_id] = event.end
         lost: set[int] = set()
-        delay = _BACKOFF_S[0]
+        backoff = Backoff(*_BACKOFF_S)
         while news:
             news = await self._round(news, epochs, lost)
             if news:
-                await asyncio.sleep(random.uniform(0.5, 1.0) * delay)
-                delay = min(2 * delay, _BACKOFF_S[1])
+                await backoff.pause()
         return lost
 
     async def _round(self, news: News, epochs: Epochs, lost: set[int]) -> News:

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
-from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_random_exponential
+from tenacity import RetryError
 
 from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.cycle_status import is_terminal
@@ -19,7 +19,7 @@ from tradewind.scheduler.use_cases.faults import (
 )
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
-from tradewind.scheduler.use_cases.update_state import update_state
+from tradewind.scheduler.use_cases.update_state import again_after_conflicts, update_state
 
 _DEADLINE_S = 5.0
 
@@ -120,13 +120,8 @@ class KeepMemory:
             wanted = _changed(flow_id, memory, change)
             return await self._memories.try_save(flow_id, wanted), wanted
 
-        retrying = AsyncRetrying(
-            retry=retry_if_result(lambda answer: answer[0].outcome is UpdateOutcome.CONFLICT),
-            wait=wait_random_exponential(multiplier=0.002, max=0.5),
-            stop=stop_after_delay(_DEADLINE_S),
-        )
         try:
-            answer: tuple[UpdateResult, Memory] = await retrying(once)
+            answer: tuple[UpdateResult, Memory] = await again_after_conflicts(_DEADLINE_S)(once)
         except RetryError:
             raise memory_moved(flow_id, -1) from None
         result, memory = answer

@@ -20,6 +20,18 @@ class VersionConflict(Aborted):
         super().__init__("VERSION_CONFLICT", f"run {run} was changed by others all the time; repeat", {"run": str(run)})
 
 
+def again_after_conflicts(deadline_s: float) -> AsyncRetrying:
+    """Return what calls again while the result comes with a conflict, with jittered backoff, until the deadline.
+
+    It raises RetryError then.
+    """
+    return AsyncRetrying(
+        retry=retry_if_result(lambda answer: answer[0].outcome is UpdateOutcome.CONFLICT),
+        wait=wait_random_exponential(multiplier=0.002, max=0.5),
+        stop=stop_after_delay(deadline_s),
+    )
+
+
 async def update_state(
     states: ChainStateRepository, run: RunName, change: Change, *, deadline_s: float = 5.0
 ) -> tuple[UpdateResult, ChainState | None]:
@@ -39,12 +51,7 @@ async def update_state(
             return result, changed._replace(version=result.version, end_ms=result.end_ms)
         return result, state
 
-    retrying = AsyncRetrying(
-        retry=retry_if_result(lambda answer: answer[0].outcome is UpdateOutcome.CONFLICT),
-        wait=wait_random_exponential(multiplier=0.002, max=0.5),
-        stop=stop_after_delay(deadline_s),
-    )
     try:
-        return await retrying(once)
+        return await again_after_conflicts(deadline_s)(once)
     except RetryError:
         raise VersionConflict(run) from None

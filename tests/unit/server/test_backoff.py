@@ -1,0 +1,34 @@
+"""Pauses between attempts."""
+
+import pytest
+
+from tradewind.server.backoff import Backoff
+
+
+def test_pauses_double_up_to_the_longest_and_half_of_each_is_left_to_chance() -> None:
+    backoff = Backoff(first_s=0.1, most_s=0.5)
+    longest = [0.1, 0.2, 0.4, 0.5, 0.5]
+
+    for each in longest * 200:
+        if each == longest[0]:
+            backoff.reset()
+        assert each / 2 <= backoff.next_s() <= each
+
+
+def test_those_who_failed_together_do_not_come_again_together() -> None:
+    assert len({Backoff().next_s() for _ in range(10)}) == 10
+
+
+async def test_a_pause_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    backoff = Backoff(first_s=1.0)
+    await backoff.pause()
+    await backoff.pause()
+
+    first, second = slept
+    assert 0.5 <= first <= 1.0 <= second <= 2.0
