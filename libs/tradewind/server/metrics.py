@@ -114,7 +114,7 @@ class MetricsEndpoint:
             ) from error
         SWITCH.turn(1)
         self._watching = [asyncio.get_running_loop().create_task(_watch_lag())]
-        _log.info("serving metrics", address=f"{self._host}:{self._port}")
+        _log.info("serving_metrics", address=f"{self._host}:{self._port}")
 
     async def close(self) -> None:
         """Listen no more; safe to repeat."""

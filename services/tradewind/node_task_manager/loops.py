@@ -87,7 +87,7 @@ class Loops:
                     await cleaner.leave()
             except Exception as error:
                 # The lease lapses by itself.
-                _log.info("the lease for cleaning was not given up", error=error)
+                _log.info("cleaning_lease_kept", error=error)
 
     async def _look(self) -> None:
         """In case a wake-up was lost."""
@@ -111,7 +111,7 @@ class Loops:
             except Exception as error:
                 quiet = False
                 name = getattr(step, "__qualname__", type(step).__name__)
-                _log.warning("a background step failed", step=name, error=error)
+                _log.warning("step_failed", step=name, error=error)
 
     def _begin(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

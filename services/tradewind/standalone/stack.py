@@ -203,12 +203,12 @@ class Standalone:
             await asyncio.sleep(_STORE_LOOK_S)
             if store.pid is not None:
                 continue
-            _log.error("the embedded store has died; it is started again", data=str(store.directory))
+            _log.error("store_died", data=str(store.directory))
             try:
                 await store.stop()
                 await store.start()
             except (EmbeddedStoreError, RedisError, OSError) as error:
-                _log.error("the embedded store does not start", error=str(error))
+                _log.error("store_does_not_start", error=str(error))
 
 
 def _lasting_shards(path: Path, wanted: int | None) -> int:

@@ -105,5 +105,5 @@ def test_what_standard_error_does_not_take_is_lost_and_nothing_else(monkeypatch:
 @pytest.mark.parametrize("format", ["console", "json"])
 def test_an_error_of_the_store_is_told_with_what_it_says(format: str, capfd: pytest.CaptureFixture[str]) -> None:
     configure_logging("warning", format)
-    structlog.get_logger("x").warning("flush failed", error=ResponseError("NOPERM no permissions for the key"))
+    structlog.get_logger("x").warning("flush_failed", error=ResponseError("NOPERM no permissions for the key"))
     assert "ResponseError: NOPERM no permissions for the key" in capfd.readouterr().err

@@ -43,7 +43,7 @@ class StoreClock:
             try:
                 await self.ask()
             except OSError as error:
-                _log.debug("the store was not asked for its time", error=str(error))
+                _log.debug("store_time_unknown", error=str(error))
 
 
 def _local_us() -> int:

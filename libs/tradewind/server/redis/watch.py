@@ -66,10 +66,10 @@ class StoreWatch:
                     UP.set(1)
                     if look == self._look:
                         look = self._client.ping
-                        _log.warning("no metrics of the store: its user may not INFO", hint=_HINT)
+                        _log.warning("store_info_denied", hint=_HINT)
                 except (RedisError, RedisClusterException, OSError) as error:
                     UP.set(0)
-                    _log.debug("the store was not asked", error=str(error))
+                    _log.debug("store_not_asked", error=str(error))
                 await asyncio.sleep(self._every_s)
         finally:
             await self._client.end()

@@ -27,7 +27,7 @@ class RegistryDirectory:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 return False
-            _log.warning("the registry could not be asked", worker_id=worker_id, error=error.details())
+            _log.warning("registry_away", worker_id=worker_id, error=error.details())
         return True
 
 
@@ -48,7 +48,7 @@ class RegistryCalledWorkers:
                 page = await self._registry.ListWorkers(request, timeout=_CALL_S)
             except grpc.aio.AioRpcError as error:
                 if not self._away:
-                    _log.warning("the registry could not be asked for called workers", error=error.details())
+                    _log.warning("registry_away", error=error.details())
                 self._away = True
                 return None
             self._away = False

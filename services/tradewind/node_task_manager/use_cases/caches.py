@@ -113,7 +113,7 @@ class ResultCaches:
             return use
         if use.name not in self._config().all_caches and use.name not in self._unknown:
             self._unknown.add(use.name)
-            _log.warning("a node names a cache that the configuration does not know", cache=use.name)
+            _log.warning("cache_unknown", cache=use.name)
         return None
 
     @property
@@ -229,7 +229,7 @@ class ResultCaches:
         try:
             await self.count.flush()
         except Exception as error:
-            _log.warning("counts of caches were lost", error=error)
+            _log.warning("cache_counts_lost", error=error)
 
     def _holds(self, worker_id: str, nonce: str) -> bool:
         worker = self._pool.get(worker_id)
@@ -278,11 +278,11 @@ class ResultCaches:
         try:
             await self._publish(f"k:{flight.entry}:{int(filled)}")
         except Exception as error:
-            _log.warning("other replicas were not told", cache=cache, error=error)
+            _log.warning("replicas_not_told", cache=cache, error=error)
 
     def _failed(self, error: Exception) -> None:
         if not self._breaker.is_open:
-            _log.warning("the cache does not answer; nodes run without it", error=error)
+            _log.warning("cache_away", error=error)
         self._breaker.failed()
 
     def _spawn(self, work: Awaitable[None]) -> None:

@@ -195,7 +195,7 @@ class CalledWorkers:
         if worker.others:
             # Its connection tells whether it is there.
             self._begin(self._open(worker))
-        _log.info("calling a worker", worker_id=worker.worker_id, api_url=worker.said.api_url)
+        _log.info("calling_worker", worker_id=worker.worker_id, api_url=worker.said.api_url)
         self._look(worker)
 
     async def _open(self, worker: CalledConnection) -> None:
@@ -214,7 +214,7 @@ class CalledWorkers:
         tried = {each.nonce: worker.tried.pop(each.nonce, frozenset()) for each in batch}
         if answer.silent:
             # The worker may still run them: handed out now, they could run twice, and what crashes one worker the next.
-            _log.warning("a called worker broke off", worker_id=worker.worker_id, node_tasks=len(batch))
+            _log.warning("called_worker_lost", worker_id=worker.worker_id, node_tasks=len(batch))
             self._rest(worker, answer)
             return
         rest = [each for each in batch if each.nonce not in answer.accepted]
@@ -274,7 +274,7 @@ class CalledWorkers:
         try:
             effects = await dispatcher.shard.tasks.pass_on(worker.worker_id, held, candidate.worker_id)
         except Exception as error:
-            _log.warning("a node task could not be passed on", node_task=held.task_id, error=error)
+            _log.warning("node_task_not_passed_on", node_task=held.task_id, error=error)
             return False
         finally:
             candidate.coming -= 1
@@ -301,7 +301,7 @@ class CalledWorkers:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            _log.warning("a step with a called worker failed", error=error)
+            _log.warning("called_worker_step_failed", error=error)
 
 
 def _offers(said: CalledWorker) -> dict[str, Offer]:

@@ -156,7 +156,7 @@ class Delivery:
                 self._report(Report(worker, [misfit(assignment, error)]))
                 return
             except Exception as error:
-                _log.warning("inputs could not be read", node_task=assignment.task_id, error=error)
+                _log.warning("inputs_not_read", node_task=assignment.task_id, error=error)
                 await asyncio.sleep(_RETRY_S)
 
     def _ready(self, worker: ConnectedWorker, assignment: Assignment, plan: Plan) -> Ready:

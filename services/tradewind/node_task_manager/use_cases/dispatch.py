@@ -221,7 +221,7 @@ class Dispatcher:
                     backoff.reset()
                 failing = not stored
             except Exception as error:
-                _log.warning("flush failed", shard=self.shard.number, error=error)
+                _log.warning("flush_failed", shard=self.shard.number, error=error)
                 if self._stopping:
                     return
                 failing = True
@@ -298,7 +298,7 @@ class Dispatcher:
             if not isinstance(error, Exception):
                 _refuse(batch, _leaving())
                 raise
-            _log.warning("runs could not be submitted", shard=self.shard.number, count=len(batch), error=error)
+            _log.warning("runs_not_submitted", shard=self.shard.number, count=len(batch), error=error)
             _refuse(batch, error)
             return False
         if self._traces is not None:

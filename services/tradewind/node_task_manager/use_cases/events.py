@@ -181,7 +181,7 @@ class EventFeed:
         try:
             found = await self._shards[number].events.read(after, _BATCH)
         except Exception as error:
-            _log.warning("events could not be read", shard=number, error=error)
+            _log.warning("events_not_read", shard=number, error=error)
             await asyncio.sleep(_RETRY_S)
             subscriber.news |= {(number, partition) for partition in after}
             return []

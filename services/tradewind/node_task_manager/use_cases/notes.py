@@ -70,7 +70,7 @@ class Notes:
             except Exception as error:
                 if pause is None or self._closing.is_set():
                     self.dropped += len(notes)
-                    _log.warning("notes of node tasks were dropped", count=len(notes), error=error)
+                    _log.warning("notes_dropped", count=len(notes), error=error)
                     return
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):

@@ -76,7 +76,7 @@ class TellReplicas(_Beside):
         try:
             await self._publish(shard, message)
         except Exception as error:
-            _log.warning("other replicas were not told", message=message, error=error)
+            _log.warning("replicas_not_told", message=message, error=error)
 
 
 class HearReplicas(_Beside):
@@ -125,4 +125,4 @@ class HearReplicas(_Beside):
         try:
             await self._config.load()
         except Exception as error:
-            _log.warning("the configuration could not be read", error=error)
+            _log.warning("config_not_read", error=error)

@@ -176,7 +176,7 @@ class ReportFlush:
             report.failed_at = report.failed_at if report.tries else self._flushed
             report.tries += 1
             if report.tries > _MAX_TRIES and self._flushed - report.failed_at > _MAX_TRIES:
-                _log.error("a report was dropped", worker_id=report.worker.worker_id, error=error)
+                _log.error("report_dropped", worker_id=report.worker.worker_id, error=error)
                 ends = report.outcomes
                 self._lose(report, [(each.held, "the store refuses it") for each in ends])
                 self._acknowledge(report)

@@ -25,7 +25,7 @@ async def take_back(worker_id: str, session: int, dispatcher: Dispatcher, unhear
             return
         except Exception as error:
             if not left:
-                _log.warning("give-back left to the leases", worker_id=worker_id, error=error)
+                _log.warning("leases_left_to_lapse", worker_id=worker_id, error=error)
         await asyncio.sleep(_PAUSE_S)
 
 
@@ -37,6 +37,6 @@ async def _take_back(worker_id: str, session: int, dispatcher: Dispatcher, unhea
         effects = await shard.tasks.give_back(worker_id, session, None)
         if effects.results != ("given_back",):
             return
-        _log.info("took back what a broken connection held", worker_id=worker_id, node_tasks=len(held))
+        _log.info("leases_taken_back", worker_id=worker_id, node_tasks=len(held))
         dispatcher.apply(effects)
         dispatcher.look()

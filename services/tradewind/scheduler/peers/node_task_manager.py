@@ -61,7 +61,7 @@ class NodeTaskManagerPeer:
         try:
             answer = await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_READ_S)
         except grpc.aio.AioRpcError as error:
-            _log.warning("caches could not be asked for", code=error.code().name, details=error.details())
+            _log.warning("caches_not_asked", code=error.code().name, details=error.details())
             return None
         return answer.config.caches.keys()
 
@@ -70,7 +70,7 @@ class NodeTaskManagerPeer:
             config = (await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_READ_S)).config
             queues = await self._stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id=user_id), timeout=_READ_S)
         except grpc.aio.AioRpcError as error:
-            _log.warning("limits could not be asked for", code=error.code().name, details=error.details())
+            _log.warning("limits_not_asked", code=error.code().name, details=error.details())
             return None
         return StandingLimits(
             config.max_running,
