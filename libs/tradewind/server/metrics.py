@@ -13,8 +13,8 @@ import structlog
 from google.protobuf import descriptor_pool
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
 
-from tradewind.server.ending import end_tasks
 from tradewind.server.interception import Behavior, Context
+from tradewind.server.side_tasks import SideTasks
 
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -100,7 +100,7 @@ class MetricsEndpoint:
         self._host = host
         self._port = port
         self._server: Any = None
-        self._watching: list[asyncio.Task[None]] = []
+        self._watching = SideTasks()
 
     async def open(self) -> None:
         """Listen. Raises ConnectionError with a sentence for a person when the port is taken."""
@@ -113,7 +113,7 @@ class MetricsEndpoint:
                 f"cannot serve metrics on {self._host}:{self._port}: {error.strerror}; set TRADEWIND_METRICS_PORT"
             ) from error
         SWITCH.turn(1)
-        self._watching = [asyncio.get_running_loop().create_task(_watch_lag())]
+        self._watching.begin(_watch_lag())
         _log.info("serving_metrics", address=f"{self._host}:{self._port}")
 
     async def close(self) -> None:
@@ -122,7 +122,7 @@ class MetricsEndpoint:
         if server is None:
             return
         SWITCH.turn(-1)
-        await end_tasks(self._watching)
+        await self._watching.end()
         await asyncio.to_thread(server.shutdown)
         server.server_close()
 

@@ -19,6 +19,7 @@ from tradewind.api.worker.v1.worker_service_pb2_grpc import (
 from tradewind.server.backoff import Backoff
 from tradewind.server.connection_limits import connection_options
 from tradewind.server.interception import CallInterceptor
+from tradewind.server.side_tasks import SideTasks
 from tradewind.server.statuses import abort, status_with
 from tradewind.worker.call_answers import CallAnswers
 from tradewind.worker.errors import WorkerError
@@ -66,7 +67,7 @@ class CalledLink(WorkerServiceServicer):
         self._troubles = Troubles("a report did not get through, nodes go on and it is said again")
         self._interval = _RENEW_INTERVAL
         self._renewal: asyncio.TimerHandle | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._telling = SideTasks()
         self.connected = asyncio.Event()
 
     async def start(self, listen: str) -> int:
@@ -108,9 +109,7 @@ class CalledLink(WorkerServiceServicer):
     def drain(self) -> None:
         self._draining = True
         for name in ("", SERVICE):
-            task = asyncio.create_task(self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._telling.begin(self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING))
 
     async def finish(self) -> None:
         await self._outbox.flushed()

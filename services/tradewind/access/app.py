@@ -1,6 +1,5 @@
 """The access service put together: the only place that names concrete classes."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -19,12 +18,12 @@ from tradewind.server.access.opening import certificates_in, quotas_in
 from tradewind.server.access.roles import Role
 from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
-from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import variable_of
+from tradewind.server.side_tasks import SideTasks
 from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.streams import OpenStreams
 
@@ -66,7 +65,7 @@ class Access:
         self._handlers = AccessHandlers(
             stores, self._open, authority, quotas, self._listeners, self._streams, self._doctor
         )
-        self._background: list[asyncio.Task[None]] = []
+        self._background = SideTasks()
 
     def bind(self, server: grpc.aio.Server) -> None:
         """Serve on this server."""
@@ -75,8 +74,8 @@ class Access:
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._link.open()
-        loop = asyncio.get_running_loop()
-        self._background = [loop.create_task(self._listeners.start()), loop.create_task(self._doctor.watch())]
+        self._background.begin(self._listeners.start())
+        self._background.begin(self._doctor.watch())
 
     async def drain(self) -> None:
         """End the streams of changes."""
@@ -86,7 +85,7 @@ class Access:
         """End; what is on record stays."""
         async with AsyncExitStack() as last_to_first:
             last_to_first.push_async_callback(self._link.close)
-            last_to_first.push_async_callback(end_tasks, self._background)
+            last_to_first.push_async_callback(self._background.end)
             last_to_first.callback(self._listeners.stop)
 
     async def not_ready(self) -> str | None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import structlog
 
@@ -12,7 +13,7 @@ from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
 from tradewind.server.beats import beat
-from tradewind.server.ending import end_tasks
+from tradewind.server.side_tasks import SideTasks
 
 Step = Callable[[], Awaitable[bool | None]]
 """Something to do again and again; True when there was nothing to do, and may be none for a while."""
@@ -51,36 +52,36 @@ class Loops:
         # A worker that is stopped must be out of the running before what it held is given out again.
         self._ping_s = min(_PING_S, lease_s / (UNANSWERED_PINGS + 3))
         self._pings = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = SideTasks()
         self._followed: list[tuple[Step, float, float]] = []
-        self._beside: list[Callable[[], Awaitable[None]]] = []
+        self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def follow(self, look: Step, every_s: float, quiet_s: float = 0.0) -> None:
         """Have `look` called every `every_s` seconds, once started; every `quiet_s` while there is nothing to do."""
         self._followed.append((look, every_s, quiet_s))
 
-    def beside(self, run: Callable[[], Awaitable[None]]) -> None:
+    def beside(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have `run` go on beside the loops, once started."""
         self._beside.append(run)
 
     def start(self) -> None:
         """Begin."""
         for run in self._beside:
-            self._begin(run())
+            self._tasks.begin(run())
         for dispatcher in self._dispatchers.values():
-            self._begin(self._every(_Reaper(dispatcher, self._pool, self._lease_s), _REAP_S, self._quiet_s))
+            self._tasks.begin(self._every(_Reaper(dispatcher, self._pool, self._lease_s), _REAP_S, self._quiet_s))
         for cleaner in self._cleaners:
-            self._begin(self._every(cleaner, cleaner.every_s))
-        self._begin(self._every(self._look, self._look_s))
-        self._begin(self._every(self._load_config, self._look_s))
-        self._begin(self._every(self._caches.tend, _TEND_S, self._quiet_s))
-        self._begin(self._every(self._ping, self._ping_s))
+            self._tasks.begin(self._every(cleaner, cleaner.every_s))
+        self._tasks.begin(self._every(self._look, self._look_s))
+        self._tasks.begin(self._every(self._load_config, self._look_s))
+        self._tasks.begin(self._every(self._caches.tend, _TEND_S, self._quiet_s))
+        self._tasks.begin(self._every(self._ping, self._ping_s))
         for look, every_s, quiet_s in self._followed:
-            self._begin(self._every(look, every_s, quiet_s))
+            self._tasks.begin(self._every(look, every_s, quiet_s))
 
     async def stop(self) -> None:
         """End."""
-        await end_tasks(self._tasks)
+        await self._tasks.end()
         for cleaner in self._cleaners:
             try:
                 async with asyncio.timeout(_LEAVE_S):
@@ -112,11 +113,6 @@ class Loops:
                 quiet = False
                 name = getattr(step, "__qualname__", type(step).__name__)
                 _log.warning("step_failed", step=name, error=error)
-
-    def _begin(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 class _Reaper:

@@ -1,6 +1,5 @@
 """The registry put together: the only place that names concrete classes."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
@@ -18,11 +17,11 @@ from tradewind.registry.stores.redis import RedisNodeTypes, RedisWorkers
 from tradewind.registry.stores.redis_doctor import RedisRegistryExaminer
 from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
-from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
 from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import variable_of
+from tradewind.server.side_tasks import SideTasks
 from tradewind.server.store_link import NoLink, StoreLink
 
 
@@ -64,7 +63,7 @@ class Registry:
             self._link, workers, node_types = NoLink(), stores.workers, stores.node_types
         self._doctor = doctor_of(examiners, settings)
         self._handlers = RegistryHandlers(workers, node_types, lifetimes, limits, self._doctor)
-        self._watching: asyncio.Task[None] | None = None
+        self._tasks = SideTasks()
         self._sweep = SweepLoop(workers, settings.registry_sweep_seconds)
 
     def bind(self, server: grpc.aio.Server) -> None:
@@ -74,8 +73,8 @@ class Registry:
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._link.open()
-        self._sweep.start()
-        self._watching = asyncio.create_task(self._doctor.watch())
+        self._tasks.begin(self._sweep.run())
+        self._tasks.begin(self._doctor.watch())
 
     async def drain(self) -> None:
         """Nothing to do: no call lasts."""
@@ -84,9 +83,7 @@ class Registry:
         """End; what is on record stays."""
         async with AsyncExitStack() as last_to_first:
             last_to_first.push_async_callback(self._link.close)
-            last_to_first.push_async_callback(self._sweep.stop)
-            if self._watching is not None:
-                last_to_first.push_async_callback(end_tasks, [self._watching])
+            last_to_first.push_async_callback(self._tasks.end)
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""

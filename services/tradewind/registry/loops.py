@@ -6,7 +6,6 @@ import random
 import structlog
 
 from tradewind.registry.ports import Sweeper
-from tradewind.server.ending import end_tasks
 
 _log = structlog.get_logger(__name__)
 _BETWEEN_STEPS_S = 0.05
@@ -21,19 +20,9 @@ class SweepLoop:
     def __init__(self, sweeper: Sweeper, interval_s: float) -> None:
         self._sweeper = sweeper
         self._interval_s = interval_s
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
-
-    async def stop(self) -> None:
-        """End."""
-        if self._task is not None:
-            await end_tasks([self._task])
-            self._task = None
-
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Go on for ever."""
         while True:
             # Apart from each other, so that replicas started together do not sweep together.
             await asyncio.sleep(self._interval_s * random.uniform(0.8, 1.2))

@@ -1,6 +1,5 @@
 """The scheduler put together: the only place that names concrete classes."""
 
-import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -77,13 +76,13 @@ from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
-from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import text_of
+from tradewind.server.side_tasks import SideTasks
 from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import open_tracing
@@ -276,7 +275,7 @@ class Scheduler:
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
             outbox_loop(stores.outbox, settle, self._own, wake.alarms[Work.OUTBOX], 3 * look_s),
         )
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = SideTasks()
         self._deaf: Callable[[], None] | None = None
 
     async def owners(self, request: Any) -> Collection[str]:
@@ -300,15 +299,16 @@ class Scheduler:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._link.open()
         self._deaf = await self._wakes.listen(self._wake.hear, self._wake.missed)
-        self._tasks = [asyncio.get_running_loop().create_task(loop.run()) for loop in self._loops]
-        self._tasks.append(asyncio.get_running_loop().create_task(self._doctor.watch()))
+        for loop in self._loops:
+            self._tasks.begin(loop.run())
+        self._tasks.begin(self._doctor.watch())
 
     async def drain(self) -> None:
         """End streams, begin nothing more on schedule, and leave the partitions to others."""
         self._watch.drain()
         self._streams.drain()
         self._await_ends.drain()
-        await self._end_loops()
+        await self._tasks.end()
         try:
             await self._own.release()
         except (RedisError, OSError):
@@ -325,14 +325,10 @@ class Scheduler:
             last_to_first.push_async_callback(self._hub.stop)
             last_to_first.push_async_callback(self._background.stop)
             last_to_first.push_async_callback(self._await_ends.stop)
-            last_to_first.push_async_callback(self._end_loops)
+            last_to_first.push_async_callback(self._tasks.end)
             if self._deaf is not None:
                 last_to_first.callback(self._deaf)
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""
         return await self._link.not_ready()
-
-    async def _end_loops(self) -> None:
-        await end_tasks(self._tasks)
-        self._tasks = []

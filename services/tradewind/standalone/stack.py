@@ -12,13 +12,13 @@ from redis.exceptions import RedisError
 
 from tradewind.access.app import Access
 from tradewind.server.bootstrap import Server, StartError
-from tradewind.server.ending import end_tasks
 from tradewind.server.logs import quieten_logging
 from tradewind.server.metrics import MetricsEndpoint
 from tradewind.server.private_file import write_private
 from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, free_port
 from tradewind.server.redis.watch import METRICS, StoreWatch
 from tradewind.server.settings import CommonSettings, SettingsError, load_settings
+from tradewind.server.side_tasks import SideTasks
 from tradewind.server.telemetry import open_tracing
 from tradewind.standalone.ports import why_taken
 from tradewind.standalone.services import ACL_USERS, Login, build_services
@@ -70,13 +70,13 @@ class Standalone:
             raise StandaloneError(f"wrong settings:\n{error}") from error
         self._store: EmbeddedStore | None = None
         self._server: Server | None = None
-        self._watching_store: asyncio.Task[None] | None = None
+        self._watching_store = SideTasks()
         self.new_admin_token: str | None = None
         """The token of the first admin when this start has made it; it stands in `admin_token_file` as well."""
         self.has_flows = False
         """Whether there were flows when it started."""
         self._metrics = MetricsEndpoint(self.settings.metrics_host or self.settings.host, self.settings.metrics_port)
-        self._watching: list[asyncio.Task[None]] = []
+        self._watching = SideTasks()
 
     @property
     def address(self) -> str:
@@ -121,11 +121,9 @@ class Standalone:
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
-        await end_tasks(self._watching)
+        await self._watching.end()
         await self._metrics.close()
-        if self._watching_store is not None:
-            await end_tasks([self._watching_store])
-            self._watching_store = None
+        await self._watching_store.end()
         if self._store is not None:
             await self._store.stop()
 
@@ -139,13 +137,13 @@ class Standalone:
             self._store = EmbeddedStore(settings.data, acl_users=ACL_USERS)
             await self._store.start()
             shards = _lasting_shards(settings.data / "stack.json", settings.node_task_manager_shards)
-            self._watching_store = asyncio.get_running_loop().create_task(self._keep_store(self._store))
+            self._watching_store.begin(self._keep_store(self._store))
         await self._metrics.open()
         if settings.metrics_port:
             login = self._login(METRICS.name)
             tls = load_settings(CommonSettings).store_tls_files()
             watch = StoreWatch(login.store_url, login.user, login.password, settings.metrics_seconds, tls)
-            self._watching = [asyncio.get_running_loop().create_task(watch.run())]
+            self._watching.begin(watch.run())
         for attempt in range(_PORT_ATTEMPTS):
             # The services need to know the port before the server has it.
             port = settings.port or free_port()

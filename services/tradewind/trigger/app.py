@@ -1,6 +1,5 @@
 """The trigger service put together: the only place that names concrete classes."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
@@ -10,11 +9,11 @@ import grpc
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as pb2_grpc
 from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
-from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
+from tradewind.server.side_tasks import SideTasks
 from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.telemetry import open_tracing
 from tradewind.trigger.loops import sweep_loop
@@ -88,9 +87,8 @@ class TriggerService:
         self._receivers = QueueReceivers()
         self._sweep = SweepIndexes(queues, round(settings.trigger_overdue_seconds * 1000))
         self._sweep_s = settings.trigger_sweep_seconds
-        self._sweeping: asyncio.Task[None] | None = None
         self._doctor = doctor_of(examiners, settings)
-        self._watching: asyncio.Task[None] | None = None
+        self._tasks = SideTasks()
         self._handlers = TriggerHandlers(
             save=SaveTrigger(store_of, self._receivers),
             remove=RemoveTrigger(store_of),
@@ -117,8 +115,8 @@ class TriggerService:
         """Begin to hear of changes. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._link.open()
         self._deaf = await self._wakes.listen(self._receivers.hear, self._receivers.missed)
-        self._sweeping = asyncio.create_task(sweep_loop(self._sweep, self._sweep_s))
-        self._watching = asyncio.create_task(self._doctor.watch())
+        self._tasks.begin(sweep_loop(self._sweep, self._sweep_s))
+        self._tasks.begin(self._doctor.watch())
 
     async def drain(self) -> None:
         """End the streams; what they hold is given back, so that another replica delivers it at once."""
@@ -131,8 +129,7 @@ class TriggerService:
             if self._deaf is not None:
                 last_to_first.callback(self._deaf)
             last_to_first.push_async_callback(self._receivers.settle)
-            tasks = [task for task in (self._sweeping, self._watching) if task is not None]
-            last_to_first.push_async_callback(end_tasks, tasks)
+            last_to_first.push_async_callback(self._tasks.end)
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""

@@ -1,9 +1,8 @@
 """The sweep goes on until nothing is left, and through failures."""
 
-import asyncio
-
 from tests.waiting import until
 from tradewind.registry.loops import SweepLoop
+from tradewind.server.side_tasks import SideTasks
 
 
 class Steps:
@@ -23,13 +22,7 @@ class Steps:
 
 async def test_sweeps_until_nothing_is_left_and_comes_back_after_a_failure() -> None:
     steps = Steps(2, 1, 0, ConnectionError("away"), 3, 0)
-    loop = SweepLoop(steps, 0.01)
-    loop.start()
+    tasks = SideTasks()
+    tasks.begin(SweepLoop(steps, 0.01).run())
     await until(lambda: steps.taken[:5] == [2, 1, 0, 3, 0], "all was swept, beyond the failure")
-    await loop.stop()
-    await loop.stop()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_stopping_what_never_started_is_fine() -> None:
-    await SweepLoop(Steps(), 1).stop()
+    await tasks.end()

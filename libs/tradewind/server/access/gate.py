@@ -23,6 +23,7 @@ from tradewind.server.ending import end_tasks
 from tradewind.server.faults import PermissionDenied, Unauthenticated, Unavailable
 from tradewind.server.interception import Behavior, Context
 from tradewind.server.rates import Rate
+from tradewind.server.side_tasks import SideTasks
 
 OnOutage = Literal["refuse", "reads", "all"]
 """What is let through for tokens that were good before, while nobody can say whether they still are."""
@@ -98,7 +99,7 @@ class Gate:
         self._unsure: set[_Stream] = set()
         self._again: asyncio.TimerHandle | None = None
         self._changes = 0
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = SideTasks()
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -263,9 +264,7 @@ class Gate:
         """Look again who has opened them."""
         doubted = [each for each in streams if each.identity.digest]
         if doubted:
-            task = asyncio.get_running_loop().create_task(self._look_again(doubted))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._look_again(doubted))
 
     def _look_at_unsure(self) -> None:
         unsure, self._unsure, self._again = self._unsure & self._streams, set(), None

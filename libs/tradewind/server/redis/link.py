@@ -1,10 +1,7 @@
 """The link of a service to its store in Redis: a client, and a subscriber where messages are heard."""
 
-import asyncio
-
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 
-from tradewind.server.ending import end_tasks
 from tradewind.server.health import OnlyReads
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
 from tradewind.server.redis.connections import StoreRefuses
@@ -12,6 +9,7 @@ from tradewind.server.redis.data_version import DataVersion, require_data_versio
 from tradewind.server.redis.store_clock import StoreClock
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.settings import CommonSettings
+from tradewind.server.side_tasks import SideTasks
 
 _REFUSALS = 3
 """A store counts as read-only after refusing writes at so many looks in a row; a brief refusal is ignored."""
@@ -31,20 +29,20 @@ class RedisLink:
         self._hears = hears
         self._refused = 0
         self.clock = StoreClock(self.client)
-        self._asking: list[asyncio.Task[None]] = []
+        self._asking = SideTasks()
 
     async def open(self) -> None:
         await require_reachable(self.client)
         await require_safe_policy(self.client)
         await require_data_version(self.client, self._data)
         await self.clock.ask()
-        self._asking = [asyncio.get_running_loop().create_task(self.clock.run())]
+        self._asking.begin(self.clock.run())
         if self._hears:
             self.subscriber.start()
 
     async def close(self) -> None:
         try:
-            await end_tasks(self._asking)
+            await self._asking.end()
             await self.subscriber.stop()
         finally:
             await self.client.end()

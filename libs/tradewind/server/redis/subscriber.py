@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError, RedisError
 from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
 from tradewind.server.redis.client import connect_single
+from tradewind.server.side_tasks import SideTasks
 from tradewind.tls import TlsFiles
 
 _POLL_S = 20.0
@@ -49,7 +50,7 @@ class Subscriber:
         self._was_connected = False
         self._backoff = Backoff(*_BACKOFF_S)
         self._running: asyncio.Task[None] | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._telling = SideTasks()
 
     def start(self) -> None:
         """Connect and keep connected; returns at once."""
@@ -57,7 +58,7 @@ class Subscriber:
 
     async def stop(self) -> None:
         """Close the connection; nothing is called back any more."""
-        await end_tasks([*self._telling])
+        await self._telling.end()
         if self._running is not None:
             await end_tasks([self._running])
             self._running = None
@@ -77,9 +78,7 @@ class Subscriber:
         if confirmed is None:
             confirmed = self._confirmed[channel] = asyncio.get_running_loop().create_future()
             # redis-py closes a connection on which sending is cut off, and all share this one.
-            telling = asyncio.get_running_loop().create_task(self._tell_store(channel))
-            self._telling.add(telling)
-            telling.add_done_callback(self._telling.discard)
+            self._telling.begin(self._tell_store(channel))
         try:
             await asyncio.shield(confirmed)
         except BaseException:

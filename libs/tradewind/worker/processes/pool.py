@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.server.side_tasks import SideTasks
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.failures import fault_of
@@ -32,7 +33,7 @@ class ProcessPool:
         self._slots = asyncio.Semaphore(capacity)
         self._idle: list[NodeProcess] = []
         self._processes: set[NodeProcess] = set()
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring = SideTasks()
         self._closed = False
 
     async def run(
@@ -88,9 +89,7 @@ class ProcessPool:
             await asyncio.wait(waits, timeout=DEATH_PATIENCE)
             for wait in waits:
                 wait.cancel()
-        for task in list(self._retiring):
-            task.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await self._retiring.end()
 
     async def _take(self) -> tuple[NodeProcess, bool]:
         while self._idle:
@@ -114,9 +113,7 @@ class ProcessPool:
                 self._processes.discard(process)
             self._slots.release()
         else:
-            task = asyncio.create_task(self._retire(process))
-            self._retiring.add(task)
-            task.add_done_callback(self._retiring.discard)
+            self._retiring.begin(self._retire(process))
 
     async def _retire(self, process: NodeProcess) -> None:
         try:

@@ -1,6 +1,5 @@
 """Node tasks whose outputs may come from a cache: they go to their workers only when nothing is there."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from tradewind.node_task_manager.domain.caching import CacheUse
@@ -9,7 +8,7 @@ from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches, Wait
 from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
-from tradewind.server.ending import end_tasks
+from tradewind.server.side_tasks import SideTasks
 
 
 class CachedDelivery:
@@ -20,11 +19,11 @@ class CachedDelivery:
         self._pool = pool
         self._report = report
         self._looking: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = SideTasks()
 
     async def stop(self) -> None:
         """Leave what is still being looked for to the leases."""
-        await end_tasks(self._tasks)
+        await self._tasks.end()
 
     def give(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
         """Assign node tasks at once, but for those whose outputs may be in a cache: they are looked for first."""
@@ -41,9 +40,7 @@ class CachedDelivery:
         if plain:
             worker.line.assign(plain)
         for item, use in looked_for:
-            task = asyncio.get_running_loop().create_task(self._look(worker, item, use))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._look(worker, item, use))
 
     async def _look(self, worker: ConnectedWorker, item: Ready, use: CacheUse) -> None:
         given = item.assignment

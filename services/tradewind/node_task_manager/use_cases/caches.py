@@ -25,7 +25,7 @@ from tradewind.node_task_manager.use_cases.cache_names import name_of, size_of
 from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
 from tradewind.node_task_manager.use_cases.cache_waiters import CacheWaiters
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer, WorkerPool
-from tradewind.server.ending import end_tasks
+from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 _LONGEST_WAIT_MS = 10_000
@@ -96,7 +96,7 @@ class ResultCaches:
         self._flights: dict[str, _Flight] = {}
         self._unknown: set[str] = set()
         self._lingering: list[_Flight] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = SideTasks()
 
     def use_of(self, ready: Ready, offers: Mapping[str, Offer]) -> CacheUse | None:
         """Return which cache a node task's outputs may come from, None when that is none; `offers` are its worker's.
@@ -175,20 +175,20 @@ class ResultCaches:
         flight = self._flights.pop(outcome.nonce, None)
         if flight is not None:
             completed = outcome.kind is OutcomeKind.COMPLETED and not refused
-            self._spawn(self._settle(flight, outcome.outputs if completed else None))
+            self._tasks.begin(self._settle(flight, outcome.outputs if completed else None))
 
     def dropped(self, nonce: str) -> None:
         """An attempt will not be made by whom it was given to."""
         flight = self._flights.pop(nonce, None)
         if flight is not None:
-            self._spawn(self._settle(flight, None))
+            self._tasks.begin(self._settle(flight, None))
 
     def renewed(self, nonces: Sequence[str]) -> None:
         """Workers without streams have renewed their leases."""
         for nonce in nonces:
             flight = self._flights.get(nonce)
             if flight is not None:
-                self._spawn(self._keep(flight))
+                self._tasks.begin(self._keep(flight))
 
     async def tend(self) -> bool:
         """Renew the flights of attempts that go on, end those of others and those that could not be ended before; store
@@ -215,7 +215,7 @@ class ResultCaches:
     def tell(self, message: str) -> None:
         """Another replica says that a result is there, or will not come."""
         cache, digest, filled = message.split(":")
-        self._spawn(self.waiters.tell(Entry(cache, digest), filled=filled == "1"))
+        self._tasks.begin(self.waiters.tell(Entry(cache, digest), filled=filled == "1"))
 
     async def clear(self, name: str) -> int:
         """Empty a cache and return how many results were taken out; raises what the store raised."""
@@ -225,7 +225,7 @@ class ResultCaches:
         """Finish what is being put in."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1.0)
-        await end_tasks(self._tasks)
+        await self._tasks.end()
         try:
             await self.count.flush()
         except Exception as error:
@@ -284,11 +284,6 @@ class ResultCaches:
         if not self._breaker.is_open:
             _log.warning("cache_away", error=error)
         self._breaker.failed()
-
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _size(outputs: Outputs) -> int:

@@ -1,7 +1,8 @@
 """Workers that are called: who they are, who of them gets what, and what follows when one does not take it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import structlog
 
@@ -14,6 +15,7 @@ from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.take_back import take_back
 from tradewind.node_task_manager.use_cases.workers import Offer, WorkerPool
 from tradewind.server.ending import end_tasks
+from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 _KEEP_MS = 10_000
@@ -52,7 +54,7 @@ class CalledWorkers:
         self._grace_s = grace_s
         self._workers: dict[str, CalledConnection] = {}
         self._parting: set[CalledConnection] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = SideTasks()
         self._leaving = False
 
     async def look(self) -> bool:
@@ -99,7 +101,7 @@ class CalledWorkers:
         for worker in self._workers.values():
             worker.line.close("this server is leaving")
         await asyncio.gather(*(self._end(worker) for worker in self._workers.values()))
-        await end_tasks(self._tasks)
+        await self._tasks.end()
         # Whoever left the list a moment ago has a connection still.
         await asyncio.gather(*(self._end(worker) for worker in self._parting))
 
@@ -293,15 +295,13 @@ class CalledWorkers:
             for dispatcher in self._dispatchers.values():
                 dispatcher.look()
 
-    def _begin(self, work: "asyncio._CoroutineLike[None]") -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.task(work).add_done_callback(_note_failure)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            _log.warning("called_worker_step_failed", error=error)
+
+def _note_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        _log.warning("called_worker_step_failed", error=error)
 
 
 def _offers(said: CalledWorker) -> dict[str, Offer]:

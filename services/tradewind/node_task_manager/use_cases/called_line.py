@@ -10,6 +10,7 @@ from tradewind.node_task_manager.ports.work import Held, Termination
 from tradewind.node_task_manager.ports.workers import Answer, Ready, WorkerCalls
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
 from tradewind.server.ending import end_tasks
+from tradewind.server.side_tasks import SideTasks
 
 MOST_AT_ONCE = 100
 MAX_BYTES = 2 * 1024 * 1024
@@ -33,7 +34,7 @@ class CalledLine:
         self._writable = asyncio.Event()
         self._writable.set()
         self._pushing: asyncio.Task[None] | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._telling = SideTasks()
         self._closed_for = ""
 
     @property
@@ -60,9 +61,7 @@ class CalledLine:
             self._pushing = asyncio.get_running_loop().create_task(self._push())
 
     def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
-        task = asyncio.get_running_loop().create_task(self._terminate(shard, list(terminations)))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._telling.begin(self._terminate(shard, list(terminations)))
 
     def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         """The worker hears it when it renews."""

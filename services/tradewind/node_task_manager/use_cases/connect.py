@@ -9,8 +9,8 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report
 from tradewind.node_task_manager.use_cases.take_back import take_back
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
-from tradewind.server.ending import end_tasks
 from tradewind.server.faults import NotFound
+from tradewind.server.side_tasks import SideTasks
 
 
 class Connections:
@@ -27,7 +27,7 @@ class Connections:
         self._pool = pool
         self._directory = directory
         self._grace_s = grace_s
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving = SideTasks()
         self.shards = frozenset(dispatchers)
         """The shards that tokens may name."""
 
@@ -103,13 +103,11 @@ class Connections:
         """
         self._pool.remove(worker)
         if worker.sessions:
-            task = asyncio.get_running_loop().create_task(self._give_back_later(worker))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._leaving.begin(self._give_back_later(worker))
 
     async def stop(self) -> None:
         """Leave the rest to the leases."""
-        await end_tasks(self._leaving)
+        await self._leaving.end()
 
     async def _give_back_later(self, worker: ConnectedWorker) -> None:
         await asyncio.sleep(self._grace_s)

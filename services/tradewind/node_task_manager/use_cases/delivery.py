@@ -18,7 +18,7 @@ from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
-from tradewind.server.ending import end_tasks
+from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 _RETRY_S = 0.5
@@ -50,14 +50,14 @@ class Delivery:
         self._elsewhere = elsewhere
         self._report = report
         self._cached = CachedDelivery(caches, pool, report) if caches is not None else None
-        self._reading: set[asyncio.Task[None]] = set()
+        self._reading = SideTasks()
         self._untold: set[str] = set()
         self.bounded = False
         """Whether limits are set that hold for all: then no worker goes on by itself."""
 
     async def stop(self) -> None:
         """Leave what is still being read to the leases."""
-        await end_tasks(self._reading)
+        await self._reading.end()
         if self._cached is not None:
             await self._cached.stop()
 
@@ -126,9 +126,7 @@ class Delivery:
             nonces = {assignment.nonce for assignment in late}
             worker.unnamed |= nonces
             self._untold |= nonces
-            task = asyncio.get_running_loop().create_task(self._assign_slowly(worker, late))
-            self._reading.add(task)
-            task.add_done_callback(self._reading.discard)
+            self._reading.begin(self._assign_slowly(worker, late))
 
     async def _assign_slowly(self, worker: ConnectedWorker, assignments: Sequence[Assignment]) -> None:
         """Hand out what must be read first, one by one, no faster than the worker takes it."""

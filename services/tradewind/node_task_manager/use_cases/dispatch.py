@@ -31,6 +31,7 @@ from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room,
 from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Exhausted, Unavailable
+from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 _MAX_RUNS = 200
@@ -80,7 +81,7 @@ class Dispatcher:
         """What a flush beside `_run` has raised, until `_run` takes it."""
         self._context = Context()
         self._task: asyncio.Task[None] | None = None
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way = SideTasks()
         self._reminder: asyncio.TimerHandle | None = None
         self._remind_again = False
         self._due = Alarm(self._drain)
@@ -256,9 +257,7 @@ class Dispatcher:
 
     def _begin(self) -> None:
         """Flush plain reports from the next turn of the loop on, with what comes until then."""
-        task = asyncio.get_running_loop().create_task(self._flush_plain(), context=self._context)
-        self._under_way.add(task)
-        task.add_done_callback(self._ended)
+        self._under_way.task(self._flush_plain(), self._context).add_done_callback(self._ended)
 
     async def _flush_plain(self) -> None:
         while self._reports.plain:
@@ -267,7 +266,6 @@ class Dispatcher:
                 return
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
         if not task.cancelled():
             error = task.exception()
             self._error = error if isinstance(error, Exception) else self._error

@@ -22,7 +22,7 @@ from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.batching import Batcher
-from tradewind.server.ending import end_tasks
+from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 _AT_ONCE = 8
@@ -53,12 +53,12 @@ class FanOuts:
         self._limit = limit
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._batcher: Batcher[FanOutStep, None] = Batcher(store, _AT_ONCE)
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = SideTasks()
         self._latest: dict[str, FanOutOffer] = {}
 
     async def stop(self) -> None:
         """Leave the rest to whoever gets the offers next."""
-        await end_tasks(self._running)
+        await self._running.end()
         await self._batcher.close()
 
     def take(self, offers: Sequence[FanOutOffer]) -> None:
@@ -67,9 +67,7 @@ class FanOuts:
             waits = offer.task_id in self._latest
             self._latest[offer.task_id] = offer
             if not waits:
-                task = asyncio.get_running_loop().create_task(self._carry_out(offer.task_id))
-                self._running.add(task)
-                task.add_done_callback(self._running.discard)
+                self._running.begin(self._carry_out(offer.task_id))
 
     async def _carry_out(self, task_id: str) -> None:
         try:

@@ -11,8 +11,7 @@ n:<user>                 has a notification
 r:<run>, f:<run>         an ad-hoc run has changed, or has ended
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -22,34 +21,22 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
-from tradewind.server.ending import end_tasks
+from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 
 
-class _Beside:
-    """Works beside its callers, which do not wait."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def stop(self) -> None:
-        """End what is under way."""
-        await end_tasks(self._tasks)
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-class TellReplicas(_Beside):
+class TellReplicas:
     """Tells them; what concerns no shard goes to those who listen to the first."""
 
     def __init__(self, publish: Callable[[int, str], Awaitable[Any]], first_shard: int) -> None:
-        super().__init__()
         self._publish = publish
         self._first_shard = first_shard
+        self._telling = SideTasks()
+
+    async def stop(self) -> None:
+        """Tell no more."""
+        await self._telling.end()
 
     def of_events(self, shard: int, partitions: Collection[int]) -> None:
         """Partitions have new events, and no subscriber here."""
@@ -70,7 +57,7 @@ class TellReplicas(_Beside):
         self._tell(self._first_shard, f"c:{version}")
 
     def _tell(self, shard: int, message: str) -> None:
-        self._begin(self._send(shard, message))
+        self._telling.begin(self._send(shard, message))
 
     async def _send(self, shard: int, message: str) -> None:
         try:
@@ -79,7 +66,7 @@ class TellReplicas(_Beside):
             _log.warning("replicas_not_told", message=message, error=error)
 
 
-class HearReplicas(_Beside):
+class HearReplicas:
     """Takes what any replica told, this one included, to those whom it concerns here."""
 
     def __init__(
@@ -91,13 +78,17 @@ class HearReplicas(_Beside):
         caches: ResultCaches,
         tell_watchers: Callable[[str, bool], None],
     ) -> None:
-        super().__init__()
         self._dispatchers = dispatchers
         self._pool = pool
         self._feed = feed
         self._config = config
         self._caches = caches
         self._tell_watchers = tell_watchers
+        self._loading = SideTasks()
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        await self._loading.end()
 
     def __call__(self, shard: int, message: str) -> None:
         kind, _, rest = message.partition(":")
@@ -111,7 +102,7 @@ class HearReplicas(_Beside):
             partition, _, epoch = rest.partition(":")
             self._feed.supersede(int(partition), int(epoch))
         elif kind == "c":
-            self._begin(self._load_config())
+            self._loading.begin(self._load_config())
         elif kind == "k":
             self._caches.tell(rest)
         elif kind in ("r", "f"):

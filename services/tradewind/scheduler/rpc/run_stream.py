@@ -9,6 +9,7 @@ import grpc
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.server.errors import ErrorAnswers, ErrorTable
+from tradewind.server.side_tasks import SideTasks
 from tradewind.server.streams import both
 from tradewind.server.telemetry import checked
 
@@ -26,7 +27,7 @@ class RunStream:
     def __init__(self, run: RunOne, errors: ErrorTable) -> None:
         self._run = run
         self._errors = ErrorAnswers(errors)
-        self._open: set[asyncio.Task[None]] = set()
+        self._open = SideTasks()
         self._answers: deque[tuple[pb2.StreamedRunAnswer, int]] = deque()
         self._waiting_bytes = 0
         self._answered = asyncio.Event()
@@ -44,9 +45,7 @@ class RunStream:
     async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         while (message := await context.read()) is not grpc.aio.EOF:
             for run in message.runs:
-                task = asyncio.get_running_loop().create_task(self._answer(run))
-                self._open.add(task)
-                task.add_done_callback(self._close)
+                self._open.task(self._answer(run)).add_done_callback(self._closed)
             # Answers that the client does not read count as well: it begins nothing more meanwhile.
             while len(self._open) + len(self._answers) >= MOST_OPEN or self._waiting_bytes > _MOST_WAITING_BYTES:
                 self._room.clear()
@@ -83,8 +82,7 @@ class RunStream:
         self._answers.append((answer, weight))
         self._answered.set()
 
-    def _close(self, task: asyncio.Task[None]) -> None:
-        self._open.discard(task)
+    def _closed(self, _task: asyncio.Task[None]) -> None:
         self._room.set()
         if self._last_came:
             self._answered.set()

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from tradewind.server.ending import end_tasks
+from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 
@@ -16,7 +16,7 @@ class Background:
     """Runs coroutines on the side; an error is logged, since what matters is done again by a loop anyway."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = SideTasks()
 
     def begin(self, work: Coroutine[Any, Any, Any], what: str) -> None:
         """Start `work`, which `what` names in the log."""
@@ -32,11 +32,8 @@ class Background:
                 _log.warning("background_work_failed", what=what, error=error)
                 return None
 
-        task = asyncio.get_running_loop().create_task(kept(), context=Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._tasks.task(kept(), Context())
 
     async def stop(self) -> None:
         """End what still runs."""
-        await end_tasks(self._tasks)
+        await self._tasks.end()

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
+from tradewind.server.side_tasks import SideTasks
 from tradewind.trigger.metrics import DEAD
 from tradewind.trigger.ports import DeadLetter, EarlierDue, NewListener, NewReceiver, Wake
 
@@ -39,7 +40,7 @@ class Receivers:
 
     def __init__(self) -> None:
         self._open: set[Receiver] = set()
-        self._at_work: set[asyncio.Task[Any]] = set()
+        self._at_work = SideTasks()
         self._settling = asyncio.Event()
 
     @property
@@ -79,9 +80,9 @@ class Receivers:
         What the store has half heard is neither done nor not done; and before Python 3.12 a client that is cancelled
         while it writes to its socket forgets the cancellation.
         """
-        task = asyncio.get_running_loop().create_task(work)
-        self._at_work.add(task)
-        task.add_done_callback(self._done)
+        task = self._at_work.task(work)
+        # Looked at, so that a failure nobody waits for any more is no stray exception.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
     def leave_behind(self, work: Coroutine[Any, Any, None]) -> None:
@@ -102,12 +103,6 @@ class Receivers:
         self._settling.set()
         while self._at_work:
             await asyncio.gather(*self._at_work, return_exceptions=True)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._at_work.discard(task)
-        if not task.cancelled():
-            # Looked at, so that a failure nobody waits for any more is no stray exception.
-            task.exception()
 
 
 class QueueReceivers:

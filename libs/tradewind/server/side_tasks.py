@@ -1,0 +1,29 @@
+"""Tasks that go on beside whoever has begun them."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import Context
+from typing import Any, TypeVar
+
+from tradewind.server.ending import end_tasks
+
+Result = TypeVar("Result")
+
+
+class SideTasks(set["asyncio.Task[Any]"]):
+    """The ones that have not ended yet: an event loop by itself does not keep its tasks from the garbage collector."""
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Begin `work`."""
+        _ = self.task(work)
+
+    def task(self, work: Coroutine[Any, Any, Result], context: Context | None = None) -> "asyncio.Task[Result]":
+        """Begin `work`, in `context` or else in a copy of the caller's, and return its task."""
+        task = asyncio.get_running_loop().create_task(work, context=context)
+        self.add(task)
+        task.add_done_callback(self.discard)
+        return task
+
+    async def end(self) -> None:
+        """Cancel them and return when they have ended; what they raise is dropped."""
+        await end_tasks(self)
