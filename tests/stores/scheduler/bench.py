@@ -274,7 +274,7 @@ class Bench:
 
     async def fold(self, state: ChainState, ends: Mapping[str, ComponentEnd]) -> UpdateResult:
         fields = [component_field(component_id) for component_id in ends]
-        return await self.stores.states.try_update(state.with_components(ends), fields)
+        return await self.stores.states.try_update(with_ends(state, ends), fields)
 
     async def lines(self, cycle: int, flow_id: str = "f") -> list[str]:
         runs = [state for state in await self.stores.cycles.newest(flow_id, None, 200) if state.name.cycle == cycle]
@@ -328,6 +328,11 @@ def request_of(
     name: str, payload: str = "p", user_id: str = "default", lifetime_ms: int = REMEMBERED_MS
 ) -> RememberedRequest:
     return RememberedRequest(user_id, name, payload, lifetime_ms)
+
+
+def with_ends(state: ChainState, ends: Mapping[str, ComponentEnd]) -> ChainState:
+    """Return a state with more components ended; one that has ended already stays as it is."""
+    return state._replace(components={**ends, **state.components})
 
 
 def names(states: Sequence[ChainState]) -> list[int]:

@@ -9,7 +9,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from tests.servers import RedisServer
-from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Stores
+from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Stores, with_ends
 from tests.stores.scheduler.random_beginnings import RandomBeginnings
 from tests.stores.scheduler.random_flows import IDS, ids, offsets, picks
 from tradewind.scheduler.domain.chain_state import (
@@ -64,7 +64,7 @@ class Twins(RandomBeginnings):
     @rule(pick=picks, offset=offsets, ended=components, check_in=st.sampled_from([-1, 0, 700]), log=st.booleans())
     def fold(self, pick: int, offset: int, ended: dict[str, ComponentEnd], check_in: int, log: bool) -> None:
         state = self.picked(pick)
-        new = state.with_components(ended)
+        new = with_ends(state, ended)
         fields = [component_field(component_id) for component_id in ended]
         text = LogText(LogLevel.WARNING, "line  with ü") if log else None
         self.write(RunUpdate(new._replace(version=state.version + offset), fields, check_in, text))

@@ -8,7 +8,7 @@ import pytest
 from tradewind.scheduler.domain.due import DueEvent
 from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED, EventSchedule
 from tradewind.scheduler.domain.fault_list import FaultList
-from tradewind.scheduler.domain.firing import Firing, FiringOutcome
+from tradewind.scheduler.domain.firing import Firing, FiringOutcome, event_mark
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition, read_schedule, schedule_from_json
 from tradewind.server.schedules.event_filter import EventFilter
 
@@ -110,4 +110,5 @@ def test_the_fields_of_the_payload_are_the_inputs_of_the_cycle(payload: str, inp
 @pytest.mark.parametrize("event_id", ["", "quote-7", "a b@c ü\n\x1f%"])
 def test_a_line_of_the_ledger_tells_its_event(event_id: str) -> None:
     firing = Firing(5, FiringOutcome.QUEUED, -1, 0, "", 6, 1, 5, "cycle 1 was running @ noon", event_id)
-    assert Firing.from_line(firing.to_line()) == firing
+    line = f"5 queued -1 0 - 6 1 5{event_mark(event_id)} cycle 1 was running @ noon"
+    assert Firing.from_line(line) == firing

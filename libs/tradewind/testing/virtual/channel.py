@@ -25,16 +25,16 @@ class LocalChannel:
         self.gate = Gate()
 
     def unary_unary(self, method: str, *coders: Any, **named: Any) -> "_Method":
-        return _Method(self, method, _coders(*coders, **named), requests=False, responses=False)
+        return _Method(self, method, _coders(*coders, **named), requests=False)
 
     def unary_stream(self, method: str, *coders: Any, **named: Any) -> "_Method":
-        return _Method(self, method, _coders(*coders, **named), requests=False, responses=True)
+        return _Method(self, method, _coders(*coders, **named), requests=False)
 
     def stream_unary(self, method: str, *coders: Any, **named: Any) -> "_Method":
-        return _Method(self, method, _coders(*coders, **named), requests=True, responses=False)
+        return _Method(self, method, _coders(*coders, **named), requests=True)
 
     def stream_stream(self, method: str, *coders: Any, **named: Any) -> "_Method":
-        return _Method(self, method, _coders(*coders, **named), requests=True, responses=True)
+        return _Method(self, method, _coders(*coders, **named), requests=True)
 
     async def close(self, grace: float | None = None) -> None:
         """Cancel what is under way."""
@@ -91,13 +91,12 @@ def _same(raw: Any) -> Any:
 class _Method:
     """One method of a channel."""
 
-    def __init__(self, channel: LocalChannel, method: str, coders: Coders, *, requests: bool, responses: bool) -> None:
+    def __init__(self, channel: LocalChannel, method: str, coders: Coders, *, requests: bool) -> None:
         self._channel = channel
         self._name = method
         self._method = method.encode()
         self._coders = coders
         self._requests = requests
-        self._responses = responses
 
     def __call__(
         self, request: Any = None, *, timeout: float | None = None, metadata: Any = None, **_options: Any

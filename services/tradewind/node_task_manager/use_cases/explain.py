@@ -110,18 +110,18 @@ class ExplainNodeTask:
         shard = self._look.shard(user_id).number
         waits, config = self._waits[shard], self._config(shard)
         if task.blocked:
-            return [await self._limit(waits, task.blocked, _own_limit(task.blocked, seen, config), seen, config)]
+            return [await self._limit(waits, task.blocked, _own_limit(task.blocked, seen, config), seen)]
         reasons = []
         for name, most in limits_of(seen, config).items():
             if name.startswith("rate:"):
                 rate = config.rates[node.node_type]
                 reasons += await self._refill(waits, name, node.node_type, rate, 1)
             elif (await waits.holders(name, 0)).count >= most:
-                reasons.append(await self._limit(waits, name, most, seen, config))
+                reasons.append(await self._limit(waits, name, most, seen))
         place = await waits.place(node.node_type, user_id, task.task_id)
         return [*reasons, _queued(place, node.node_type, user_id, task)]
 
-    async def _limit(self, waits: WaitReader, name: str, most: int, seen: Seen, config: SystemConfig) -> Reason:
+    async def _limit(self, waits: WaitReader, name: str, most: int, seen: Seen) -> Reason:
         node = seen.plan.nodes[seen.task.index]
         if name.startswith("pace:"):
             rate = node.rate or KeyRate("", Rate(1, 1000))

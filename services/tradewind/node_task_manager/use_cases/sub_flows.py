@@ -58,11 +58,11 @@ class SubFlows:
         The places count all nodes of type `flow` and their items; 0 stands for the end.
         """
         found: list[SubFlowWait] = []
-        async for first, component, plan, tasks in self._node_tasks(run, user_id, after):
+        async for first, component, tasks in self._node_tasks(run, user_id, after):
             for place, task in enumerate(tasks, first):
                 if place >= after + limit:
                     return found, place
-                found += _waiting(component, plan, task)
+                found += _waiting(component, task)
         return found, 0
 
     async def inputs(self, run: RunName, user_id: str, task_ids: Sequence[str], most: int) -> list[SubFlowWait]:
@@ -74,7 +74,7 @@ class SubFlows:
             for component, plan in plans:
                 if component.component_id != task.component_id:
                     continue
-                for wait in _waiting(component, plan, task):
+                for wait in _waiting(component, task):
                     found.append(await self._with_inputs(wait, component, plan, user_id))
                     size += len(found[-1].inputs_json.encode())
             if size > most:
@@ -98,7 +98,7 @@ class SubFlows:
 
     async def _node_tasks(
         self, run: RunName, user_id: str, after: int
-    ) -> AsyncIterator[tuple[int, Component, Plan, Sequence[NodeTask | None]]]:
+    ) -> AsyncIterator[tuple[int, Component, Sequence[NodeTask | None]]]:
         """Yield the node tasks of nodes of type `flow`, and of mapped ones their items, from place `after` on.
 
         A bounded number comes at a time, with the place of its first; of those before `after` none is read.
@@ -108,7 +108,7 @@ class SubFlows:
             places = [at for at, node in enumerate(plan.nodes) if node.wait is not None and node.wait.flow_id]
             plain = [component.run.task_id(plan.nodes[at].node_id) for at in places if not plan.nodes[at].fan_out]
             for at in range(max(after - first, 0), len(plain), _AT_ONCE):
-                yield first + at, component, plan, await reader.tasks(plain[at : at + _AT_ONCE])
+                yield first + at, component, await reader.tasks(plain[at : at + _AT_ONCE])
             first += len(plain)
             mapped = [plan.nodes[at] for at in places if plan.nodes[at].fan_out]
             for begin in range(0, len(mapped), _AT_ONCE):
@@ -118,7 +118,7 @@ class SubFlows:
                     total = owner.items.total if owner is not None and owner.items is not None else 0
                     for at in range(max(after - first, 0), total, _AT_ONCE):
                         items = await read_items(reader, owner, node, range(at, at + _AT_ONCE))
-                        yield first + at, component, plan, [task for task, _ in items]
+                        yield first + at, component, [task for task, _ in items]
                     first += total
 
     async def _with_inputs(self, wait: SubFlowWait, component: Component, plan: Plan, user_id: str) -> SubFlowWait:
@@ -150,7 +150,7 @@ class SubFlows:
         return SubFlowWait(task, wait.run_id, wait.flow_id, text if size <= MOST_INPUT_BYTES else "", size)
 
 
-def _waiting(component: Component, plan: Plan, task: NodeTask | None) -> list[SubFlowWait]:
+def _waiting(component: Component, task: NodeTask | None) -> list[SubFlowWait]:
     if task is None or task.wait is None or not task.wait.flow_id or component.stop is not None:
         return []
     return [SubFlowWait(task, component.run_id, task.wait.flow_id)]

@@ -156,10 +156,6 @@ class ChainState(NamedTuple):
             return next(iter(self.components.values()))
         return ComponentEnd(*(sum(column) for column in zip(*self.components.values(), strict=True)))
 
-    def with_components(self, ends: Mapping[str, ComponentEnd]) -> "ChainState":
-        """Return it with more components ended; one that has ended already stays as it is."""
-        return self._replace(components={**ends, **self.components})
-
 
 class UpdateOutcome(StrEnum):
     """What became of a compare-and-set. An outage of the store is none of these: it is raised."""

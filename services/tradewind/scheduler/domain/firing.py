@@ -38,16 +38,9 @@ class Firing:
     reason: str
     event_id: str = ""
 
-    def to_line(self) -> str:
-        """Return it as text."""
-        return (
-            f"{self.planned_ms} {self.outcome.value} {self.cycle} {self.run} {self.run_id or '-'} "
-            f"{self.at_ms} {self.count} {self.last_ms}{event_mark(self.event_id)} {self.reason}"
-        )
-
     @classmethod
     def from_line(cls, line: str) -> "Firing":
-        """Return what `to_line` wrote."""
+        """Return what a line of the ledger tells, as the scripts write it."""
         planned, outcome, cycle, run, run_id, at, count, last, reason = line.split(" ", 8)
         last, _, event = last.partition("@")
         return cls(

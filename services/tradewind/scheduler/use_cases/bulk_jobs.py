@@ -2,8 +2,6 @@
 
 from dataclasses import asdict, replace
 
-import structlog
-
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob, BulkStatus
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
@@ -24,8 +22,6 @@ _PAGE = 20
 """So many runs are looked at in one step: what a crash in the middle makes be looked at again."""
 _FLOWS = 500
 _TRIES = 20
-
-_log = structlog.get_logger(__name__)
 
 
 class KeepBulkJobs:
