@@ -188,18 +188,7 @@ class Scheduler:
         waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
         backfills = BackfillFlows(read, stores.backfills, begin_backfilled, self._hand_over, self._background, clock)
         sub_flow_nodes = SubFlowNodesPeer(to_node_tasks)
-        ask_peers = AskPeers(
-            triggers,
-            node_tasks,
-            sub_flow_nodes,
-            stores.flows,
-            stores.states,
-            stores.returns,
-            stores.outbox,
-            stores.open_runs,
-            wake,
-            clock,
-        )
+        ask_peers = AskPeers(triggers, node_tasks, sub_flow_nodes, stores, wake, clock)
         examiners: Examiners = no_examiners
         if doctor is not None:
             examiners = ExaminePartitions(doctor, ask_peers, self._own)

@@ -17,7 +17,7 @@ from tradewind.server.side_tasks import SideTasks
 from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.telemetry import open_tracing
 from tradewind.trigger.loops import sweep_loop
-from tradewind.trigger.ports import ClaimStore, QueueStore, TriggerStore, WakeChannel
+from tradewind.trigger.ports import QueueStore, TriggersOfQueue, WakeChannel
 from tradewind.trigger.rpc.handlers import TriggerHandlers
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import Keys
@@ -36,11 +36,6 @@ from tradewind.trigger.use_cases.sweep_indexes import SweepIndexes
 from tradewind.trigger.use_cases.trace_firings import TraceFirings
 
 NAME = "tradewind-trigger"
-
-
-class TriggersOfQueue(TriggerStore, ClaimStore, Protocol):
-    """The triggers of a queue, or of the flows, and the claims on them."""
-
 
 StoreOf = Callable[[str], TriggersOfQueue]
 

@@ -323,6 +323,10 @@ class ClaimStore(Protocol):
         ...
 
 
+class TriggersOfQueue(TriggerStore, ClaimStore, Protocol):
+    """The triggers of a queue, or of the flows, and the claims on them."""
+
+
 @dataclass(frozen=True, slots=True)
 class EarlierDue:
     """Something in the partition is due at `due_ms`, earlier than anything was before: of the flows, or of a queue."""

@@ -77,18 +77,7 @@ class Ward(Bench):
         stores, peers = self.stores, self.peers
         assert isinstance(stores, RedisStores)
         asked: Any = peers
-        ask = AskPeers(
-            asked,
-            asked,
-            asked,
-            stores.flows,
-            stores.states,
-            stores.returns,
-            stores.outbox,
-            stores.open_runs,
-            wakes_nobody,
-            self.clock,
-        )
+        ask = AskPeers(asked, asked, asked, stores, wakes_nobody, self.clock)
         own = OwnPartitions(stores.partitions, "here", stores.wakes)
         examiners = ExaminePartitions(stores.doctor, ask, own)
         if not everything:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.rpc import outgoing_line
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
@@ -78,7 +79,7 @@ async def test_a_worker_that_reads_nothing_is_heard_until_its_answers_are_too_ma
     connections: Any = Connections()
     call: Any = Call()
     unused: Any = None
-    stream = WorkStream(connections, unused, 30_000, 10_000, SystemClock(), unused)
+    stream = WorkStream(connections, unused, Limits(), SystemClock(), unused)
     serving = asyncio.create_task(stream.serve(call))
     await until(lambda: connections.heard > 1, "it is heard")
     before = 0
@@ -113,7 +114,7 @@ async def test_the_answer_to_a_ping_brings_room_only_to_one_that_was_silent(unan
     connections: Any = Connections()
     call: Any = Answering()
     unused: Any = None
-    stream = WorkStream(connections, unused, 30_000, 10_000, SystemClock(), unused)
+    stream = WorkStream(connections, unused, Limits(), SystemClock(), unused)
     serving = asyncio.create_task(stream.serve(call))
     await until(lambda: connections.workers, "it has said hello")
     [worker] = connections.workers

@@ -59,7 +59,7 @@ class Scene:
     ) -> None:
         self.store = store
         self.receivers = Receivers()
-        self.delivery = Delivery(store, store, self.receivers, credits, lease_ms, fallback_s)
+        self.delivery = Delivery(store, self.receivers, credits, lease_ms, fallback_s)
 
     async def save(self, id: str, delay_ms: int = 0, *, partition: int = PARTITION, heard: bool = True) -> Trigger:
         at_ms = self.store.now_ms + delay_ms
@@ -177,7 +177,7 @@ async def test_after_a_gap_in_what_it_hears_it_looks_at_once(scene: Scene) -> No
 async def test_a_claim_left_by_a_dead_receiver_comes_when_its_lease_has_lapsed() -> None:
     store = CountingStore()
     dead = Scene(store)
-    dead.delivery = Delivery(store, store, dead.receivers, 10, 80, 5.0)
+    dead.delivery = Delivery(store, dead.receivers, 10, 80, 5.0)
     await dead.delivery.subscribe([(PARTITION, 1)])
     await dead.save("tick")
     await dead.next()
@@ -294,7 +294,7 @@ async def test_of_two_deliveries_that_subscribe_at_once_exactly_one_goes_on() ->
     scenes = [Scene(store), Scene(store)]
     scenes[1].receivers = scenes[0].receivers
     for scene in scenes:
-        scene.delivery = Delivery(store, store, scenes[0].receivers, 10, 30_000, 5.0)
+        scene.delivery = Delivery(store, scenes[0].receivers, 10, 30_000, 5.0)
     await asyncio.gather(*(scene.delivery.subscribe([(PARTITION, 1)]) for scene in scenes))
     await scenes[0].save("tick")
     for scene in scenes:

@@ -68,7 +68,7 @@ async def test_what_a_store_that_hung_has_claimed_comes_again_long_before_its_le
     await store.carry_out()
     woken = asyncio.get_running_loop().time()
 
-    scene.delivery = Delivery(store, store, scene.receivers, 100, 30_000, 5.0)
+    scene.delivery = Delivery(store, scene.receivers, 100, 30_000, 5.0)
     await scene.delivery.subscribe([(PARTITION, 1)])
     (due,) = (await scene.next()).due
 

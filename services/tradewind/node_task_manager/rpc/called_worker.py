@@ -14,6 +14,7 @@ from google.rpc.status_pb2 import Status
 
 from tradewind.api.worker.v1 import worker_service_pb2 as pb2
 from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
+from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.ports.work import Termination
 from tradewind.node_task_manager.ports.workers import Answer, Ready
 from tradewind.node_task_manager.rpc import work_mapping as mapping
@@ -34,20 +35,18 @@ _READY = grpc.ChannelConnectivity.READY
 class CalledWorkerChannel:
     """Implements WorkerCalls. `https` and `grpcs` in front of the address ask for TLS, anything else is plain text."""
 
-    def __init__(
-        self, api_url: str, lease_ms: int, stop_grace_ms: int, clock: Clock, tls: TlsFiles | None = None
-    ) -> None:
+    def __init__(self, api_url: str, limits: Limits, clock: Clock, tls: TlsFiles | None = None) -> None:
         """Take the certificates to show and to trust, `tls`; without, the CAs of this machine are trusted."""
         scheme, target = _target(api_url)
         # A worker goes by its own name, whatever that of the servers is.
         security = replace(tls or TlsFiles(ca=SYSTEM), server_name=None) if scheme in ("https", "grpcs") else None
         self._channel = open_channel(target, traced=False, security=security)
         self._stub = WorkerServiceStub(self._channel)
-        self._stop_grace_ms = stop_grace_ms
+        self._stop_grace_ms = limits.stop_grace_ms
         self._clock = clock
         self._lease, self._renew_interval = Duration(), Duration()
-        self._lease.FromMilliseconds(lease_ms)
-        self._renew_interval.FromMilliseconds(lease_ms // 3)
+        self._lease.FromMilliseconds(limits.lease_ms)
+        self._renew_interval.FromMilliseconds(limits.lease_ms // 3)
 
     async def execute(self, ready: Sequence[Ready]) -> Answer:
         # What cannot be reached did not get it: that is for sure only when it is known before.

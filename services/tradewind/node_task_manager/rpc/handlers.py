@@ -8,6 +8,7 @@ import grpc
 from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, explanation_pb2, queue_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.domain.component import Release
+from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import cache_mapping, checks, config_mapping, mapping, queue_mapping, work_mapping
@@ -92,8 +93,7 @@ class NodeTaskManagerHandlers(
         explain: ExplainNodeTask,
         traces: TraceNodes | None,
         shards: Collection[int],
-        lease_ms: int,
-        stop_grace_ms: int,
+        limits: Limits,
         clock: Clock,
     ) -> None:
         super().__init__(submit_ad_hoc, ad_hoc, watch, streams, config)
@@ -117,8 +117,7 @@ class NodeTaskManagerHandlers(
         self._explain = explain
         self._traces = traces
         self._shards = shards
-        self._lease_ms = lease_ms
-        self._stop_grace_ms = stop_grace_ms
+        self._limits = limits
         self._clock = clock
 
     async def SubmitComponents(
@@ -275,8 +274,9 @@ class NodeTaskManagerHandlers(
 
     async def Work(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         with self._streams.opened():
-            limits, caches = (self._lease_ms, self._stop_grace_ms), self._config.caches
-            await WorkStream(self._connections, self._notes, *limits, self._clock, caches, self._traces).serve(context)
+            caches = self._config.caches
+            stream = WorkStream(self._connections, self._notes, self._limits, self._clock, caches, self._traces)
+            await stream.serve(context)
 
     async def ClaimNodeTasks(self, request: pb2.ClaimNodeTasksRequest, context: Context) -> pb2.ClaimNodeTasksResponse:
         checks.claim(request)
@@ -295,7 +295,9 @@ class NodeTaskManagerHandlers(
         lost, terminations, deadline = await self._unary.renew(request.worker_id, held)
         return pb2.RenewLeasesResponse(
             losses=_losses(lost),
-            terminations=[work_mapping.termination(shard, each, self._stop_grace_ms) for shard, each in terminations],
+            terminations=[
+                work_mapping.termination(shard, each, self._limits.stop_grace_ms) for shard, each in terminations
+            ],
             lease_deadline=timestamp(deadline),
         )
 
@@ -359,7 +361,9 @@ class NodeTaskManagerHandlers(
         unrenewed, terminations, deadline = await self._unary.renew(request.worker_id, held)
         return pb2.ReportNodeTasksResponse(
             losses=_losses([*lost, *unrenewed]),
-            terminations=[work_mapping.termination(shard, each, self._stop_grace_ms) for shard, each in terminations],
+            terminations=[
+                work_mapping.termination(shard, each, self._limits.stop_grace_ms) for shard, each in terminations
+            ],
             lease_deadline=timestamp(deadline) if held else None,
         )
 

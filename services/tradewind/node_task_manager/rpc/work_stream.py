@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers, unknown_cache
@@ -34,8 +35,7 @@ class WorkStream:
         self,
         connections: Connections,
         notes: Notes,
-        lease_ms: int,
-        stop_grace_ms: int,
+        limits: Limits,
         clock: Clock,
         caches: Callable[[str], Awaitable[Collection[str]]],
         traces: TraceNodes | None = None,
@@ -44,8 +44,8 @@ class WorkStream:
         self._connections = connections
         self._traces = traces
         self._notes = notes
-        self._lease_ms = lease_ms
-        self._line = OutgoingLine(stop_grace_ms, clock, self._relieved)
+        self._lease_ms = limits.lease_ms
+        self._line = OutgoingLine(limits.stop_grace_ms, clock, self._relieved)
         self._caches = caches
         self._warnings: list[str] = []
         self._worker: ConnectedWorker | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tradewind.node_task_manager.domain.concurrency import in_words
+from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.domain.sub_flow import waits_for_flow
@@ -64,15 +65,13 @@ class ExplainNodeTask:
         waits: Mapping[int, WaitReader],
         config: Callable[[int], SystemConfig],
         clock: Clock,
-        lease_ms: int,
-        unnamed_ms: int,
+        limits: Limits,
     ) -> None:
         self._look = look
         self._waits = waits
         self._config = config
         self._clock = clock
-        self._lease_ms = lease_ms
-        self._unnamed_ms = unnamed_ms
+        self._limits = limits
 
     async def __call__(self, task_id: str, user_id: str) -> tuple[Seen, list[Reason]]:
         """Return a node task and the reasons, the most decisive first. Raises NotFound."""
@@ -167,11 +166,11 @@ class ExplainNodeTask:
 
         Where the lease ends with the time of the attempt that cannot be told.
         """
-        first_ms = min(self._lease_ms, node.heartbeat_ms or self._lease_ms)
+        first_ms = min(self._limits.lease_ms, node.heartbeat_ms or self._limits.lease_ms)
         if node.total_ms or 0 < node.start_to_close_ms <= first_ms:
             return False
         since_ms = self._clock.now_ms() - task.started_at
-        return task.lease_deadline <= task.started_at + first_ms and since_ms >= self._unnamed_ms
+        return task.lease_deadline <= task.started_at + first_ms and since_ms >= self._limits.unnamed_ms
 
 
 def _stops(seen: Seen) -> list[Reason]:

@@ -11,10 +11,8 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.ended_run import MOST_KEPT
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports.cycles import ChainStateRepository, OpenRuns
-from tradewind.scheduler.ports.ends import Ends
-from tradewind.scheduler.ports.flows import FlowRecords, Outbox
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, Triggers
+from tradewind.scheduler.ports.stores import Stores
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
@@ -75,28 +73,20 @@ class AskPeers:
         triggers: Triggers,
         node_tasks: NodeTasks,
         sub_flow_nodes: SubFlowNodes,
-        flows: FlowRecords,
-        states: ChainStateRepository,
-        returns: Ends,
-        outbox: Outbox,
-        open_runs: OpenRuns,
+        stores: Stores,
         wake: WakeOwner,
         clock: Clock,
     ) -> None:
         self._triggers = triggers
         self._node_tasks = node_tasks
         self._sub_flow_nodes = sub_flow_nodes
-        self._flows = flows
-        self._states = states
-        self._returns = returns
-        self._outbox = outbox
-        self._open_runs = open_runs
+        self._stores = stores
         self._wake = wake
         self._clock = clock
 
     async def __call__(self, look: PartitionLook, again: Collection[str] | None, mend: bool) -> list[Finding]:
         """Return what they do not know; with `again` only of what was found before, mended if asked for."""
-        open_states = [state for state in await self._states.load_many(look.submitted) if state is not None]
+        open_states = [state for state in await self._stores.states.load_many(look.submitted) if state is not None]
         found = await self._without_trigger(look.running)
         try:
             found += await self._unknown(open_states) + await self._not_returned(open_states)
@@ -111,7 +101,7 @@ class AskPeers:
 
     async def _silent(self, flow_ids: Sequence[str], explained: Collection[str]) -> list[Finding]:
         found: list[Finding] = []
-        for flow in await self._flows.find([flow_id for flow_id in flow_ids if flow_id not in explained]):
+        for flow in await self._stores.flows.find([flow_id for flow_id in flow_ids if flow_id not in explained]):
             # The only firing of a flow that runs once comes again until no other cycle runs.
             if flow is None or flow.running_cycles:
                 continue
@@ -155,10 +145,12 @@ class AskPeers:
                 async for wait in self._sub_flow_nodes.waits(state.name, state.facts.user_id):
                     if wait.child is not None and wait.run_id == state.facts.run_id:
                         waiting[wait.child] = f"{state.name}:{wait.node}"
-        children = await self._states.load_many(list(waiting))
+        children = await self._stores.states.load_many(list(waiting))
         ended = [child.name for child in children if child is not None and is_terminal(child.status)]
         partitions = sorted({partition_of(name.flow_id) for name in ended})
-        on_their_way = {end.run for end in await self._returns.waiting(partitions, MOST_KEPT)} if ended else set()
+        on_their_way = (
+            {end.run for end in await self._stores.returns.waiting(partitions, MOST_KEPT)} if ended else set()
+        )
         return [
             Finding("end-not-returned", waiting[name], f"it waits for cycle {name}, which has ended, and is not told")
             for name in ended
@@ -169,13 +161,13 @@ class AskPeers:
         if finding.check in ("run-unknown", "end-not-returned"):
             # Whoever looks after the run does what is due.
             run = RunName.parse(":".join(finding.subject.split(":")[:3]))
-            await self._open_runs.postpone({run: 0})
+            await self._stores.open_runs.postpone({run: 0})
             self._wake(Work.RUNS, run.flow_id, 0)
         else:
             if finding.check == "trigger-silent":
                 # Saved under the same epoch it would stay as it is.
-                await self._flows.raise_schedule_epoch(finding.subject)
-            await self._outbox.add(finding.subject)
+                await self._stores.flows.raise_schedule_epoch(finding.subject)
+            await self._stores.outbox.add(finding.subject)
             self._wake(Work.OUTBOX, finding.subject, 0)
         return Finding(finding.check, finding.subject, finding.problem, mended=True)
 

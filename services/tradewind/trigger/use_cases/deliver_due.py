@@ -15,13 +15,12 @@ from tradewind.trigger.domain.lead import Lead
 from tradewind.trigger.metrics import count_delivered
 from tradewind.trigger.ports import (
     ClaimOrder,
-    ClaimStore,
     EarlierDue,
     Heads,
     NewReceiver,
     Settlement,
     Survey,
-    TriggerStore,
+    TriggersOfQueue,
 )
 from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
 from tradewind.trigger.use_cases.plan_acks import planned
@@ -76,8 +75,7 @@ class Delivery:
 
     def __init__(
         self,
-        triggers: TriggerStore,
-        claims: ClaimStore,
+        store: TriggersOfQueue,
         receivers: Receivers,
         credits: int,
         lease_ms: int,
@@ -89,8 +87,7 @@ class Delivery:
     ) -> None:
         self._traces = traces
         self.session = secrets.token_hex(8)
-        self._triggers = triggers
-        self._claims = claims
+        self._store = store
         self._receivers = receivers
         self._lease_ms = lease_ms
         self._lead_ms = lead_ms
@@ -122,7 +119,7 @@ class Delivery:
         watched = {each.partition: WatchedPartition(each, self._lead_ms) for each in wanted}
         former = {each.partition: self._watched.get(each.partition) for each in wanted}
         self._watched.update(watched)
-        for subscription, answer in zip(wanted, await self._whole(self._claims.subscribe(wanted)), strict=True):
+        for subscription, answer in zip(wanted, await self._whole(self._store.subscribe(wanted)), strict=True):
             partition = subscription.partition
             before = former[partition]
             if isinstance(answer, Survey):
@@ -147,13 +144,13 @@ class Delivery:
         """Settle claims; tokens that hold nothing are told with the next parcel."""
         if acks:
             with_next = [await self._planned(ack) for ack in acks]
-            settlement = await self._whole(self._claims.ack(with_next, self.session))
+            settlement = await self._whole(self._store.ack(with_next, self.session))
             self._settled(settlement, [ack.token for ack in acks])
         if nacks:
-            settlement = await self._whole(self._claims.nack(nacks, self.session))
+            settlement = await self._whole(self._store.nack(nacks, self.session))
             self._settled(settlement, [nack.token for nack in nacks])
         if extensions:
-            self._settled(await self._whole(self._claims.extend(extensions)), ())
+            self._settled(await self._whole(self._store.extend(extensions)), ())
             for extension in extensions:
                 self._held.extend(extension.token, self._clock_us() + extension.lease_ms * 1000)
 
@@ -241,7 +238,7 @@ class Delivery:
             orders.append(ClaimOrder(each.subscription, limit, self._lease_ms, nonce, lead))
         asked_us = self._clock_us()
         try:
-            answers = await self._claims.claim_due(orders)
+            answers = await self._store.claim_due(orders)
         except Exception:
             # The store may have carried them out all the same, or may do so when it wakes.
             self._receivers.leave_behind(self._withdraw(orders))
@@ -295,7 +292,7 @@ class Delivery:
         surveyed = partitions[self._looks % len(partitions)]
         asked_us = self._clock_us()
         self._look_at_us = self._next_look_us()
-        heads, survey = await self._whole(self._claims.look(partitions, surveyed))
+        heads, survey = await self._whole(self._store.look(partitions, surveyed))
         for partition, due_ms in heads.items():
             if partition in self._watched:
                 self._watched[partition].expect(Heads(due_ms))
@@ -318,14 +315,14 @@ class Delivery:
         if self._held.holds(token):
             trigger = self._held.unplanned(token)
         else:
-            trigger = await self._triggers.find(token.partition, token.trigger_id)
+            trigger = await self._store.find(token.partition, token.trigger_id)
         return ack if trigger is None else planned(ack, trigger, await self._store_ms(token.partition))
 
     async def _store_ms(self, partition: int) -> int:
         watched = self._watched.get(partition)
         if watched is not None:
             return (self._clock_us() + watched.time.offset_us) // 1000
-        _, survey = await self._claims.look([], partition)
+        _, survey = await self._store.look([], partition)
         return survey.now_us // 1000
 
     async def _whole(self, call: Coroutine[Any, Any, Result]) -> Result:
@@ -353,7 +350,7 @@ class Delivery:
         if not tokens:
             return
         try:
-            settlement = await self._claims.give_back(tokens, self.session)
+            settlement = await self._store.give_back(tokens, self.session)
         except Exception as error:
             # Nothing is lost: the leases lapse, and whoever receives then gets them.
             _log.warning("claims_not_given_back", count=len(tokens), error=str(error))
@@ -368,7 +365,7 @@ class Delivery:
         # Tries, not seconds: with a store that hangs one takes some, and leases begin only when it wakes.
         for _ in range(self._lease_ms // 1000):
             try:
-                await self._claims.withdraw(orders)
+                await self._store.withdraw(orders)
                 wanted, trouble = wanted - 1, ""
             except Exception as error:
                 trouble = str(error)

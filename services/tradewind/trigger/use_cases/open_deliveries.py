@@ -1,16 +1,11 @@
 """Opening deliveries, with what they all have in common."""
 
 from collections.abc import Callable, Collection
-from typing import Protocol
 
-from tradewind.trigger.ports import ClaimStore, TriggerStore
+from tradewind.trigger.ports import TriggersOfQueue
 from tradewind.trigger.use_cases.deliver_due import Delivery
 from tradewind.trigger.use_cases.receivers import QueueReceivers
 from tradewind.trigger.use_cases.trace_firings import TraceFirings
-
-
-class DeliveryStore(TriggerStore, ClaimStore, Protocol):
-    """The triggers of a queue, or of the flows, and their claims."""
 
 
 class OpenDeliveries:
@@ -18,7 +13,7 @@ class OpenDeliveries:
 
     def __init__(
         self,
-        store_of: Callable[[str], DeliveryStore],
+        store_of: Callable[[str], TriggersOfQueue],
         receivers: QueueReceivers,
         lease_ms: int,
         traces: TraceFirings | None = None,
@@ -36,8 +31,7 @@ class OpenDeliveries:
         What is due comes up to `lead_ms` before its time. It tells of new listeners to the events `listeners_of`. The
         caller closes it.
         """
-        store = self._store_of(queue)
-        receivers = self._receivers.of(queue)
+        store, receivers = self._store_of(queue), self._receivers.of(queue)
         return Delivery(
-            store, store, receivers, credits, self.lease_ms, self._look_s, lead_ms, listeners_of, traces=self._traces
+            store, receivers, credits, self.lease_ms, self._look_s, lead_ms, listeners_of, traces=self._traces
         )
