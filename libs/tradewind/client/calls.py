@@ -56,7 +56,7 @@ _HEARD_S = 0.1
 def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
     """Return a channel to `address`, plain text without `security`; it connects at its first call.
 
-    Raises ValueError for what is no address.
+    Raises ValueError when it is not an address.
     """
     return open_secured(target_of(address), security, _OPTIONS)
 
@@ -105,7 +105,7 @@ class Calls:
         """Return the answer to `request`, which is sent again while the server is away: it must bear repetition.
 
         `extra` seconds are what the server was asked to wait before it answers, `patience` what this call has at
-        least; `on_repeat` is told of each repetition. Raises TradewindError, CodecError.
+        least; `on_repeat` is called before each repetition. Raises TradewindError, CodecError.
         """
         request = self.sealed(request)
 

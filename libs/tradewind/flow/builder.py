@@ -29,7 +29,7 @@ class NodeType(Protocol):
 
 
 class Flow:
-    """A flow in Weather Syntax, with its id. What is no flow at all raises FlowError; the server checks the rest."""
+    """A flow in Weather Syntax, with its id. FlowError is for what is not a flow at all; the server checks the rest."""
 
     def __init__(
         self,

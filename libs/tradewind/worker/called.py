@@ -176,7 +176,7 @@ class CalledLink(WorkerServiceServicer):
             self._renew_later()
 
     async def _report(self, sequence: int) -> bool:
-        """Say what there is to be said; False when it was not heard."""
+        """Send what is to be reported; return False when it did not get through."""
         said = self._outbox.take(sequence)
         request = pb2.ReportNodeTasksRequest(
             worker_id=self._identity.worker_id,

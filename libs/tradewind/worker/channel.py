@@ -43,7 +43,7 @@ def explain(error: grpc.aio.AioRpcError) -> str:
         request = error_details_pb2.BadRequest()
         if detail.Unpack(request):
             parts.extend(f"{each.field}: {each.description}" for each in request.field_violations)
-    # Nobody there needs no words of gRPC, nor the code.
+    # When nobody answers, neither gRPC's words nor the code would help.
     if not parts and error.code() is grpc.StatusCode.UNAVAILABLE and (refused := _REFUSED.search(details)):
         return f'nobody answers at {refused[1]}: is "tradewind up" running?'
     # Where violations are listed, the details are the first of them.

@@ -49,7 +49,7 @@ class Owning(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was last heard of a token, and until when that stands."""
+    """The last answer about a token, and until when it counts."""
 
     answer: Identity | Unauthenticated
     until: float
@@ -107,7 +107,7 @@ class Gate:
         self._watching = asyncio.get_running_loop().create_task(self._authority.watch(self._changed))
 
     async def stop(self) -> None:
-        """Hear of nothing more."""
+        """Stop hearing of changes."""
         if self._watching is not None:
             await end_tasks([self._watching, *self._tasks])
             self._watching = None
@@ -166,7 +166,7 @@ class Gate:
         stream = _Stream(identity, task)
         self._streams.add(stream)
         if changes != self._changes:
-            # Whoever was told of a change meanwhile did not find it among the open ones.
+            # A change that came meanwhile did not find this stream among the open ones.
             self._doubt([stream])
         try:
             return await behavior(request, context)
@@ -288,7 +288,7 @@ class Gate:
         except Unauthenticated as refusal:
             now = refusal
         except Unavailable:
-            # Whoever could not be asked about stays until somebody can say: of this change nobody tells again.
+            # They stay open until the authority can be asked: this change will not be announced again.
             self._unsure.update(streams)
             return
         for stream in streams:

@@ -73,7 +73,7 @@ class WorkStream:
         while (message := await context.read()) is not grpc.aio.EOF:
             await self._hear(worker, message)
             if self._line.overfull:
-                # A worker that reads nothing is not heard either: whatever it says may have an answer.
+                # From a worker that reads nothing, nothing is read either: each of its messages may need an answer.
                 await self._line.writable()
 
     async def _greet(self, message: work_pb2.WorkRequest) -> ConnectedWorker:

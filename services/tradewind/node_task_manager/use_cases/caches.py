@@ -29,9 +29,9 @@ from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 _LONGEST_WAIT_MS = 10_000
-"""How long a node task waits before it looks again, in case nobody told that the result is there."""
+"""How long a node task waits before it looks again, in case the message that the result is there was lost."""
 _BIG = 64 * 1024
-"""Inputs of so many bytes take long enough to keep everybody else waiting."""
+"""Reading inputs of this many bytes takes long enough to keep everybody else waiting."""
 
 Outputs: TypeAlias = tuple[tuple[str, str], ...]
 

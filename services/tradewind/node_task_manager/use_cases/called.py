@@ -20,7 +20,7 @@ from tradewind.server.side_tasks import SideTasks
 _log = structlog.get_logger(__name__)
 _KEEP_MS = 10_000
 QUIET = 5
-"""While nobody is to be called it is enough to look so many times less often."""
+"""While there is nobody to call, looking is this many times rarer."""
 _END_S = 6.0
 
 
@@ -270,7 +270,7 @@ class CalledWorkers:
     async def _hand(
         self, worker: CalledConnection, held: Held, shard: int, candidate: CalledConnection, tried: frozenset[str]
     ) -> bool:
-        """Give a node task to the candidate; False when the store did not hear of it."""
+        """Give a node task to the candidate; return False when the store was not reached."""
         dispatcher = self._dispatchers[shard]
         candidate.coming += 1
         try:

@@ -181,7 +181,7 @@ class Delivery:
                 continue
             untold = [each.held for each in items if each.nonce in self._untold]
             if untold:
-                # Given back it ends; its worker never hears of it.
+                # Once given back it ends, and its worker never learns of it.
                 for each in untold:
                     worker.let_go(each.nonce)
                 self._report(Report(worker, given_back=untold))

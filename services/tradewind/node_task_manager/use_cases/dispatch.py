@@ -168,7 +168,7 @@ class Dispatcher:
         return effects.results
 
     def recovered(self) -> None:
-        """The store is back: workers say again what it may have forgotten, and hear again what was lost on its way."""
+        """The store is back: workers report again what it may have forgotten, and are sent again what was lost."""
         for worker in self._pool:
             worker.line.resync()
         if self._reminder is None:

@@ -19,8 +19,8 @@ ShardEvent = tuple[int, Event]
 
 @dataclass(eq=False)
 class Subscriber:
-    """A receiver's stream: the epochs of its partitions, how far it was told of each in each shard, what it is told
-    next without a look at the store, where there is news to be read."""
+    """A receiver's stream: the epochs of its partitions, the last event sent to it of each in each shard, the events to
+    be sent next without reading the store, and where there are new ones to be read."""
 
     partitions: dict[int, int] = field(default_factory=dict)
     positions: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Subscriber:
     look: asyncio.TimerHandle | None = None
 
     def bring(self, shard: int, new: NewEvent) -> None:
-        """Take an event that follows what was told; any other is news to read."""
+        """Take an event that follows the last one sent; any other is news to be read."""
         at = (shard, new.event.partition)
         if self.positions[at] == new.after and len(self.brought) < _BATCH:
             self.positions[at] = new.event.event_id
@@ -67,9 +67,9 @@ class Subscriber:
 class EventFeed:
     """Has new events for a subscriber whenever it has sent those before, so that a slow one delays nobody else.
 
-    What the answer of a script brings goes on at once when it follows what was told; anything else is read. Subscribers
-    are told of news, and look every `look_s` in case nobody told. `took(partition, epoch)` is told who has a partition
-    now, for subscribers at other replicas.
+    What the answer of a script brings goes on at once when it follows the last event sent; anything else is read.
+    Subscribers are woken by news, and look every `look_s` in case a wake-up was lost. `took(partition, epoch)` lets
+    subscribers at other replicas know who has a partition now.
     """
 
     def __init__(self, shards: Mapping[int, Shard], took: Callable[[int, int], None], look_s: float = 5.0) -> None:

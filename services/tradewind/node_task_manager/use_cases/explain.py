@@ -23,8 +23,8 @@ _SOURCES = 50
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """How many hold a slot of a limit, and the ids of those that have held one longest, of leases of those that end
-    first."""
+    """How many hold a slot of a limit, and the ids of some: those that have held it longest or, of leases, those that
+    end first."""
 
     count: int
     task_ids: tuple[str, ...]
@@ -57,7 +57,7 @@ class WaitReader(Protocol):
 
 
 class ExplainNodeTask:
-    """Tells by the structures themselves, with a bounded number of reads; `config(shard)` is what holds in a shard."""
+    """Finds the reasons in queues and limits, by a bounded number of reads; `config(shard)` is in force in a shard."""
 
     def __init__(
         self,
@@ -162,9 +162,10 @@ class ExplainNodeTask:
         return [Reason("running", words + (f", at {task.progress} %" if task.progress else ""), facts)]
 
     def _is_unconfirmed(self, task: NodeTask, node: PlanNode) -> bool:
-        """Whether nobody has said that the worker got it: a renewal names what is held, and puts the lease off.
+        """Whether its worker has not confirmed it yet.
 
-        Where the lease ends with the time of the attempt that cannot be told.
+        A renewal confirms it: it names what is held and extends the lease. Where the lease ends with the time for the
+        attempt, that does not show.
         """
         first_ms = min(self._limits.lease_ms, node.heartbeat_ms or self._limits.lease_ms)
         if node.total_ms or 0 < node.start_to_close_ms <= first_ms:

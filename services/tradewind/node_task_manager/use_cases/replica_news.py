@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class TellReplicas:
-    """Tells them; what concerns no shard goes to those who listen to the first."""
+    """Sends messages to the other replicas; those that concern no shard go to the listeners of the first one."""
 
     def __init__(self, publish: Callable[[int, str], Awaitable[Any]], first_shard: int) -> None:
         self._publish = publish
@@ -67,7 +67,7 @@ class TellReplicas:
 
 
 class HearReplicas:
-    """Takes what any replica told, this one included, to those whom it concerns here."""
+    """Passes the messages of all replicas, this one included, to whatever they concern in this process."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What workers report takes effect in the store of a shard, and each worker hears how that went."""
+"""Reports of workers take effect in the store of a shard, and each worker is sent the result."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -115,7 +115,7 @@ class ReportFlush:
         worker.unnamed.update(each.nonce for each in report.given_back)
 
     def _tell(self, batch: Sequence[Report], results: Sequence[str], caches: ResultCaches | None) -> None:
-        """Let caches hear of every end, and workers of those that were refused."""
+        """Tell caches of every end, and workers of the ends that were refused."""
         refusals = iter(results)
         for report in batch:
             losses = []

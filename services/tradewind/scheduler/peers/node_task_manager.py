@@ -38,9 +38,9 @@ _log = structlog.get_logger(__name__)
 NAME = "node task manager"
 _READ_S = 10.0
 _COMPONENTS_AT_ONCE = 500
-"""What is told of so many goes into one message, also when each was stopped for a long reason."""
+"""The states of this many fit into one message, even when each was stopped for a long reason."""
 _RELEASE_BYTES, _RELEASE = 512 * 1024, 1024
-"""So many characters of inputs go with one call; what a release takes besides them."""
+"""The characters of inputs that go with one call, and what each release takes besides them."""
 
 
 class NodeTaskManagerPeer:
@@ -217,7 +217,7 @@ class NodeTaskManagerPeer:
 
 
 def _references(runs: Sequence[ChainState]) -> Iterator[list[pb2.RunReference]]:
-    """Yield names of all components of runs, as many at a time as can be told of at once."""
+    """Yield the names of all components of runs, at most as many at a time as one answer can hold."""
     named = [(state, str(place)) for state in runs for place in range(state.facts.component_count)]
     for first in range(0, len(named), _COMPONENTS_AT_ONCE):
         by_run: dict[RunName, pb2.RunReference] = {}

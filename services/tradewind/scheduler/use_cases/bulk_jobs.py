@@ -19,7 +19,7 @@ from tradewind.server.faults import Fault, NotFound, Unavailable
 from tradewind.server.identifiers import new_run_id
 
 _PAGE = 20
-"""So many runs are looked at in one step: what a crash in the middle makes be looked at again."""
+"""How many runs are looked at in one step; after a crash in the middle of it they are looked at again."""
 _FLOWS = 500
 _TRIES = 20
 

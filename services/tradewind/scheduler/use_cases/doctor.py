@@ -22,7 +22,7 @@ from tradewind.server.partitions import PARTITIONS, partition_of
 
 _ASKED_AT_ONCE = 20
 _LATE_MS = 120_000
-"""A cycle that has not begun so long after its planned time and jitter will not by itself."""
+"""A cycle that has not begun this long after its planned time and jitter will not begin by itself."""
 
 _log = structlog.get_logger(__name__)
 

@@ -21,9 +21,9 @@ class VersionConflict(Aborted):
 
 
 def again_after_conflicts(deadline_s: float) -> AsyncRetrying:
-    """Return what calls again while the result comes with a conflict, with jittered backoff, until the deadline.
+    """Return what calls a function again as long as it reports a conflict, with jittered backoff, until the deadline.
 
-    It raises RetryError then.
+    It raises RetryError when the deadline passes.
     """
     return AsyncRetrying(
         retry=retry_if_result(lambda answer: answer[0].outcome is UpdateOutcome.CONFLICT),

@@ -38,7 +38,7 @@ _CLAIMED_AT_ONCE = 256
 """So many are claimed before they are sent on their way: of a thousand, the first need not wait for the last."""
 
 MOST_LOST = 10_000
-"""A receiver that is still to be told of so many tokens that hold nothing is not listened to."""
+"""While this many tokens that hold nothing are still to be reported to a receiver, its messages are not read."""
 
 _AGAIN_S = 1.0
 """So long after an order was withdrawn, or could not be, it is withdrawn again."""
@@ -141,7 +141,7 @@ class Delivery:
             self._watched.pop(partition, None)
 
     async def answer(self, acks: Sequence[Ack], nacks: Sequence[Nack], extensions: Sequence[Extension]) -> None:
-        """Settle claims; tokens that hold nothing are told with the next parcel."""
+        """Settle claims; tokens that hold nothing are listed in the next parcel."""
         if acks:
             with_next = [await self._planned(ack) for ack in acks]
             settlement = await self._whole(self._store.ack(with_next, self.session))
@@ -162,7 +162,7 @@ class Delivery:
         self._stirred.set()
 
     async def heard(self) -> None:
-        """Return once the receiver has been told of most tokens that hold nothing; one that does not read waits."""
+        """Return once most tokens that hold nothing have been reported; a receiver that does not read has to wait."""
         await self._heard.wait()
 
     async def next(self) -> Parcel:
@@ -304,7 +304,7 @@ class Delivery:
 
     def _surveyed(self, watched: WatchedPartition, survey: Survey, asked_us: int, answered_us: int) -> None:
         if watched.surveyed(survey, asked_us, answered_us) > _JUMP_US:
-            # A claim order brings the time with it; nobody may sleep by a clock that is no more.
+            # A claim order brings the time with it; nobody may sleep by a clock that is gone.
             for each in self._watched.values():
                 each.doubted = True
             self._stirred.set()

@@ -77,11 +77,11 @@ class Receivers:
     def carry_out(self, work: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
         """Do something to its end, even when the delivery that waits for it is cut off meanwhile.
 
-        What the store has half heard is neither done nor not done; and before Python 3.12 a client that is cancelled
-        while it writes to its socket forgets the cancellation.
+        Of a command that is cut off on its way to the store nobody knows whether it took effect; and before Python 3.12
+        a client that is cancelled while it writes to its socket forgets the cancellation.
         """
         task = self._at_work.task(work)
-        # Looked at, so that a failure nobody waits for any more is no stray exception.
+        # Retrieved, so that asyncio does not log a failure that nobody waits for any more.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
@@ -135,7 +135,7 @@ class QueueReceivers:
 
 
 def alarm(dead: Iterable[DeadLetter], orphans: Iterable[str] = ()) -> None:
-    """Tell people of triggers that will not fire any more although nobody wanted that."""
+    """Log triggers that will not fire any more although nobody wanted that."""
     for letter in dead:
         DEAD.inc()
         _log.error(
