@@ -86,7 +86,16 @@ async def test_a_flow_that_failed_too_often_tells_how_often(scheduler: Client, p
         await scheduler.ended("f", number)
     found = await of_flow(scheduler)
     assert next(iter(found)) == "paused_after_failures"
-    assert found["paused_after_failures"][1]["failures"] == 2
+    facts = found["paused_after_failures"][1]
+    assert (facts["failures"], facts["last_cycle"], facts["by"]) == (2, 1, "system")
+
+
+async def test_what_somebody_says_of_a_pause_does_not_make_it_one_after_failures(scheduler: Client) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    note = "paused after 2 failed cycles in a row, the last of them 1"
+    await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", by="system", note=note))
+    assert list(await of_flow(scheduler)) == ["paused"]
 
 
 async def test_a_stopped_flow(scheduler: Client) -> None:

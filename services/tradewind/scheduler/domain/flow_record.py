@@ -36,12 +36,17 @@ class RememberedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Who paused a flow, when and why; `next_ms` is what was planned next then, as `next_execution_ms` of a flow is."""
+    """Who paused a flow, when and why; `next_ms` is what was planned next then, as `next_execution_ms` of a flow is.
+
+    A flow that paused itself had so many `failures` in a row, the last of them the cycle `failed_cycle`.
+    """
 
     by: str
     note: str
     at_ms: int
     next_ms: int
+    failures: int = 0
+    failed_cycle: int = -1
 
 
 @dataclass(frozen=True, slots=True)

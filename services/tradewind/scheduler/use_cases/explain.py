@@ -1,6 +1,5 @@
 """Why a flow begins no cycle, and why a node of a cycle stands where it does."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -34,7 +33,6 @@ _ENDED = (
     NodeTaskStatus.NODE_TASK_STATUS_TERMINATED,
     NodeTaskStatus.NODE_TASK_STATUS_SKIPPED,
 )
-_PAUSED = re.compile(r"paused after (\d+) failed cycles in a row, the last of them (\d+)")
 _TICKS = {
     FiringOutcome.QUEUED: ("tick_queued", "waits in the queue of its overlap policy"),
     FiringOutcome.SKIPPED: ("tick_skipped", "was skipped"),
@@ -179,10 +177,9 @@ def _paused(flow: FlowRecord) -> Reason:
     pause = flow.pause
     assert pause is not None
     facts: dict[str, Fact] = {"by": pause.by, "since": iso(pause.at_ms), "note": pause.note}
-    by_itself = _PAUSED.search(pause.note) if pause.by == "system" else None
-    if by_itself:
+    if pause.failures:
         words = f"{pause.note}, at {iso(pause.at_ms)}; resume it when that is mended"
-        more: dict[str, Fact] = {"failures": int(by_itself[1]), "last_cycle": int(by_itself[2])}
+        more: dict[str, Fact] = {"failures": pause.failures, "last_cycle": pause.failed_cycle}
         return Reason("paused_after_failures", words, facts | more)
     note = f": {pause.note}" if pause.note else ""
     return Reason("paused", f"paused by {pause.by} since {iso(pause.at_ms)}{note}", facts)

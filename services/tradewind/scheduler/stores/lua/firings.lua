@@ -55,7 +55,9 @@ function firings.next_queued(key, flow_id)
   return tonumber(string.match(label or '', '^%d+')), label, inputs
 end
 
-local function forget_pause(key) call('HDEL', key, 'paused_by', 'paused_at', 'note', 'paused_next') end
+local function forget_pause(key)
+  call('HDEL', key, 'paused_by', 'paused_at', 'note', 'paused_next', 'paused_failures', 'paused_failed_cycle')
+end
 
 -- Ends a flow in a status, of whose schedule `next_at` comes next (0 for nothing), when nothing of it runs or waits.
 local function end_flow_that_is_over(key, status, next_at, ended)

@@ -1,6 +1,7 @@
 """What became of planned times, in memory: the ledger of a flow, and its queue of those that wait."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from tradewind.scheduler.domain.beginning import BeginRequest, EventFiring
 from tradewind.scheduler.domain.chain_state import StopRequest
@@ -146,6 +147,8 @@ def count_failures(data: Data, flow: Flow, now: int, cycle: int, ending: CycleSt
     if flow.failures < flow.pause_after_failures or flow.status is not FlowStatus.RUNNING:
         return False
     pause(data, flow, now, "system", f"paused after {flow.failures} failed cycles in a row, the last of them {cycle}")
+    assert flow.pause is not None
+    flow.pause = replace(flow.pause, failures=flow.failures, failed_cycle=cycle)
     flow.failures = 0
     return True
 

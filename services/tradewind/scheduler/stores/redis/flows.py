@@ -176,7 +176,14 @@ def _record(text: Mapping[str, str], running: int) -> FlowRecord:
 
 
 def _pause(text: Mapping[str, str]) -> Pause:
-    return Pause(text["paused_by"], text["note"], int(text["paused_at"]), int(text["paused_next"]))
+    return Pause(
+        text["paused_by"],
+        text["note"],
+        int(text["paused_at"]),
+        int(text["paused_next"]),
+        int(text.get("paused_failures", 0)),
+        int(text.get("paused_failed_cycle", -1)),
+    )
 
 
 def _stop(text: Mapping[str, str]) -> FlowStop:
