@@ -3,6 +3,7 @@
 from tests.system.processes import Shell
 from tests.waiting import until
 from tradewind.client import Client
+from tradewind.flow import Flow
 from tradewind.standalone import Standalone
 
 
@@ -39,6 +40,29 @@ async def test_flows_and_nodes_say_why_they_wait(stack: Standalone) -> None:
         assert 'no cycle "f:7"' in await shell("explain", "f", "7", ends=2)
         ad_hoc = await client.submit_task("nobody")
         assert [each.code for each in await client.explain_node_task(ad_hoc.task_id)] == ["queued"]
+
+
+async def test_items_of_a_list_and_ad_hoc_tasks_are_explained_by_their_names(client: Client, shell: Shell) -> None:
+    flow = Flow("f", "1h")
+    numbers = flow.node("numbers", "numbers", {"start": 7, "count": 2})
+    wide = flow.node("wide", "nobody", map="item", max_parallel=1)
+    numbers["numbers"] >> wide["item"]
+    await client.register_flow("f", flow)
+    await client.run_flow("f")
+
+    async def is_queued() -> bool:
+        return [each.code for each in await client.explain_node("f", "wide:0")] == ["no_live_worker", "queued"]
+
+    await until(is_queued, "its list is split, and the first item waits for a worker")
+    waits = "waits_for_items: waits until fewer than 1 items before it are open"
+    for name in (("f", "wide:1"), ("f", "0", "wide:1"), ("f:0:0:wide:1",)):
+        assert (await shell("explain", *name)).splitlines() == [waits]
+    assert "no_live_worker: " in await shell("explain", "f:0:0:wide:0")
+    assert "items_open: 0 of its 2 items" in await shell("explain", "f:0:0:wide")
+    assert "has 2 items, counted from 0" in await shell("explain", "f", "wide:2", ends=2)
+    assert "queued: is queued since" in await shell("explain", (await client.submit_task("nobody")).task_id)
+    assert "is not <flow_id>:" in await shell("explain", "f:0:wide", ends=2)
+    assert "write FLOW" in await shell("explain", "f:0:0:wide", "wide", ends=2)
 
 
 async def test_the_first_open_nodes_of_a_cycle_are_told(stack: Standalone) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import FlowName, Output
+from tradewind.cli.parameters import Output
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 
@@ -19,9 +19,12 @@ _NODES = 5
 @asynchronous
 async def explain(
     session: Session,
-    name: FlowName,
+    name: Annotated[str, typer.Argument(metavar="FLOW", help="Name of the flow, or the id of a node task.")],
     where: Annotated[
-        list[str] | None, typer.Argument(metavar="[CYCLE] [NODE]", help="A node, of the latest cycle or of this one.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[CYCLE] [NODE]", help="A node, of the latest cycle or of this one; NODE:ITEM of a list's."
+        ),
     ] = None,
     run: Annotated[int | None, typer.Option(min=0, help="Which run of the cycle; the latest unless given.")] = None,
     output: Output = Format.TEXT,
@@ -33,11 +36,17 @@ async def explain(
     from tradewind.client import NotFound
 
     places = where or []
-    if len(places) > 2 or (len(places) == 2 and not places[0].isdecimal()):
-        raise typer.BadParameter("write FLOW, FLOW NODE, or FLOW CYCLE NODE with the number of a cycle")
+    named = name.split(":", 3)
+    of_flow = len(named) == 4 and named[1].isdecimal() and named[2].isdecimal()
+    if len(places) > 2 or (len(places) == 2 and not places[0].isdecimal()) or (places and len(named) > 1):
+        raise typer.BadParameter("write FLOW, FLOW NODE, FLOW CYCLE NODE with a cycle's number, or a node task's id")
     running: CycleDescription | None = None
     async with session.client() as client:
-        if not places:
+        if of_flow:
+            reasons = await client.explain_node(named[0], named[3], cycle=int(named[1]), run=int(named[2]))
+        elif len(named) > 1:
+            reasons = await client.explain_node_task(name)
+        elif not places:
             reasons = await client.explain_flow(name)
             facts = next((each.facts for each in reasons if each.code == "cycle_running"), None)
             if facts is not None and output is Format.TEXT:

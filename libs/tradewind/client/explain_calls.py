@@ -24,7 +24,8 @@ class ExplainCalls:
     ) -> tuple[Reason, ...]:
         """Return why a node of a cycle, the latest unless told otherwise, waits, runs or ended as it did.
 
-        The most decisive reason comes first. Raises NotFound.
+        `<node>:<item>` is an item of a node that runs over a list. The most decisive reason comes first.
+        Raises NotFound.
         """
         request = made(pb.ExplainNodeRequest, flow_id=flow_id, node_id=node_id, cycle=cycle, run=run)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.ExplainNode, request)

@@ -20,11 +20,13 @@ Told = tuple[str, str, dict[str, Any]]
 CHAIN = plan(("a", "out", "b", "in"), nodes="a")
 
 
-async def explained(ntm: Ntm, node_id: str = "a", flow_id: str = "flow", user_id: str = "default") -> list[Told]:
-    """Return codes, sentences and facts."""
-    request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=f"{flow_id}:0:0:{node_id}", user_id=user_id)
+async def explained(
+    ntm: Ntm, name: str = "a", flow_id: str = "flow", user_id: str = "default", node_id: str = ""
+) -> list[Told]:
+    """Return codes, sentences and facts of a node, or of an item of `node_id`."""
+    request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=f"{flow_id}:0:0:{name}", user_id=user_id)
     response = await ntm.stub.ExplainNodeTask(request)
-    assert response.node_task.node_id == node_id
+    assert response.node_task.node_id == (node_id or name)
     return [(each.code, each.sentence, MessageToDict(each.facts)) for each in response.reasons]
 
 
@@ -225,19 +227,69 @@ async def test_what_waits_for_the_same_work_says_so(ntm: Ntm) -> None:
     await until(waits, "the second one was put off")
 
 
-async def test_a_node_over_a_list_tells_of_its_items(ntm: Ntm) -> None:
-    mapped = plan(("a", "out", "m", "in"), digest="mapped")
-    mapped.nodes[1].fan_out.CopyFrom(component_pb2.FanOut(handle="in"))
-    await ntm.submit(mapped)
-    (given,) = await claim(ntm)
-    done = work_pb2.NodeTaskCompletion(token=given.token, outputs=[{"handle": "out", "value_json": "[1,2,3]"}])  # type: ignore[list-item]
+def mapped(max_parallel: int = 0) -> component_pb2.Plan:
+    """A node `a`, and one that runs once for each item of the list that it emits."""
+    made = plan(("a", "out", "m", "in"), digest=f"mapped{max_parallel}")
+    made.nodes[1].fan_out.CopyFrom(component_pb2.FanOut(handle="in", max_parallel=max_parallel))
+    return made
+
+
+async def emit(ntm: Ntm, token: str, list_json: str) -> None:
+    done = work_pb2.NodeTaskCompletion(token=token, outputs=[{"handle": "out", "value_json": list_json}])  # type: ignore[list-item]
     await ntm.stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[done]))
+
+
+async def until_explained(ntm: Ntm, item: str, code: str) -> None:
+    async def is_told() -> bool:
+        return code in codes(await explained(ntm, item, node_id="m"))
+
+    await until(is_told, f"{item} tells {code}")
+
+
+async def test_a_node_over_a_list_tells_of_its_items(ntm: Ntm) -> None:
+    await ntm.submit(mapped())
+    (given,) = await claim(ntm)
+    await emit(ntm, given.token, "[1,2,3]")
 
     async def split() -> bool:
         ((code, _, facts),) = await explained(ntm, "m")
         return code == "items_open" and facts == {"total": 3, "begun": 3, "ended": 0}
 
     await until(split, "its list is split")
+
+
+async def test_items_of_a_list_tell_why_they_wait_as_other_node_tasks_do(ntm: Ntm) -> None:
+    await ntm.submit(mapped(max_parallel=1))
+    (given,) = await claim(ntm)
+    # There are no items yet, and what keeps the node back keeps them back.
+    ((code, words, _),) = await explained(ntm, "m:0", node_id="m")
+    assert (code, words) == ("waits_for_node", 'waits for node "a", which is running')
+    await emit(ntm, given.token, "[1,2]")
+    await until_explained(ntm, "m:1", "waits_for_items")
+    ((_, words, facts),) = await explained(ntm, "m:1", node_id="m")
+    assert words == "waits until fewer than 1 items before it are open"
+    assert facts == {"max_parallel": 1}
+    await until_explained(ntm, "m:0", "queued")
+    (given,) = await claim(ntm)
+    assert codes(await explained(ntm, "m:0", node_id="m")) == ["running"]
+    await fail(ntm, given.token)
+    assert codes(await explained(ntm, "m:0", node_id="m")) == ["failed"]
+    for absent in ("m:2", "a:0"):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await explained(ntm, absent)
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_an_item_that_has_not_begun_tells_that_its_node_is_stopping(ntm: Ntm) -> None:
+    await ntm.submit(mapped(max_parallel=1))
+    (given,) = await claim(ntm)
+    await emit(ntm, given.token, "[1,2]")
+    await until_explained(ntm, "m:0", "queued")
+    await claim(ntm)
+    request = pb2.TerminateNodeTaskRequest(node_task_id="flow:0:0:m", user_id="default", reason="enough", by="ann")
+    await ntm.stub.TerminateNodeTask(request)
+    code, _, facts = (await explained(ntm, "m:1", node_id="m"))[0]
+    assert (code, facts["by"], facts["why"]) == ("stopping", "ann", "enough")
 
 
 async def test_what_is_suspended_tells_for_what_it_waits(ntm: Ntm) -> None:

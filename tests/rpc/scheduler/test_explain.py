@@ -272,6 +272,44 @@ async def test_a_component_that_is_handed_over_later(scheduler: Client, peers: P
     assert list(await of_node(scheduler)) == ["withheld"]
 
 
+async def test_an_item_of_a_list_is_told_of_like_a_node(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register()
+    await scheduler.run(wait=0)
+    await submitted(peers)
+    # The node task manager knows nothing of the node yet, and so nothing of its items.
+    assert list(await of_node(scheduler, "a:3")) == ["withheld"]
+    item = node_task_pb2.NodeTask(node_id="a", node_type="noop", status=node_task_pb2.NODE_TASK_STATUS_RUNNING)
+    peers.node_tasks.explained["f:0:0:a:3"] = (item, [("running", "runs")])
+    assert list(await of_node(scheduler, "a:3")) == ["running"]
+
+
+@pytest.mark.parametrize(
+    ("items", "hint"),
+    [(None, 'node "a" does not run over a list'), (3, 'node "a" has 3 items, counted from 0')],
+    ids=["no list", "short list"],
+)
+async def test_an_item_that_a_list_does_not_have_is_not_found(
+    scheduler: Client, peers: Peers, items: int | None, hint: str
+) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register()
+    await scheduler.run(wait=0)
+    await submitted(peers)
+    pending(peers, ("queued", "is queued"))
+    if items is not None:
+        peers.node_tasks.explained["f:0:0:a"][0].items.total = items
+    error = await refused(of_node(scheduler, "a:3"), grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
+    assert error.message == f'no node task "f:0:0:a:3"; {hint}'
+
+
+async def test_what_is_no_place_in_a_list_is_refused(scheduler: Client) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    for name in ("a:x", "a:", "a:-1", "a:1:2", ":1", "a:99999999999"):
+        await refused(of_node(scheduler, name), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+
+
 async def test_a_run_that_has_ended_tells_which_node_failed(scheduler: Client, peers: Peers) -> None:
     peers.node_tasks.by_itself = False
     await scheduler.register("f", "a", "b")

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tradewind.node_task_manager.domain.concurrency import in_words
 from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.domain.sub_flow import waits_for_flow
@@ -14,6 +15,7 @@ from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.use_cases.look import Look, Seen, SignalStatus
 from tradewind.node_task_manager.use_cases.waits import is_mapped, limits_of
 from tradewind.server.clock import Clock
+from tradewind.server.faults import NotFound
 from tradewind.server.rates import KeyRate, Rate
 from tradewind.server.reasons import Fact, Reason, iso, ordered, waits_for_nodes
 
@@ -74,8 +76,19 @@ class ExplainNodeTask:
         self._limits = limits
 
     async def __call__(self, task_id: str, user_id: str) -> tuple[Seen, list[Reason]]:
-        """Return a node task and the reasons, the most decisive first. Raises NotFound."""
-        seen = await self._look.node_task(task_id, user_id)
+        """Return a node task and the reasons, the most decisive first. Raises NotFound.
+
+        Before a list is split its items are not there: it is their node that is told of.
+        """
+        try:
+            seen = await self._look.node_task(task_id, user_id)
+        except NotFound:
+            node_task_id = TaskName.parse(task_id).mapped
+            if not node_task_id:
+                raise
+            seen = await self._look.node_task(node_task_id, user_id)
+            if not is_mapped(seen) or seen.task.items is not None:
+                raise
         reasons = _stops(seen)
         match seen.task.status:
             case NodeTaskStatus.REGISTERED:
@@ -91,6 +104,9 @@ class ExplainNodeTask:
         return seen, ordered(reasons)
 
     async def _undecided(self, seen: Seen, user_id: str) -> list[Reason]:
+        fan_out = seen.plan.nodes[seen.task.index].fan_out
+        if fan_out is not None and not is_mapped(seen):
+            return [Reason("waits_for_items", seen.waits, {"max_parallel": fan_out.max_parallel})]
         signals = await self._look.signals([seen], user_id)
         waiting = list(dict.fromkeys(each.source for each in signals if each.status is SignalStatus.WAITING))
         if not waiting:

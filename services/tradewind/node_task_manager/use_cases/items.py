@@ -33,6 +33,7 @@ def _not_begun(owner: NodeTask, item: int, most: int) -> tuple[NodeTask, str]:
         component_id=owner.component_id,
         index=owner.index,
         reason="its node ended before it began" if ended else "",
+        stop=owner.stop,
         registered_at=owner.started_at,
         ended_at=owner.ended_at,
     )

@@ -16,6 +16,7 @@ Position = TypeVar("Position")
 Word = TypeVar("Word")
 
 MOST_FAULTS = 100
+_ITEM_DIGITS = 9
 
 
 @overload
@@ -73,6 +74,15 @@ def identifiers(**named: str) -> None:
     faults = [check_identifier(path, value) for path, value in named.items()]
     if any(faults):
         raise InvalidInput([fault for fault in faults if fault is not None])
+
+
+def node_or_item(node_id: str) -> None:
+    """Raise InvalidInput unless this is `<node>` or `<node>:<item>`."""
+    node, colon, item = node_id.partition(":")
+    if colon and not (item.isascii() and item.isdecimal() and len(item) <= _ITEM_DIGITS):
+        words = f'"{node_id}" is not <node>:<item>, the item being its place in the list, from 0 on'
+        raise InvalidInput([Violation("node_id", words)])
+    identifiers(node_id=node)
 
 
 def text(path: str, value: str, longest: int) -> str:

@@ -13,7 +13,7 @@ from tradewind.scheduler.domain.log_line import LogLevel
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping, watch_mapping
 from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
-from tradewind.scheduler.rpc.checks import chosen, every, flow_page, identifiers, who_and_why
+from tradewind.scheduler.rpc.checks import chosen, every, flow_page, identifiers, node_or_item, who_and_why
 from tradewind.scheduler.rpc.cycle_handlers import CycleHandlers, cycle_of
 from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.job_handlers import JobHandlers
@@ -312,7 +312,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
     async def ExplainNode(
         self, request: explanation_pb2.ExplainNodeRequest, context: Context
     ) -> explanation_pb2.ExplainNodeResponse:
-        _, which = every(lambda: identifiers(node_id=request.node_id), lambda: cycle_of(request))
+        _, which = every(lambda: node_or_item(request.node_id), lambda: cycle_of(request))
         found = await self._explain_node(*which, request.node_id)
         return explanation_pb2.ExplainNodeResponse(
             cycle=cycle_mapping.cycle(found.state),

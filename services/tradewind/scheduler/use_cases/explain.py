@@ -286,13 +286,17 @@ class ExplainNode:
         self._workers = workers
 
     async def __call__(self, flow_id: str, cycle: int | None, run: int | None, node_id: str) -> NodeExplanation:
-        """Return a node and the reasons, the most decisive first. Raises NotFound, PeerUnavailable."""
+        """Return a node, or an item `<node>:<item>` of one that runs over a list, and the reasons, the most decisive
+        first. Raises NotFound, PeerUnavailable."""
         state = await self._read.cycle(flow_id, cycle, run)
         task_id = f"{state.name}:{node_id}"
+        node, of_list, _ = node_id.partition(":")
         planned = await self._definitions.of_run(state)
-        if planned is not None and node_id not in planned.shape.node_ids:
-            raise NotFound("node task", task_id, hint=NearestName(planned.shape.node_ids).hint(node_id))
+        if planned is not None and node not in planned.shape.node_ids:
+            raise NotFound("node task", task_id, hint=NearestName(planned.shape.node_ids).hint(node))
         found = await self._known.explain(task_id, state.facts.user_id)
+        if found is None and of_list:
+            await self._require_unknown(state, node, task_id)
         if is_terminal(state.status):
             reasons = [await _ended(self._node_tasks, state, "run_ended")]
         else:
@@ -309,6 +313,14 @@ class ExplainNode:
         # What became of the node itself comes before what became of its cycle.
         ended = node_task.status in _ENDED
         return NodeExplanation(state, node_task, [*told, *reasons] if ended else ordered([*reasons, *told]))
+
+    async def _require_unknown(self, state: ChainState, node_id: str, task_id: str) -> None:
+        """Raise NotFound for an item that is not known of a node that is."""
+        found = await self._known.explain(f"{state.name}:{node_id}", state.facts.user_id)
+        if found is not None:
+            total = found[0].items.total if found[0].HasField("items") else None
+            words = "does not run over a list" if total is None else f"has {total} items, counted from 0"
+            raise NotFound("node task", task_id, hint=f'; node "{node_id}" {words}')
 
     async def _offering(self, node_type: str) -> Reason:
         """Why none of them takes it, as far as the registry knows."""

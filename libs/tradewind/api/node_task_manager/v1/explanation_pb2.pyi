@@ -90,7 +90,7 @@ class ExplainNodeTaskResponse(_message.Message):
     REASONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node_task(self) -> _node_task_pb2.NodeTask:
-        """The node task."""
+        """The node task; before a list is split, of an item that of its node."""
 
     @_builtins.property
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reason]:

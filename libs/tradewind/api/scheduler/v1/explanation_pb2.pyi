@@ -89,7 +89,7 @@ class ExplainNodeRequest(_message.Message):
     run: _builtins.int
     """The run of the cycle; the latest when unset."""
     node_id: _builtins.str
-    """The node."""
+    """The node, `<node>:<item>` for an item of a mapped node."""
     def __init__(
         self,
         *,
@@ -128,7 +128,9 @@ class ExplainNodeResponse(_message.Message):
 
     @_builtins.property
     def node_task(self) -> _node_task_pb2.NodeTask:
-        """The node task; unset while, or once, the node task manager does not know it."""
+        """The node task; unset while, or once, the node task manager does not know it. Before a list is split, of an item that of
+        its node.
+        """
 
     @_builtins.property
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[_explanation_pb2.Reason]:
