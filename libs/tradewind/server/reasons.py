@@ -8,6 +8,7 @@ Fact = str | int | float | bool | Sequence[str] | Sequence[Mapping[str, "Fact"]]
 
 CODES = (
     *("run_ended", "completed", "failed", "retry_budget_spent", "skipped", "stopped"),
+    "store_takes_no_writes",
     *("deleting", "paused_after_failures", "paused", "not_started", "schedule_over", "last_cycle_failed"),
     *("stopping", "waits_for_node_task_manager", "withheld", "suspended", "waits_for_flow"),
     *("retry_at", "waits_for_same_work", "waits_for_node", "waits_for_items", "no_live_worker"),
@@ -40,6 +41,13 @@ def iso(ms: int) -> str:
     if not ms:
         return ""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def store_takes_no_writes(why: str) -> list[Reason]:
+    """That a store refuses to write, and so anything that begins or ends; nothing when there is no such `why`."""
+    if not why:
+        return []
+    return [Reason("store_takes_no_writes", f"{why}: until it does, nothing goes on", {"why": why})]
 
 
 def waits_for_nodes(sources: Mapping[str, str]) -> Reason:

@@ -25,6 +25,10 @@ class StoreLink(Protocol):
         """Return why calls of the stores would fail now, None when they would not."""
         ...
 
+    async def takes_no_writes(self) -> str:
+        """Return why the stores refuse to write anything now, for people; "" when they do not."""
+        ...
+
 
 class NoLink:
     """The link of stores in this process's own memory: nothing to open, nothing that could be away."""
@@ -40,3 +44,7 @@ class NoLink:
     async def not_ready(self) -> str | None:
         """Return None."""
         return None
+
+    async def takes_no_writes(self) -> str:
+        """Return ""."""
+        return ""

@@ -176,7 +176,9 @@ class NodeTaskManager:
             watch_task=WatchTask(ad_hoc, look, notifications.of, self._stream_watch),
             notifications=notifications,
             doctor=doctor,
-            explain=ExplainNodeTask(look, stores.waits, self._config.share, stores.clock, limits),
+            explain=ExplainNodeTask(
+                look, stores.waits, self._config.share, stores.takes_no_writes, stores.clock, limits
+            ),
             traces=traces,
             shards=shards.keys(),
             limits=limits,

@@ -8,10 +8,12 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToDict
 
+from tests.no_writes import REFUSALS, taking_no_writes
 from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start, plan
 from tests.rpc.node_task_manager.test_ad_hoc import submit_task
 from tests.rpc.node_task_manager.test_calls import claim, complete
 from tests.rpc.node_task_manager.test_queues import configure
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, explanation_pb2, node_task_pb2, retry_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
@@ -124,6 +126,26 @@ async def test_what_is_tried_again_tells_when_and_why(ntm: Ntm) -> None:
     assert (code, facts["attempt"], facts["attempts"], facts["error_code"]) == ("retry_at", 2, 3, "NODE_ERROR")
     assert words.startswith("attempt 2 of 3 begins at ")
     assert words.endswith("the last one failed: NODE_ERROR: KeyError: 'luck'")
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+async def test_a_store_that_takes_no_writes_is_what_keeps_node_tasks_back(
+    ntm: Ntm, embedded: RedisServer, why: str
+) -> None:
+    await ntm.submit(CHAIN)
+    async with taking_no_writes(embedded, why):
+        (code, words, facts), *others = await explained(ntm)
+        assert (code, words, facts) == ("store_takes_no_writes", f"{why}: until it does, nothing goes on", {"why": why})
+        assert codes(others) == ["queued"]
+    assert codes(await explained(ntm)) == ["queued"]
+
+
+async def test_a_store_that_takes_no_writes_is_no_matter_to_what_has_ended(ntm: Ntm, embedded: RedisServer) -> None:
+    await ntm.submit(CHAIN)
+    (given,) = await claim(ntm)
+    await complete(ntm, given.token)
+    async with taking_no_writes(embedded, next(iter(REFUSALS))):
+        assert codes(await explained(ntm)) == ["completed"]
 
 
 async def test_a_spent_budget_of_retries_is_told(start: Start) -> None:

@@ -7,8 +7,10 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tests.no_writes import REFUSALS, taking_no_writes
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.registry.v1 import worker_pb2
@@ -96,6 +98,31 @@ async def test_what_somebody_says_of_a_pause_does_not_make_it_one_after_failures
     note = "paused after 2 failed cycles in a row, the last of them 1"
     await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", by="system", note=note))
     assert list(await of_flow(scheduler)) == ["paused"]
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+async def test_a_store_that_takes_no_writes_is_what_keeps_flows_and_nodes_back(
+    scheduler: Client, peers: Peers, embedded: RedisServer, why: str
+) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register()
+    await scheduler.run(wait=0)
+    await submitted(peers)
+    pending(peers, ("running", "runs"))
+    async with taking_no_writes(embedded, why):
+        found = await of_flow(scheduler)
+        assert list(found) == ["store_takes_no_writes", "not_started", "cycle_running"]
+        assert found["store_takes_no_writes"] == (f"{why}: until it does, nothing goes on", {"why": why})
+        assert list(await of_node(scheduler)) == ["store_takes_no_writes", "running"]
+        # Their stores may be one; it is told once.
+        pending(peers, ("store_takes_no_writes", "its own"), ("running", "runs"))
+        assert {code: words for code, (words, _) in (await of_node(scheduler)).items()} == {
+            "store_takes_no_writes": "its own",
+            "running": "runs",
+        }
+    pending(peers, ("running", "runs"))
+    assert list(await of_flow(scheduler)) == ["not_started", "cycle_running"]
+    assert list(await of_node(scheduler)) == ["running"]
 
 
 async def test_a_stopped_flow(scheduler: Client) -> None:

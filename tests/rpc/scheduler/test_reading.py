@@ -7,6 +7,7 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tests.no_writes import REFUSALS, taking_no_writes
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.errors import refused
 from tests.servers import RedisServer
@@ -236,12 +237,8 @@ async def test_long_lines_are_read_in_as_many_messages_as_they_take(scheduler: C
 
 async def test_a_store_that_takes_no_writes_is_still_read(scheduler: Client, embedded: RedisServer) -> None:
     await scheduler.register()
-    (node,) = embedded.nodes
-    await embedded.on_node(node, "CONFIG", "SET", "maxmemory", "1")
-    try:
+    async with taking_no_writes(embedded, next(iter(REFUSALS))):
         assert (await scheduler.flow()).flow_id == "f"
         assert [each.flow_id for each in (await scheduler.stub.ListFlows(pb2.ListFlowsRequest())).flows] == ["f"]
         assert not (await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f"))).cycles
         await refused(scheduler.run(), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE")
-    finally:
-        await embedded.on_node(node, "CONFIG", "SET", "maxmemory", "0")

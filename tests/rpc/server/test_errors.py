@@ -130,6 +130,7 @@ def embedded(redis_servers: RedisServers) -> RedisServer:
         ("OOM command not allowed", "the store is out of memory and takes no writes"),
         ("MISCONF No space left on device", "the store cannot write to its disk and takes no writes"),
         ("NOREPLICAS Not enough", "the store has too few replicas at hand and takes no writes"),
+        ("READONLY You can't write", "the store is read-only and takes no writes"),
     ],
 )
 async def test_why_the_store_takes_no_writes_is_told(

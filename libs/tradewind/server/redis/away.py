@@ -17,9 +17,10 @@ from redis.exceptions import (
 from tradewind.server.faults import Unavailable
 from tradewind.server.redis.connections import DiskFails, ReplicasMissing, StoreRefuses
 
-_UNREACHABLE = (ConnectionError, TimeoutError, ReadOnlyError, ClusterError, RedisClusterException, TryAgainError)
+_UNREACHABLE = (ConnectionError, TimeoutError, ClusterError, RedisClusterException, TryAgainError)
 MESSAGES: Mapping[type[Exception], str] = {
     **dict.fromkeys(_UNREACHABLE, "the store cannot be reached at the moment"),
+    ReadOnlyError: "the store is read-only and takes no writes",
     OutOfMemoryError: "the store is out of memory and takes no writes",
     DiskFails: "the store cannot write to its disk and takes no writes",
     ReplicasMissing: "the store has too few replicas at hand and takes no writes",
@@ -36,6 +37,11 @@ _AWAY = tuple(MESSAGES)
 _log = structlog.get_logger(__name__)
 
 
+def message_of(error: Exception) -> str:
+    """Return what callers are told of one of these."""
+    return next(MESSAGES[kind] for kind in type(error).__mro__ if kind in MESSAGES)
+
+
 @contextmanager
 def away_as_fault() -> Iterator[None]:
     """Raise Unavailable in the place of what redis-py raises while the store is away."""
@@ -43,5 +49,4 @@ def away_as_fault() -> Iterator[None]:
         yield
     except _AWAY as error:
         _log.warning("store_away", error=f"{type(error).__name__}: {error}")
-        message = next(MESSAGES[kind] for kind in type(error).__mro__ if kind in MESSAGES)
-        raise Unavailable(REASON, message, RETRY_S) from error
+        raise Unavailable(REASON, message_of(error), RETRY_S) from error

@@ -3,6 +3,7 @@
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 
 from tradewind.server.health import OnlyReads
+from tradewind.server.redis.away import message_of
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
 from tradewind.server.redis.connections import StoreRefuses
 from tradewind.server.redis.data_version import DataVersion, require_data_version
@@ -49,12 +50,21 @@ class RedisLink:
 
     async def not_ready(self) -> str | None:
         try:
+            refusal = await self._refusal()
+        except (RedisError, OSError) as error:
+            return f"the store does not answer: {error}"
+        self._refused = self._refused + 1 if refusal else 0
+        return OnlyReads(f"the store takes no writes: {refusal}") if self._refused >= _REFUSALS else None
+
+    async def takes_no_writes(self) -> str:
+        refusal = await self._refusal()
+        return message_of(refusal) if refusal else ""
+
+    async def _refusal(self) -> Exception | None:
+        """Return how the store refuses a write, None when it takes it. Raises RedisError when it does not answer."""
+        try:
             # The version is there, so this changes nothing: but a store that takes no writes refuses it.
             await self.client.call(self._data.key, "SET", self._data.key, self._data.text, "NX")
         except (ReadOnlyError, OutOfMemoryError, StoreRefuses) as error:
-            self._refused += 1
-            return OnlyReads(f"the store takes no writes: {error}") if self._refused >= _REFUSALS else None
-        except (RedisError, OSError) as error:
-            return f"the store does not answer: {error}"
-        self._refused = 0
+            return error
         return None

@@ -1,6 +1,6 @@
 """Why a node task waits, runs, or ended as it did."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from tradewind.node_task_manager.use_cases.waits import is_mapped, limits_of
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
 from tradewind.server.rates import KeyRate, Rate
-from tradewind.server.reasons import Fact, Reason, iso, ordered, waits_for_nodes
+from tradewind.server.reasons import Fact, Reason, iso, ordered, store_takes_no_writes, waits_for_nodes
 
 _HOLDERS = 10
 _SOURCES = 50
@@ -59,19 +59,24 @@ class WaitReader(Protocol):
 
 
 class ExplainNodeTask:
-    """Finds the reasons in queues and limits, by a bounded number of reads; `config(shard)` is in force in a shard."""
+    """Finds the reasons in queues and limits, by a bounded number of reads.
+
+    `config(shard)` is in force in a shard; `refusal()` says why the store takes no writes, "" when it does.
+    """
 
     def __init__(
         self,
         look: Look,
         waits: Mapping[int, WaitReader],
         config: Callable[[int], SystemConfig],
+        refusal: Callable[[], Awaitable[str]],
         clock: Clock,
         limits: Limits,
     ) -> None:
         self._look = look
         self._waits = waits
         self._config = config
+        self._refusal = refusal
         self._clock = clock
         self._limits = limits
 
@@ -89,7 +94,9 @@ class ExplainNodeTask:
             seen = await self._look.node_task(node_task_id, user_id)
             if not is_mapped(seen) or seen.task.items is not None:
                 raise
-        reasons = _stops(seen)
+        if seen.task.status.terminal:
+            return seen, [_ended(seen)]
+        reasons = [*store_takes_no_writes(await self._refusal()), *_stops(seen)]
         match seen.task.status:
             case NodeTaskStatus.REGISTERED:
                 reasons += await self._undecided(seen, user_id)
@@ -99,8 +106,6 @@ class ExplainNodeTask:
                 reasons.append(_suspended(seen.task))
             case NodeTaskStatus.RUNNING:
                 reasons += self._running(seen)
-            case _:
-                reasons = [_ended(seen)]
         return seen, ordered(reasons)
 
     async def _undecided(self, seen: Seen, user_id: str) -> list[Reason]:

@@ -1,6 +1,6 @@
 """Why a flow begins no cycle, and why a node of a cycle stands where it does."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskStatus
@@ -22,7 +22,7 @@ from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
 from tradewind.server.nearest_name import NearestName
-from tradewind.server.reasons import Fact, Reason, iso, no_live_worker, ordered, workers_busy
+from tradewind.server.reasons import Fact, Reason, iso, no_live_worker, ordered, store_takes_no_writes, workers_busy
 
 _OPEN = 3
 _FAILED = 20
@@ -42,7 +42,10 @@ _TICKS = {
 
 
 class ExplainFlow:
-    """Goes by the flow's record, its open cycles and what became of its latest planned times."""
+    """Goes by the flow's record, its open cycles and what became of its latest planned times.
+
+    `refusal()` is why the store takes no writes, "" when it does.
+    """
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class ExplainFlow:
         open_runs: OpenRuns,
         backfills: Backfills,
         node_tasks: NodeTasks,
+        refusal: Callable[[], Awaitable[str]],
         clock: Clock,
     ) -> None:
         self._read = read
@@ -58,13 +62,14 @@ class ExplainFlow:
         self._firings = firings
         self._open_runs = open_runs
         self._backfills = backfills
+        self._refusal = refusal
         self._clock = clock
 
     async def __call__(self, flow_id: str) -> tuple[FlowRecord, list[Reason]]:
         """Return a flow and the reasons, the most decisive first. Raises NotFound."""
         flow = await self._read.flow(flow_id)
         firings = await self._firings.newest(flow_id, 0, _FIRINGS)
-        reasons = [*_standing(flow), *self._next(flow, firings)]
+        reasons = [*store_takes_no_writes(await self._refusal()), *_standing(flow), *self._next(flow, firings)]
         open_runs = await self._open_runs.of_flow(flow_id, _OPEN)
         for run in open_runs:
             state = await self._read.cycle(flow_id, run.cycle, run.run)
@@ -269,7 +274,10 @@ class NodeExplanation:
 
 
 class ExplainNode:
-    """Adds to what the node task manager knows the cycle it is in, and the workers that offer its type."""
+    """Adds to what the node task manager knows the cycle it is in, and the workers that offer its type.
+
+    `refusal()` is why the scheduler's store takes no writes, "" when it does.
+    """
 
     def __init__(
         self,
@@ -278,12 +286,14 @@ class ExplainNode:
         node_tasks: NodeTasks,
         known: NodeTaskReasons,
         workers: WorkerRecords,
+        refusal: Callable[[], Awaitable[str]],
     ) -> None:
         self._read = read
         self._definitions = definitions
         self._node_tasks = node_tasks
         self._known = known
         self._workers = workers
+        self._refusal = refusal
 
     async def __call__(self, flow_id: str, cycle: int | None, run: int | None, node_id: str) -> NodeExplanation:
         """Return a node, or an item `<node>:<item>` of one that runs over a list, and the reasons, the most decisive
@@ -302,6 +312,9 @@ class ExplainNode:
         else:
             known = found is not None or await _is_known(self._node_tasks, state)
             reasons = [each for each in _open(state, known=known) if each.code != "cycle_running"]
+            if found is None or all(each.code != "store_takes_no_writes" for each in found[1]):
+                # Mostly it is one store, and is told of already.
+                reasons += store_takes_no_writes(await self._refusal())
             if known and found is None:
                 words = "its component has not been handed over: it begins when others have ended"
                 reasons.append(Reason("withheld", words, {"cycle": state.name.cycle}))

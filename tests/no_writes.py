@@ -1,0 +1,36 @@
+"""A store that answers and takes no writes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.ports import free_port
+from tests.servers import RedisServer
+
+REFUSALS = {
+    "the store is out of memory and takes no writes": (
+        ("CONFIG", "SET", "maxmemory", "1"),
+        ("CONFIG", "SET", "maxmemory", "0"),
+    ),
+    "the store has too few replicas at hand and takes no writes": (
+        ("CONFIG", "SET", "min-replicas-to-write", "1"),
+        ("CONFIG", "SET", "min-replicas-to-write", "0"),
+    ),
+    "the store is read-only and takes no writes": (
+        ("REPLICAOF", "127.0.0.1", str(free_port())),
+        ("REPLICAOF", "NO", "ONE"),
+    ),
+}
+"""What people are told, and the commands that begin and end it."""
+
+
+@asynccontextmanager
+async def taking_no_writes(store: RedisServer, told: str) -> AsyncIterator[None]:
+    """Let every node refuse to write meanwhile, for the reason that is `told`."""
+    begin, end = REFUSALS[told]
+    for node in store.nodes:
+        await store.on_node(node, *begin)
+    try:
+        yield
+    finally:
+        for node in store.nodes:
+            await store.on_node(node, *end)
