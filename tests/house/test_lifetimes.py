@@ -16,7 +16,10 @@ TABLES = {
     "{s<k>}": node_task_manager.__doc__,
     "{t<p>}": trigger.__doc__,
 }
-BRIEF = {"{s<>}:cleaner", "{s<>}:replicas", "{s<>}:retries:flow:<>", "{s<>}:retries:user:<>", "{s<>}:told:<>"}
+BRIEF = {
+    *("{s<>}:cleaner", "{s<>}:replicas", "{s<>}:connected", "{s<>}:connected:<>"),
+    *("{s<>}:retries:flow:<>", "{s<>}:retries:user:<>", "{s<>}:told:<>"),
+}
 """Who is here and what was just now: gone within minutes, and nobody would look for it."""
 
 ROW = re.compile(r"^\| (?:\w.*? \| )?(?P<keys>`.+?`) \| (?:.* \| )?(?P<kept>.*) \|$")

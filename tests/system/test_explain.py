@@ -1,8 +1,10 @@
 """`tradewind explain` against a whole stack."""
 
-from tests.system.processes import Shell
+import re
+
+from tests.system.processes import Processes, Shell
 from tests.waiting import until
-from tradewind.client import Client
+from tradewind.client import Client, CycleStatus
 from tradewind.flow import Flow
 from tradewind.standalone import Standalone
 
@@ -39,7 +41,7 @@ async def test_flows_and_nodes_say_why_they_wait(stack: Standalone) -> None:
         ]
         assert 'no cycle "f:7"' in await shell("explain", "f", "7", ends=2)
         ad_hoc = await client.submit_task("nobody")
-        assert [each.code for each in await client.explain_node_task(ad_hoc.task_id)] == ["queued"]
+        assert [each.code for each in await client.explain_node_task(ad_hoc.task_id)] == ["no_live_worker", "queued"]
 
 
 async def test_items_of_a_list_and_ad_hoc_tasks_are_explained_by_their_names(client: Client, shell: Shell) -> None:
@@ -78,3 +80,36 @@ async def test_the_first_open_nodes_of_a_cycle_are_told(stack: Standalone) -> No
         assert [each["code"] for each in await shell.json("explain", "f")] == ["not_started", "cycle_running"]
         await handle.stop()
         assert "nobody" not in await shell("explain", "f")
+
+
+async def test_a_worker_that_was_killed_is_told_of_within_seconds(stack: Standalone, started: Processes) -> None:
+    shell = Shell(stack.address)
+    worker = await started.worker(stack.address, "--id", "w3")
+    async with Client(stack.address) as client:
+        await client.register_flow("f", {"interval": 0, "nodes": [{"id": "first", "type": "numbers"}]})
+        assert (await (await client.run_flow("f")).wait(30)).status is CycleStatus.COMPLETED
+        ((_, status, *_),) = rows(await shell("worker", "list"))
+        assert status == "active"
+        await worker.kill()
+        await client.run_flow("f")
+
+        async def is_told() -> bool:
+            return [each.code for each in await client.explain_node("f", "first")] == ["no_live_worker", "queued"]
+
+        await until(is_told, "nobody runs the node", timeout=10)
+        reason, _ = await client.explain_node("f", "first")
+        assert (reason.facts["last_worker"], reason.facts["gone"]) == ("w3", [])
+        words = f'no live worker offers node type "numbers"; w3 did, and was connected until {reason.facts["until"]}'
+        assert reason.sentence == words
+        assert f"  first (numbers): {words}" in (await shell("explain", "f")).splitlines()
+        ad_hoc = await client.submit_task("numbers")
+        assert [each.code for each in await client.explain_node_task(ad_hoc.task_id)] == ["no_live_worker", "queued"]
+        ((name, status, *_),) = rows(await shell("worker", "list"))
+        assert (name, status) == ("w3", "not connected")
+        ((told),) = await shell.json("worker", "list")
+        assert (told["status"], told["connected_since"]) == ("active", None)
+
+
+def rows(table: str) -> list[list[str]]:
+    """Return the cells of a table that was printed, without its head."""
+    return [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()[1:]]

@@ -1,7 +1,8 @@
 """`tradewind worker MODULE...` runs a worker; `tradewind worker list` lists them, `drain` sends one home."""
 
 import gc
-from typing import Annotated
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.core import TyperGroup
@@ -10,6 +11,9 @@ from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Labels, Output, pairs
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous, blocking
+
+if TYPE_CHECKING:
+    from tradewind.client import WorkerRecord
 
 
 class RunUnlessNamed(TyperGroup):
@@ -98,11 +102,24 @@ async def list_(
     all: Annotated[bool, typer.Option("--all", help="Also those that are out but on record.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """List workers."""
+    """List workers.
+
+    One that is not connected gets nothing, though it was heard of a moment ago.
+    """
+    from tradewind.cli.plain import plain
+    from tradewind.client import TradewindError
+
     async with session.client() as client:
         workers = [worker async for worker in client.list_workers(include_offline=all)]
+        try:
+            since = await client.list_connections([worker.worker_id for worker in workers])
+        except TradewindError:
+            # What the registry says is of use without the node task manager.
+            since = None
     if output is Format.JSON:
-        session.screen.json(workers)
+        session.screen.json(
+            [{**plain(each), "connected_since": since.get(each.worker_id) if since else None} for each in workers]
+        )
         return
     if not workers and session.screen.terminal:
         session.screen.line("no workers; start one with: tradewind worker MODULE", "dim")
@@ -110,7 +127,7 @@ async def list_(
     rows = [
         (
             worker.worker_id,
-            worker.status,
+            "not connected" if since is not None and _is_missed(worker, since) else worker.status,
             f"{worker.running}/{worker.capacity}",
             session.screen.when(worker.last_heartbeat),
             f"{worker.host}:{worker.pid}" if worker.host else "",
@@ -120,6 +137,11 @@ async def list_(
         for worker in workers
     ]
     session.screen.table(["WORKER", "STATUS", "LOAD", "LAST BEAT", "PROCESS", "CALLED AT", "NODE TYPES"], rows)
+
+
+def _is_missed(worker: "WorkerRecord", since: "Collection[str]") -> bool:
+    """Whether it was heard of a moment ago, and is not connected."""
+    return worker.status != "offline" and worker.worker_id not in since
 
 
 @app.command()

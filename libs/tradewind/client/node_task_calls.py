@@ -1,6 +1,7 @@
 """What a client asks the node task manager."""
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb
 from tradewind.client.connection import Connection
@@ -9,6 +10,8 @@ from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
 from tradewind.client.wire import listed
 
 PAGE = 500
+WORKERS = 1000
+"""So many may be asked after at once."""
 
 
 class NodeTaskCalls:
@@ -75,6 +78,18 @@ class NodeTaskCalls:
         ):
             for node_task in page.node_tasks:
                 yield node_task_from(node_task)
+
+    async def list_connections(self, worker_ids: Sequence[str]) -> dict[str, datetime]:
+        """Return of those of the workers that are connected to a node task manager since when."""
+        since: dict[str, datetime] = {}
+        for first in range(0, len(worker_ids), WORKERS):
+            request = pb.ListConnectionsRequest(worker_ids=worker_ids[first : first + WORKERS])
+            answer = await self._connection.to_node_task_manager.call(
+                self._connection.node_task_manager.ListConnections, request
+            )
+            for each in answer.connections:
+                since[each.worker_id] = each.connected_since.ToDatetime(UTC)
+        return since
 
     async def list_worker_tasks(self, worker_id: str) -> list[NodeTaskRecord]:
         """Return the node tasks that are leased to a worker."""

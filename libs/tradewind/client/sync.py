@@ -111,6 +111,7 @@ class SyncClient(SyncFace[Client]):
     signal_node = waits(Client.signal_node)
     answer_node = waits(Client.answer_node)
     list_node_tasks = iterates(Client.list_node_tasks)
+    list_connections = waits(Client.list_connections)
     list_worker_tasks = waits(Client.list_worker_tasks)
     list_dead_letters = iterates(Client.list_dead_letters)
     redrive_dead_letters = waits(Client.redrive_dead_letters)

@@ -60,28 +60,57 @@ def waits_for_nodes(sources: Mapping[str, str]) -> Reason:
     return Reason("waits_for_node", words, {"nodes": [{"node_id": node, "status": at} for node, at in sources.items()]})
 
 
-def no_live_worker(node_type: str, draining: Sequence[str] = (), last_seen: Mapping[str, int] | None = None) -> Reason:
-    """Nobody takes what is ready: workers that offer the type are draining, or were last heard of at a time (ms)."""
+def no_live_worker(
+    node_type: str,
+    draining: Sequence[str] = (),
+    last_seen: Mapping[str, int] | None = None,
+    last_worker: str = "",
+    until: str = "",
+) -> Reason:
+    """Nobody takes what is ready.
+
+    Workers that offer the type are draining, or were last heard of at a time (ms); the last that was connected was so
+    until a time, as text.
+    """
     words = f'no live worker offers node type "{node_type}"'
     seen = last_seen or {}
     if draining:
         words += f"; {_list(draining)} {'do' if len(draining) > 1 else 'does'}, but {_are(draining)} draining"
-    if seen:
+    if last_worker:
+        words += f"; {last_worker} did, and was connected until {until}"
+    elif seen:
         latest = max(seen, key=lambda worker: seen[worker])
         words += f"; {latest} did, and was last heard of at {iso(seen[latest])}"
-    gone = [{"worker_id": worker, "last_heartbeat": iso(at)} for worker, at in sorted(seen.items())]
-    return Reason("no_live_worker", words, {"node_type": node_type, "draining": list(draining), "gone": gone})
+    facts: dict[str, Fact] = {
+        "node_type": node_type,
+        "draining": list(draining),
+        "gone": [{"worker_id": worker, "last_heartbeat": iso(at)} for worker, at in sorted(seen.items())],
+        "last_worker": last_worker,
+        "until": until,
+    }
+    return Reason("no_live_worker", words, facts)
 
 
-def workers_busy(node_type: str, workers: int = 0, slots: int = 0, free: int = 0) -> Reason:
-    """Those who offer the type have no room, as far as is known."""
+def workers_busy(
+    node_type: str, workers: int = 0, slots: int = 0, free: int = 0, not_connected: Sequence[str] = ()
+) -> Reason:
+    """Those who offer the type have no room, as far as is known; some are on record as alive and `not_connected`."""
     words = f'waits for a worker that offers "{node_type}" to have room'
     if workers:
         do = "do" if workers > 1 else "does"
         words += f": {workers} {do}, with {slots} slots, of which {free} were free at their last heartbeats"
     if free:
-        words += "; one that has room and gets nothing is not connected, or not with this type: see its log"
-    facts: dict[str, Fact] = {"node_type": node_type, "workers": workers, "slots": slots, "free_slots": free}
+        words += "; one that has room and gets nothing is not connected with this type: see its log"
+    if not_connected:
+        words += f"; {_list(not_connected)} {'do' if len(not_connected) > 1 else 'does'}, but {_are(not_connected)} "
+        words += "not connected"
+    facts: dict[str, Fact] = {
+        "node_type": node_type,
+        "workers": workers,
+        "slots": slots,
+        "free_slots": free,
+        "not_connected": list(not_connected),
+    }
     return Reason("workers_busy", words, facts)
 
 

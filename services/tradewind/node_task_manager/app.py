@@ -50,9 +50,10 @@ from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
+from tradewind.node_task_manager.use_cases.tell_connected import TellConnected
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
-from tradewind.node_task_manager.use_cases.waits import ExplainLimits
+from tradewind.node_task_manager.use_cases.waits import ExplainPending
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
@@ -143,11 +144,13 @@ class NodeTaskManager:
         called_s = settings.node_task_manager_called_seconds
         self._loops.follow(self._called.look, called_s, QUIET * called_s)
         self._loops.beside(doctor.watch)
+        self._tell_connected = TellConnected(stores.connected, pool, replica, stores.clock)
+        self._loops.beside(self._tell_connected.run)
         if settings.metrics_port:
             self._loops.follow(MeasureQueues(shards, pool, stores.clock), settings.metrics_seconds)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
-        self._records = look = Look(shards, plans, ExplainLimits(self._config.share))
+        self._records = look = Look(shards, plans, ExplainPending(self._config.share, stores.connected))
         node_types = LiveNodeTypes(pool, self._channel)
         ad_hoc = AdHoc(self._dispatchers, look, node_types, limits)
         notifications = UserNotifications(shards, self._stream_watch)
@@ -176,8 +179,16 @@ class NodeTaskManager:
             watch_task=WatchTask(ad_hoc, look, notifications.of, self._stream_watch),
             notifications=notifications,
             doctor=doctor,
+            connected=stores.connected,
+            tell_connected=self._tell_connected,
             explain=ExplainNodeTask(
-                look, stores.waits, self._config.share, stores.takes_no_writes, stores.clock, limits
+                look,
+                stores.waits,
+                self._config.share,
+                stores.connected,
+                stores.takes_no_writes,
+                stores.clock,
+                limits,
             ),
             traces=traces,
             shards=shards.keys(),
@@ -221,6 +232,7 @@ class NodeTaskManager:
             last_to_first.push_async_callback(self._caches.stop)
             for dispatcher in self._dispatchers.values():
                 last_to_first.push_async_callback(dispatcher.stop)
+            last_to_first.push_async_callback(self._tell_connected.leave)
             last_to_first.push_async_callback(self._called.stop)
             last_to_first.push_async_callback(self._connections.stop)
             last_to_first.push_async_callback(self._hear.stop)

@@ -101,6 +101,8 @@ class Loops:
         for worker in self._pool:
             worker.unanswered_pings += 1
             self._pool.refresh(worker)
+            if worker.unanswered_pings == UNANSWERED_PINGS + 1:
+                self._pool.changed(worker)
             worker.line.ping(self._pings)
 
     async def _every(self, step: Step, every_s: float, quiet_s: float = 0.0) -> None:

@@ -45,7 +45,6 @@ from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions, PartitionDoctor
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
-from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory
@@ -225,7 +224,7 @@ class Scheduler:
             definitions=definitions,
             outputs=outputs,
             unused_inputs=UnusedInputs(node_types),
-            describe=DescribeCycle(read, logs, node_tasks, ExplainWaits(node_types)),
+            describe=DescribeCycle(read, logs, node_tasks),
             logs=logs,
             watch=self._watch,
             backfills=backfills,

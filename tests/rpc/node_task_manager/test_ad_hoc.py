@@ -98,7 +98,7 @@ async def test_a_task_runs_with_its_parameters_as_config_and_keeps_its_result(nt
     task = (await submit_task(ntm)).task
     assert task.node_task_id.startswith("task:")
     assert (task.status, task.config_json) == (node_task_pb2.NODE_TASK_STATUS_PENDING, '{"x":1}')
-    assert task.reason == 'waits for a worker that offers "noop" to have room'
+    assert task.reason == 'no live worker offers node type "noop"'
     (given,) = await claim(ntm)
     assert (given.node_task_id, given.flow_id, given.node_id, given.user_id) == (task.node_task_id, "", "", "ann")
     assert given.config_json == '{"x":1}'

@@ -21,6 +21,8 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grp
 from tradewind.server.interception import Context
 from tradewind.server.paging import Page
 from tradewind.server.partitions import partition_of
+from tradewind.server.reason_answers import reason_messages
+from tradewind.server.reasons import Reason
 
 RunKey = tuple[str, int, int]
 
@@ -61,8 +63,10 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self.config = config_pb2.SystemConfig()
         self.running: dict[str, int] = {}
         """How many node tasks of each user run."""
-        self.explained: dict[str, tuple[node_task_pb2.NodeTask, list[tuple[str, str]]]] = {}
-        """What is told of node tasks, codes and sentences; nothing is known of others."""
+        self.explained: dict[str, tuple[node_task_pb2.NodeTask, list[tuple[Any, ...]]]] = {}
+        """What is told of node tasks: codes, sentences, and facts if any; nothing is known of others."""
+        self.connected: set[str] = set()
+        """Ids of workers."""
         self.down = False
         self.deaf = False
         """Events are kept, but not delivered."""
@@ -256,8 +260,15 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         node_task, reasons = self.explained[request.node_task_id]
         return explanation_pb2.ExplainNodeTaskResponse(
             node_task=node_task,
-            reasons=[explanation_pb2.Reason(code=code, sentence=sentence) for code, sentence in reasons],
+            reasons=reason_messages(Reason(*each) for each in reasons),
         )
+
+    async def ListConnections(
+        self, request: ntm_pb2.ListConnectionsRequest, context: Context
+    ) -> ntm_pb2.ListConnectionsResponse:
+        await self._check(context)
+        found = [ntm_pb2.Connection(worker_id=each) for each in request.worker_ids if each in self.connected]
+        return ntm_pb2.ListConnectionsResponse(connections=found)
 
     async def GetNodeOutputs(
         self, request: ntm_pb2.GetNodeOutputsRequest, context: Context

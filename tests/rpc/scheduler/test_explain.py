@@ -16,6 +16,7 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.registry.v1 import worker_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, explanation_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.server.reasons import no_live_worker
 
 Told = dict[str, tuple[str, dict[str, Any]]]
 
@@ -240,8 +241,8 @@ async def test_what_the_overlap_policy_did_with_the_latest_time(
     assert "cycle_running" in found
 
 
-def pending(peers: Peers, *reasons: tuple[str, str]) -> None:
-    """Let the node task manager say this of the node `a` of cycle 0."""
+def pending(peers: Peers, *reasons: tuple[Any, ...]) -> None:
+    """Let the node task manager say this of the node `a` of cycle 0: codes, sentences, and facts if any."""
     peers.node_tasks.explained["f:0:0:a"] = (
         node_task_pb2.NodeTask(node_id="a", node_type="noop", status=node_task_pb2.NODE_TASK_STATUS_PENDING),
         list(reasons),
@@ -264,26 +265,40 @@ async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Pee
     await scheduler.register()
     await scheduler.run(wait=0)
     await submitted(peers)
-    pending(peers, ("queued", "is queued"))
+    nobody = no_live_worker("noop", last_worker="w3", until="2026-11-21T09:10:41.000Z")
+    pending(peers, (nobody.code, nobody.sentence, nobody.facts), ("queued", "is queued"))
+    # On record it may be alive for a while.
+    peers.registry.workers = [worker("w3", worker_pb2.WORKER_STATUS_ACTIVE)]
     found = await of_node(scheduler)
-    assert list(found)[:1] == ["no_live_worker"]
-    assert found["no_live_worker"][0] == 'no live worker offers node type "noop"'
+    assert list(found) == ["no_live_worker", "queued"]
+    assert found["no_live_worker"] == (nobody.sentence, nobody.facts)
 
-    peers.registry.workers = [
-        worker("old", worker_pb2.WORKER_STATUS_OFFLINE),
-        worker("leaving", worker_pb2.WORKER_STATUS_DRAINING),
-    ]
+    peers.registry.workers = [worker("old", worker_pb2.WORKER_STATUS_OFFLINE)]
     words, facts = (await of_node(scheduler))["no_live_worker"]
-    assert facts["draining"] == ["leaving"]
     assert facts["gone"] == [{"worker_id": "old", "last_heartbeat": "2023-11-14T22:13:20.000Z"}]
-    assert "leaving does, but is draining" in words
+    assert words == nobody.sentence
+    pending(peers, (nobody.code, nobody.sentence), ("queued", "is queued"))
+    words, _ = (await of_node(scheduler))["no_live_worker"]
     assert "old did, and was last heard of at 2023-11-14T22:13:20.000Z" in words
 
+    # Somebody is connected who offers the type.
+    pending(peers, ("queued", "is queued"))
+    assert list(await of_node(scheduler)) == ["workers_busy", "queued"]
+    peers.registry.workers.append(worker("leaving", worker_pb2.WORKER_STATUS_DRAINING))
+    words, facts = (await of_node(scheduler))["no_live_worker"]
+    assert facts["draining"] == ["leaving"]
+    assert "leaving does, but is draining" in words
+
+    peers.node_tasks.connected = {"here"}
     peers.registry.workers.append(worker("here", worker_pb2.WORKER_STATUS_ACTIVE, running=3))
+    peers.registry.workers.append(worker("killed", worker_pb2.WORKER_STATUS_ACTIVE))
     words, facts = (await of_node(scheduler))["workers_busy"]
     assert (facts["workers"], facts["slots"], facts["free_slots"]) == (1, 4, 1)
+    assert facts["not_connected"] == ["killed"]
     assert "1 does, with 4 slots, of which 1 were free" in words
-    assert "is not connected" in words
+    assert words.endswith("; killed does, but is not connected")
+    peers.registry.workers.pop()
+    assert "is not connected" in (await of_node(scheduler))["workers_busy"][0]
     peers.registry.workers[-1].running = 4
     assert "is not connected" not in (await of_node(scheduler))["workers_busy"][0]
     pending(peers, ("queued", "is queued"), ("limit_full", "waits for a limit"))

@@ -50,6 +50,9 @@ class Connections:
     def refresh(self, worker: ConnectedWorker) -> None:
         self.refreshed += 1
 
+    def answers_again(self, worker: ConnectedWorker) -> None:
+        self.refresh(worker)
+
     def close(self, worker: ConnectedWorker) -> None:
         self.closed = True
 

@@ -89,6 +89,7 @@ _RULES: dict[str, Rule] = {
             "CancelTask WatchTask SubmitBatch GetBatch ListBatches ListBatchResults CancelBatch WatchBatch "
             "ListTaskLogs ListDeadLetters RedriveDeadLetters ListNotifications WatchNotifications MarkNotificationsRead"
         ),
+        user="ListConnections",
         operator=(
             "ListNodeLogs GetNodeOutputs ListWorkerTasks GetQueueStats GetConfig UpdateConfig GetCacheStats ClearCache "
             "RunDoctor"

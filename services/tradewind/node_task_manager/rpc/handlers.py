@@ -10,10 +10,12 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.node_task_manager.domain.component import Release
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.ports.connected import ConnectedWorkers
 from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import cache_mapping, checks, config_mapping, mapping, queue_mapping, work_mapping
 from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
 from tradewind.node_task_manager.rpc.cache_handlers import CacheHandlers
+from tradewind.node_task_manager.rpc.connection_handlers import ConnectionHandlers
 from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandlers
 from tradewind.node_task_manager.rpc.eager_mapping import require_no_eager
 from tradewind.node_task_manager.rpc.event_stream import EventStream
@@ -40,6 +42,7 @@ from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
+from tradewind.node_task_manager.use_cases.tell_connected import TellConnected
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
@@ -62,7 +65,13 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class NodeTaskManagerHandlers(
-    AdHocHandlers, CacheHandlers, DeadLetterHandlers, NotificationHandlers, SignalHandlers, SubFlowHandlers
+    AdHocHandlers,
+    CacheHandlers,
+    ConnectionHandlers,
+    DeadLetterHandlers,
+    NotificationHandlers,
+    SignalHandlers,
+    SubFlowHandlers,
 ):
     """The gRPC face of the node task manager."""
 
@@ -90,6 +99,8 @@ class NodeTaskManagerHandlers(
         signal_node: SignalNode,
         sub_flows: SubFlows,
         doctor: Doctor,
+        connected: ConnectedWorkers,
+        tell_connected: TellConnected,
         explain: ExplainNodeTask,
         traces: TraceNodes | None,
         shards: Collection[int],
@@ -114,6 +125,8 @@ class NodeTaskManagerHandlers(
         self._notes = notes
         self._feed = feed
         self._doctor = doctor
+        self._connected = connected
+        self._tell_connected = tell_connected
         self._explain = explain
         self._traces = traces
         self._shards = shards
@@ -282,6 +295,7 @@ class NodeTaskManagerHandlers(
         checks.claim(request)
         limit = min(request.limit or 1, _MAX_CLAIMED)
         offers = dict.fromkeys(request.node_types, Offer()) | cache_mapping.offers(request.node_types, request.offers)
+        self._tell_connected.claimed(request.worker_id, frozenset(request.node_types))
         ready = await self._unary.claim(request.worker_id, offers, limit, ANSWER_BYTES)
         now_ms = self._clock.now_ms()
         assignments = [work_mapping.assignment(each, now_ms) for each in ready]

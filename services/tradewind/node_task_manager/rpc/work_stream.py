@@ -161,7 +161,7 @@ class WorkStream:
         """A ping is answered: one that was silent has room again."""
         silent, worker.unanswered_pings = worker.silent, 0
         if silent:
-            self._connections.refresh(worker)
+            self._connections.answers_again(worker)
 
     def _held(self, path: str, tokens: Iterable[str]) -> list[tuple[int, Held]]:
         held = mapping.held(path, tokens)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tradewind.node_task_manager.ports.caches import CacheStatistics, CacheStore
+from tradewind.node_task_manager.ports.connected import ConnectedWorkers
 from tradewind.node_task_manager.ports.settings import ConfigStore
 from tradewind.node_task_manager.ports.workers import Replicas
 from tradewind.node_task_manager.use_cases.doctor import CacheDoctor, ShardDoctor
@@ -38,6 +39,9 @@ class Stores(StoreLink, Protocol):
 
     @property
     def replicas(self) -> Replicas: ...
+
+    @property
+    def connected(self) -> ConnectedWorkers: ...
 
     async def publish(self, shard: int, message: str) -> None:
         """Send a message to every replica that listens to the shard, this one included."""

@@ -9,6 +9,7 @@ from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_cache_doctor import RedisCacheDoctor
 from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
+from tradewind.node_task_manager.stores.redis_connected import RedisConnectedWorkers
 from tradewind.node_task_manager.stores.redis_doctor import RedisShardDoctor
 from tradewind.node_task_manager.stores.redis_events import RedisEventLog
 from tradewind.node_task_manager.stores.redis_notices import RedisNotices
@@ -51,6 +52,7 @@ class RedisStores(RedisLink):
         self.cache_statistics = RedisCacheStatistics(client, self._keys[0])
         self.config = RedisConfigStore(client, self._keys)
         self.replicas = RedisReplicas(client, self._keys[0], time)
+        self.connected = RedisConnectedWorkers(client, self._keys[0], time)
 
     async def publish(self, shard: int, message: str) -> None:
         await self.client.publish(self._keys[shard].wake, message)

@@ -82,6 +82,7 @@ class CalledWorkers:
                 await self._recount(worker)
             elif worker.mine:
                 worker.mine = False
+                self._pool.changed(worker)
                 self._pool.refresh(worker)
         return False
 
@@ -173,11 +174,13 @@ class CalledWorkers:
             await worker.line.broken()
             worker.broken = True
             self._pool.refresh(worker)
+            self._pool.changed(worker)
             mended = await worker.line.connected(self._grace_s)
             if not mended and worker.mine:
                 self._rest(worker, Answer(silent=True, refused="the connection broke, and there is no other"))
                 await self._take_back(worker)
-            worker.broken = False
+            worker.broken, worker.lost = False, not mended
+            self._pool.changed(worker)
             self._begin(self._recount(worker))
 
     async def _take_back(self, worker: CalledConnection) -> None:
@@ -194,6 +197,7 @@ class CalledWorkers:
             held = await shard.reader.held_by(worker.worker_id)
             worker.others |= {(number, task_id) for task_id in held} - {(number, each) for each in worker.known(number)}
         worker.mine = True
+        self._pool.changed(worker)
         if worker.others:
             # Its connection tells whether it is there.
             self._begin(self._open(worker))
@@ -219,6 +223,9 @@ class CalledWorkers:
             _log.warning("called_worker_lost", worker_id=worker.worker_id, node_tasks=len(batch))
             self._rest(worker, answer)
             return
+        if worker.lost:
+            worker.lost = False
+            self._pool.changed(worker)
         rest = [each for each in batch if each.nonce not in answer.accepted]
         if answer.accepted:
             worker.patience.accepted()

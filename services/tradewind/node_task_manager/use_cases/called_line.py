@@ -154,7 +154,8 @@ class CalledConnection(ConnectedWorker):
 
     `others` are leases of it that another process gave, by shard and node task; `coming` counts what is being passed on
     to it. `resting` is it while it is left alone after a refusal; after that it gets one node task at a time until it
-    takes one. Nor does it get any while its connection is `broken`. `watching` is what notices that. `tried` are by
+    takes one. Nor does it get any while its connection is `broken`, of which `watching` notices; one that could not be
+    had again is `lost` until the worker answers. `tried` are by
     the nonce of a lease, until it is taken, those that did not take the node task before.
     """
 
@@ -163,6 +164,7 @@ class CalledConnection(ConnectedWorker):
     mine: bool = False
     resting: bool = False
     broken: bool = False
+    lost: bool = False
     watching: asyncio.Task[None] | None = None
     others: set[tuple[int, str]] = field(default_factory=set)
     coming: int = 0
@@ -170,6 +172,10 @@ class CalledConnection(ConnectedWorker):
     patience: Patience = field(default_factory=Patience)
 
     called = True
+
+    @property
+    def here(self) -> bool:
+        return self.mine and not self.broken and not self.lost
 
     @property
     def load(self) -> float:

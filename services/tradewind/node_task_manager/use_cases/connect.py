@@ -96,6 +96,11 @@ class Connections:
         if worker.room:
             self._look()
 
+    def answers_again(self, worker: ConnectedWorker) -> None:
+        """A worker that was silent has answered a ping."""
+        self._pool.changed(worker)
+        self.refresh(worker)
+
     def close(self, worker: ConnectedWorker) -> None:
         """The stream is gone; unless the worker opens another within the grace, what it held has lost its worker.
 

@@ -12,8 +12,9 @@ from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.domain.sub_flow import waits_for_flow
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
+from tradewind.node_task_manager.ports.connected import ConnectedWorkers
 from tradewind.node_task_manager.use_cases.look import Look, Seen, SignalStatus
-from tradewind.node_task_manager.use_cases.waits import is_mapped, limits_of
+from tradewind.node_task_manager.use_cases.waits import is_mapped, limits_of, nobody_runs
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
 from tradewind.server.rates import KeyRate, Rate
@@ -69,6 +70,7 @@ class ExplainNodeTask:
         look: Look,
         waits: Mapping[int, WaitReader],
         config: Callable[[int], SystemConfig],
+        connected: ConnectedWorkers,
         refusal: Callable[[], Awaitable[str]],
         clock: Clock,
         limits: Limits,
@@ -76,6 +78,7 @@ class ExplainNodeTask:
         self._look = look
         self._waits = waits
         self._config = config
+        self._connected = connected
         self._refusal = refusal
         self._clock = clock
         self._limits = limits
@@ -138,6 +141,8 @@ class ExplainNodeTask:
                 reasons += await self._refill(waits, name, node.node_type, rate, 1)
             elif (await waits.holders(name, 0)).count >= most:
                 reasons.append(await self._limit(waits, name, most, seen))
+        nobody = await self._connected.unoffered([node.node_type])
+        reasons += [nobody_runs(node.node_type, last) for last in nobody.values()]
         place = await waits.place(node.node_type, user_id, task.task_id)
         return [*reasons, _queued(place, node.node_type, user_id, task)]
 

@@ -14,7 +14,7 @@ from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.use_cases.items import read_items
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
-from tradewind.node_task_manager.use_cases.waits import ExplainLimits
+from tradewind.node_task_manager.use_cases.waits import ExplainPending
 from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
 from tradewind.server.partitions import shard_of
@@ -47,7 +47,7 @@ class Seen:
     component: Component
     plan: Plan
     waits: str = ""
-    """Which limit keeps it waiting though it is ready, in words."""
+    """What keeps it waiting though it is ready, in words."""
 
     def size(self, *, config: bool = False) -> int:
         """Return about how many bytes it takes in an answer, with its config or without."""
@@ -77,7 +77,7 @@ class SeenSignal:
 class Look:
     """Reads, over all shards."""
 
-    def __init__(self, shards: Mapping[int, Shard], plans: PlanCache, explain: ExplainLimits) -> None:
+    def __init__(self, shards: Mapping[int, Shard], plans: PlanCache, explain: ExplainPending) -> None:
         self._shards = shards
         self._explain = explain
         self._plans = plans

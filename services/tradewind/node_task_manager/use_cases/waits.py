@@ -1,4 +1,4 @@
-"""Which limit keeps a ready node task waiting, in words."""
+"""Why a ready node task waits, in words: which limit keeps it back, or that nobody runs it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,20 +8,24 @@ from tradewind.node_task_manager.domain.concurrency import in_words
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.ports.connected import ConnectedWorkers, LastOffer
 from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.server.reasons import Reason, iso, no_live_worker
 
 if TYPE_CHECKING:
     from tradewind.node_task_manager.use_cases.look import Seen
 
 
-class ExplainLimits:
-    """Says of pending node tasks which limit is full; `config(shard)` returns what holds in a shard."""
+class ExplainPending:
+    """Says of pending node tasks which limit is full, or that no connected worker offers their type; `config(shard)`
+    returns what holds in a shard."""
 
-    def __init__(self, config: Callable[[int], SystemConfig]) -> None:
+    def __init__(self, config: Callable[[int], SystemConfig], connected: ConnectedWorkers) -> None:
         self._config = config
+        self._connected = connected
 
     async def __call__(self, shard: Shard, seen: Sequence["Seen"]) -> list["Seen"]:
-        """Return the same node tasks with what they wait for, where a limit it is."""
+        """Return the same node tasks with what they wait for, unless that is their turn or a worker's room."""
         config = self._config(shard.number)
         names: dict[str, int] = {}
         for each in seen:
@@ -29,7 +33,20 @@ class ExplainLimits:
                 names.update(limits_of(each, config))
         held = dict(zip(names, await shard.queues.held(list(names)), strict=True)) if names else {}
         full = {name for name, most in names.items() if held[name] >= most}
-        return [replace(each, waits=_words(each, config, full) or each.waits) for each in seen]
+        explained = [replace(each, waits=_words(each, config, full) or each.waits) for each in seen]
+        queued = {_type_of(each) for each in explained if _is_queued(each)}
+        nobody = await self._connected.unoffered(sorted(queued)) if queued else {}
+        return [
+            replace(each, waits=nobody_runs(_type_of(each), nobody[_type_of(each)]).sentence)
+            if _is_queued(each) and _type_of(each) in nobody
+            else each
+            for each in explained
+        ]
+
+
+def nobody_runs(node_type: str, last: LastOffer) -> Reason:
+    """Return that no connected worker offers a node type."""
+    return no_live_worker(node_type, last_worker=last.worker_id, until=iso(last.until_ms))
 
 
 def limits_of(each: "Seen", config: SystemConfig) -> dict[str, int]:
@@ -51,6 +68,16 @@ def is_mapped(each: "Seen") -> bool:
     """Say whether it is a mapped node's own node task, which no worker gets."""
     mapped = each.plan.nodes[each.task.index].fan_out is not None
     return mapped and TaskName.parse(each.task.task_id).item < 0
+
+
+def _type_of(each: "Seen") -> str:
+    return each.plan.nodes[each.task.index].node_type
+
+
+def _is_queued(each: "Seen") -> bool:
+    """Say whether all that is missing is a worker that takes it."""
+    pending = each.task.status is NodeTaskStatus.PENDING and not each.task.retry_at
+    return pending and not each.waits and not is_mapped(each)
 
 
 def _words(each: "Seen", config: SystemConfig, full: set[str]) -> str:

@@ -57,6 +57,11 @@ class ConnectedWorker:
         return self.unanswered_pings > UNANSWERED_PINGS
 
     @property
+    def here(self) -> bool:
+        """Whether anybody is behind it, as far as is known."""
+        return not self.silent
+
+    @property
     def room(self) -> int:
         """How many node tasks it can take beyond those it holds or may be about to get; none while it answers no
         pings or does not read what was sent before."""
@@ -115,6 +120,7 @@ class WorkerPool:
         self._workers: dict[str, ConnectedWorker] = {}
         self._kinds: dict[tuple[str, ...], _Kind] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._followers: list[Callable[[str], None]] = []
 
     def __iter__(self) -> Iterator[ConnectedWorker]:
         return iter(list(self._workers.values()))
@@ -130,6 +136,15 @@ class WorkerPool:
         """Call `listener` whenever there is room after there was none."""
         self._listeners.append(listener)
 
+    def on_change(self, follower: Callable[[str], None]) -> None:
+        """Call `follower` with the id of each worker that comes or goes."""
+        self._followers.append(follower)
+
+    def changed(self, worker: ConnectedWorker) -> None:
+        """A worker has come or gone, or whether anybody is behind it is another matter than before."""
+        for follower in self._followers:
+            follower(worker.worker_id)
+
     def get(self, worker_id: str) -> ConnectedWorker | None:
         """Return the worker, or None when it is not connected here."""
         return self._workers.get(worker_id)
@@ -141,12 +156,14 @@ class WorkerPool:
             self.remove(older)
             older.line.close("another stream of this worker was opened")
         self._workers[worker.worker_id] = worker
+        self.changed(worker)
         self.refresh(worker)
 
     def remove(self, worker: ConnectedWorker) -> None:
         """Remove this very stream of a worker."""
         if worker in self:
             del self._workers[worker.worker_id]
+            self.changed(worker)
         self._leave_line(worker)
 
     def refresh(self, worker: ConnectedWorker) -> None:

@@ -37,6 +37,7 @@ from tradewind.server.reasons import Reason
 _log = structlog.get_logger(__name__)
 NAME = "node task manager"
 _READ_S = 10.0
+_WORKERS_AT_ONCE = 1000
 _COMPONENTS_AT_ONCE = 500
 """The states of this many fit into one message, even when each was stopped for a long reason."""
 _RELEASE_BYTES, _RELEASE = 512 * 1024, 1024
@@ -194,6 +195,18 @@ class NodeTaskManagerPeer:
                 raise
         reasons = [Reason(each.code, each.sentence, MessageToDict(each.facts)) for each in response.reasons]
         return response.node_task, reasons
+
+    async def connected(self, worker_ids: Sequence[str]) -> Collection[str] | None:
+        found: list[str] = []
+        for first in range(0, len(worker_ids), _WORKERS_AT_ONCE):
+            request = pb2.ListConnectionsRequest(worker_ids=worker_ids[first : first + _WORKERS_AT_ONCE])
+            try:
+                answer = await self._stub.ListConnections(request, timeout=_READ_S)
+            except grpc.aio.AioRpcError as error:
+                _log.warning("connections could not be asked for", code=error.code().name, details=error.details())
+                return None
+            found += [each.worker_id for each in answer.connections]
+        return frozenset(found)
 
     async def outputs(self, node_tasks: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
         request = pb2.GetNodeOutputsRequest()

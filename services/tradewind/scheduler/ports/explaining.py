@@ -1,5 +1,6 @@
 """What explaining needs of other services."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +25,10 @@ class NodeTaskReasons(Protocol):
 
     async def explain(self, node_task_id: str, user_id: str) -> tuple[NodeTask, list[Reason]] | None:
         """Return a node task and why it stands where it does; None for one that is not known."""
+        ...
+
+    async def connected(self, worker_ids: Sequence[str]) -> Collection[str] | None:
+        """Return which of some workers are connected; None when that cannot be told."""
         ...
 
 

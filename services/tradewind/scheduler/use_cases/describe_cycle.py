@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.node_counts import NodeCounts
 from tradewind.scheduler.ports.peers import NodeTasks
-from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
+from tradewind.scheduler.use_cases.explain_waits import explain_waits
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_logs import ReadLogs
 from tradewind.server.paging import MESSAGE_BYTES
@@ -46,11 +46,10 @@ class CycleDescription:
 class DescribeCycle:
     """Puts together what the scheduler has on record and what the node task manager says."""
 
-    def __init__(self, read: ReadFlows, logs: ReadLogs, node_tasks: NodeTasks, explain: ExplainWaits) -> None:
+    def __init__(self, read: ReadFlows, logs: ReadLogs, node_tasks: NodeTasks) -> None:
         self._read = read
         self._logs = logs
         self._node_tasks = node_tasks
-        self._explain = explain
 
     async def __call__(
         self,
@@ -73,7 +72,7 @@ class DescribeCycle:
             state, outputs=outputs, signals=True, page_size=page_size, page_token=page_token
         )
         if not is_terminal(state.status):
-            await self._explain(page)
+            explain_waits(page)
         if page_token:
             return CycleDescription(state, flow, page)
         newest: deque[LogLine] = deque()

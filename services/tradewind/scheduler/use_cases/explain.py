@@ -322,7 +322,9 @@ class ExplainNode:
             return NodeExplanation(state, None, ordered(reasons))
         node_task, told = found
         if any(reason.code == "queued" for reason in told):
-            reasons.append(await self._offering(node_task.node_type))
+            nobody = next((reason for reason in told if reason.code == "no_live_worker"), None)
+            told = [reason for reason in told if reason is not nobody]
+            reasons.append(await self._offering(node_task.node_type, nobody))
         # What became of the node itself comes before what became of its cycle.
         ended = node_task.status in _ENDED
         return NodeExplanation(state, node_task, [*told, *reasons] if ended else ordered([*reasons, *told]))
@@ -335,15 +337,25 @@ class ExplainNode:
             words = "does not run over a list" if total is None else f"has {total} items, counted from 0"
             raise NotFound("node task", task_id, hint=f'; node "{node_id}" {words}')
 
-    async def _offering(self, node_type: str) -> Reason:
-        """Why none of them takes it, as far as the registry knows."""
+    async def _offering(self, node_type: str, nobody: Reason | None) -> Reason:
+        """Why none of them takes it: the node task manager knows who is connected, the registry who is on record.
+
+        `nobody` is that no worker is connected that offers the type, if so it is.
+        """
         workers = await self._workers.workers(node_type)
         if workers is None:
-            return workers_busy(node_type)
+            return nobody or workers_busy(node_type)
+        gone = {each.worker_id: each.last_heartbeat_ms for each in workers if not each.alive}
+        if nobody is not None:
+            last = {name: str(nobody.facts.get(name, "")) for name in ("last_worker", "until")}
+            return no_live_worker(node_type, (), gone, **last)
         taking = [each for each in workers if each.alive and not each.draining]
         if not taking:
-            gone = {each.worker_id: each.last_heartbeat_ms for each in workers if not each.alive}
-            return no_live_worker(node_type, [each.worker_id for each in workers if each.alive], gone)
+            draining = [each.worker_id for each in workers if each.alive]
+            return no_live_worker(node_type, draining, gone) if draining else workers_busy(node_type)
+        connected = await self._known.connected([each.worker_id for each in taking])
+        absent = [] if connected is None else [each.worker_id for each in taking if each.worker_id not in connected]
+        taking = [each for each in taking if each.worker_id not in absent]
         slots = sum(each.capacity for each in taking)
         free = sum(max(0, each.capacity - each.running) for each in taking)
-        return workers_busy(node_type, len(taking), slots, free)
+        return workers_busy(node_type, len(taking), slots, free, absent)

@@ -136,3 +136,23 @@ async def test_a_new_process_of_a_worker_has_lost_what_the_one_before_held(
     assert (again.node_task_id, again.attempt) == ("flow:0:0:a", 2)
     await worker.complete(ntm.stub, again.token)
     assert losses(await is_(ntm, "a", COMPLETED)) == 1
+
+
+async def test_a_lost_worker_that_is_listed_still_is_not_connected(
+    start: Start, registry: Registry, make: Make
+) -> None:
+    ntm = await start(registry_address=registry.address, **LASTING)
+    dead = await make("dead")
+    await give_a(ntm, registry, dead)
+
+    async def connected() -> list[str]:
+        request = pb2.ListConnectionsRequest(worker_ids=["dead"])
+        return [each.worker_id for each in (await ntm.stub.ListConnections(request)).connections]
+
+    await until(connected, "the worker is connected")
+    await dead.stop()
+
+    async def is_gone() -> bool:
+        return not await connected()
+
+    await until(is_gone, "the worker is not connected any more")

@@ -750,6 +750,84 @@ class ListWorkerTasksResponse(_message.Message):
 Global___ListWorkerTasksResponse: _TypeAlias = ListWorkerTasksResponse  # noqa: Y015
 
 @_typing.final
+class ListConnectionsRequest(_message.Message):
+    """Asks which of some workers are connected."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def worker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Which, at most 1000."""
+
+    def __init__(
+        self,
+        *,
+        worker_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["worker_ids", b"worker_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListConnectionsRequest: _TypeAlias = ListConnectionsRequest  # noqa: Y015
+
+@_typing.final
+class ListConnectionsResponse(_message.Message):
+    """Those that are."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def connections(self) -> _containers.RepeatedCompositeFieldContainer[Global___Connection]:
+        """In the order in which they were named."""
+
+    def __init__(
+        self,
+        *,
+        connections: _abc.Iterable[Global___Connection] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connections", b"connections"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListConnectionsResponse: _TypeAlias = ListConnectionsResponse  # noqa: Y015
+
+@_typing.final
+class Connection(_message.Message):
+    """A worker that is connected: by a stream on which it answers, by being called, or, where it claims by calls, by a claim of
+    the last minute.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    CONNECTED_SINCE_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.str
+    """The worker."""
+    @_builtins.property
+    def connected_since(self) -> _timestamp_pb2.Timestamp:
+        """Since when."""
+
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.str = ...,
+        connected_since: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connected_since", b"connected_since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connected_since", b"connected_since", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Connection: _TypeAlias = Connection  # noqa: Y015
+
+@_typing.final
 class TerminateNodeTaskRequest(_message.Message):
     """Asks to stop a node task."""
 

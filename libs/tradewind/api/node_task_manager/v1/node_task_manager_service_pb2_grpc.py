@@ -97,6 +97,11 @@ class NodeTaskManagerServiceStub:
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListWorkerTasksRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListWorkerTasksResponse.FromString,
                 _registered_method=True)
+        self.ListConnections = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ListConnections',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListConnectionsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListConnectionsResponse.FromString,
+                _registered_method=True)
         self.TerminateNodeTask = channel.unary_unary(
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/TerminateNodeTask',
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.TerminateNodeTaskRequest.SerializeToString,
@@ -362,6 +367,13 @@ class NodeTaskManagerServiceServicer:
 
     def ListWorkerTasks(self, request, context):
         """Node tasks leased to a worker.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListConnections(self, request, context):
+        """Which workers are connected to any replica, and since when. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -717,6 +729,11 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     servicer.ListWorkerTasks,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListWorkerTasksRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListWorkerTasksResponse.SerializeToString,
+            ),
+            'ListConnections': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConnections,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListConnectionsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListConnectionsResponse.SerializeToString,
             ),
             'TerminateNodeTask': grpc.unary_unary_rpc_method_handler(
                     servicer.TerminateNodeTask,
@@ -1176,6 +1193,33 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ListWorkerTasks',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListWorkerTasksRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListWorkerTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConnections(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ListConnections',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListConnectionsRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ListConnectionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

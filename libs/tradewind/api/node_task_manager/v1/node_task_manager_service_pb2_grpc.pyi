@@ -81,6 +81,8 @@ class NodeTaskManagerServiceStub:
     """
     ListWorkerTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListWorkerTasksRequest, _node_task_manager_service_pb2.ListWorkerTasksResponse]
     """Node tasks leased to a worker."""
+    ListConnections: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListConnectionsRequest, _node_task_manager_service_pb2.ListConnectionsResponse]
+    """Which workers are connected to any replica, and since when. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     TerminateNodeTask: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]
     """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
     node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
@@ -263,6 +265,8 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     """
     ListWorkerTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListWorkerTasksRequest, _node_task_manager_service_pb2.ListWorkerTasksResponse]  # type: ignore[assignment]
     """Node tasks leased to a worker."""
+    ListConnections: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListConnectionsRequest, _node_task_manager_service_pb2.ListConnectionsResponse]  # type: ignore[assignment]
+    """Which workers are connected to any replica, and since when. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     TerminateNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]  # type: ignore[assignment]
     """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
     node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
@@ -502,6 +506,14 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.ListWorkerTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.ListWorkerTasksResponse]]:
         """Node tasks leased to a worker."""
+
+    @_abc_1.abstractmethod
+    def ListConnections(
+        self,
+        request: _node_task_manager_service_pb2.ListConnectionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_task_manager_service_pb2.ListConnectionsResponse, _abc.Awaitable[_node_task_manager_service_pb2.ListConnectionsResponse]]:
+        """Which workers are connected to any replica, and since when. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def TerminateNodeTask(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
+from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
 from tradewind.node_task_manager.stores.memory.replicas import MemoryReplicas
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
 from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
@@ -43,6 +44,7 @@ class MemoryStores(NoLink):
         self.cache_statistics = MemoryCacheStatistics()
         self.config = MemoryConfigStore()
         self.replicas = MemoryReplicas(clock)
+        self.connected = MemoryConnectedWorkers(clock)
         self._shard = shard
         self._listeners: list[Callable[[str], None]] = []
         shard.tell = self._tell

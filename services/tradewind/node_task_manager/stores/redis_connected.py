@@ -1,0 +1,71 @@
+"""Which workers are connected to any replica, in Redis."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tradewind.node_task_manager.ports.connected import ConnectionNews, LastOffer
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.server.redis.client import Redis
+from tradewind.server.redis.script import Script
+
+_TELL = Script(__name__, "tell_connected", bool)
+
+
+class RedisConnectedWorkers:
+    """Implements ConnectedWorkers; `clock` returns 0 for the store's own time. Reads by plain commands, which a store
+    that takes no writes answers."""
+
+    def __init__(self, client: Redis, keys: Keys, clock: Callable[[], int]) -> None:
+        self._client = client
+        self._keys = keys
+        self._clock = clock
+
+    async def tell(self, replica: str, keep_ms: int, news: ConnectionNews) -> bool:
+        args = {
+            "base": self._keys.base,
+            "now": self._clock(),
+            "replica": replica,
+            "keep": keep_ms,
+            "whole": news.whole,
+            "workers": list(news.workers.items()),
+            "offered": [name for name, last in news.node_types.items() if last is None],
+            "withdrawn": [
+                (name, last.worker_id, last.until_ms) for name, last in news.node_types.items() if last is not None
+            ],
+        }
+        return await _TELL(self._client, [self._keys.connected()], args)
+
+    async def unoffered(self, node_types: Sequence[str]) -> Mapping[str, LastOffer]:
+        told = await self._told([f"type:{name}" for name in node_types])
+        missing = [name for place, name in enumerate(node_types) if not any(each[place] for each in told)]
+        if not missing:
+            return {}
+        pipeline = self._client.pipeline(transaction=False)
+        for name in missing:
+            pipeline.get(self._keys.last_offer(name))
+        return {name: _last(text) for name, text in zip(missing, await pipeline.execute(), strict=True)}
+
+    async def since(self, worker_ids: Sequence[str]) -> Mapping[str, int]:
+        told = await self._told([f"worker:{name}" for name in worker_ids])
+        since = [max((int(each[place] or 0) for each in told), default=0) for place in range(len(worker_ids))]
+        return {name: since_ms for name, since_ms in zip(worker_ids, since, strict=True) if since_ms}
+
+    async def _told(self, fields: Sequence[str]) -> Sequence[Sequence[bytes | None]]:
+        """Return these fields of what each replica that is here has told."""
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.execute_command("TIME")
+        pipeline.execute_command("ZRANGE", self._keys.connected(), 0, -1, "WITHSCORES")
+        (seconds, micros), replicas = await pipeline.execute()
+        now_ms = self._clock() or int(seconds) * 1000 + int(micros) // 1000
+        untils = zip(replicas[::2], replicas[1::2], strict=True)
+        here = [name.decode() for name, until in untils if float(until) > now_ms]
+        if not here or not fields:
+            return []
+        pipeline = self._client.pipeline(transaction=False)
+        for name in here:
+            pipeline.hmget(self._keys.connected_to(name), list(fields))
+        return await pipeline.execute()
+
+
+def _last(text: bytes | None) -> LastOffer:
+    until, _, worker_id = (text or b"0 ").decode().partition(" ")
+    return LastOffer(worker_id, int(until))

@@ -1,0 +1,156 @@
+"""Keeping on record which workers are connected here, for every replica to read."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+
+import structlog
+
+from tradewind.node_task_manager.ports.connected import ConnectedWorkers, ConnectionNews, LastOffer
+from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.server.beats import beat, next_beat
+from tradewind.server.clock import Clock
+
+_log = structlog.get_logger(__name__)
+_LOOK_S = 5.0
+_KEEP_MS = 15_000
+"""What a replica told is forgotten so long after it was killed."""
+_RETRY_S = 1.0
+_PIECE = 200
+_CLAIMS_MS = 60_000
+_MOST_CLAIMERS = 10_000
+
+
+class TellConnected:
+    """Tells of workers as they come and go, and now and then that all of it still holds.
+
+    A worker that answers no pings is not connected; one that has no stream, and claims by calls, is for a minute from
+    each claim.
+    """
+
+    def __init__(
+        self, connected: ConnectedWorkers, pool: WorkerPool, replica: str, clock: Clock, look_s: float = _LOOK_S
+    ) -> None:
+        self._connected = connected
+        self._pool = pool
+        self._replica = replica
+        self._clock = clock
+        self._look_s = look_s
+        self._here: dict[str, tuple[int, frozenset[str]]] = {}
+        """Who is connected, since when, and what they offer."""
+        self._offering: Counter[str] = Counter()
+        self._claimers: dict[str, tuple[int, frozenset[str]]] = {}
+        self._changed: set[str] = set()
+        self._workers: dict[str, int] = {}
+        self._node_types: dict[str, LastOffer | None] = {}
+        """These two are yet to be told."""
+        self._whole = True
+        self._wake = asyncio.Event()
+        pool.on_change(self._note)
+
+    def claimed(self, worker_id: str, node_types: frozenset[str]) -> None:
+        """A worker that has no stream has claimed node tasks of these types."""
+        known = self._claimers.pop(worker_id, None)
+        self._claimers[worker_id] = self._clock.now_ms(), node_types
+        if known is None or known[1] != node_types:
+            self._note(worker_id)
+        if len(self._claimers) > _MOST_CLAIMERS:
+            self._claimers.pop(first := next(iter(self._claimers)))
+            self._note(first)
+
+    async def run(self) -> None:
+        """Go on for ever."""
+        while True:
+            self._wake.clear()
+            try:
+                await self._tell()
+            except Exception as error:
+                _log.warning("which workers are connected was not told", error=error)
+                await beat(_RETRY_S)
+                continue
+            try:
+                async with asyncio.timeout_at(next_beat(self._look_s)):
+                    await self._wake.wait()
+            except TimeoutError:
+                self._look()
+
+    async def leave(self) -> None:
+        """Nobody is connected here any more."""
+        self._changed.clear()
+        for worker_id in list(self._here):
+            self._forget(worker_id, self._clock.now_ms())
+        # Should this fail, what was told lapses.
+        with suppress(Exception):
+            await self._tell()
+            await self._connected.tell(self._replica, 0, ConnectionNews({}, {}))
+
+    def _note(self, worker_id: str) -> None:
+        self._changed.add(worker_id)
+        self._wake.set()
+
+    def _look(self) -> None:
+        """Note who has claimed nothing for too long."""
+        oldest_ms = self._clock.now_ms() - _CLAIMS_MS
+        for worker_id, (claimed_ms, _) in list(self._claimers.items()):
+            if claimed_ms >= oldest_ms:
+                return
+            del self._claimers[worker_id]
+            self._forget(worker_id, claimed_ms)
+            self._changed.add(worker_id)
+
+    def _gather(self) -> None:
+        """Work out what is to be told of those who have changed."""
+        changed, self._changed = self._changed, set()
+        for worker_id in changed:
+            worker = self._pool.get(worker_id)
+            offers: frozenset[str] | None = None
+            if worker is not None and worker.here:
+                offers = frozenset(worker.node_types)
+            elif worker_id in self._claimers:
+                offers = self._claimers[worker_id][1]
+            if worker_id in self._here and self._here[worker_id][1] != offers:
+                self._forget(worker_id, self._clock.now_ms())
+            if offers is not None and worker_id not in self._here:
+                self._here[worker_id] = self._clock.now_ms(), offers
+                self._workers[worker_id] = self._here[worker_id][0]
+                self._node_types.update(dict.fromkeys(offers - self._offering.keys()))
+                self._offering.update(offers)
+
+    def _forget(self, worker_id: str, at_ms: int) -> None:
+        _, offers = self._here.pop(worker_id, (0, frozenset()))
+        self._workers[worker_id] = 0
+        self._offering.subtract(offers)
+        for node_type in offers:
+            if not self._offering[node_type]:
+                del self._offering[node_type]
+                self._node_types[node_type] = LastOffer(worker_id, at_ms)
+
+    async def _tell(self) -> None:
+        self._gather()
+        workers, self._workers = self._workers, {}
+        node_types, self._node_types = self._node_types, {}
+        if self._whole:
+            workers = {worker_id: since_ms for worker_id, (since_ms, _) in self._here.items()}
+            node_types = {**node_types, **dict.fromkeys(self._offering)}
+        whole, self._whole = self._whole, True
+        try:
+            for some, types in _pieces(workers, node_types):
+                if not await self._connected.tell(self._replica, _KEEP_MS, ConnectionNews(some, types, whole)):
+                    self._wake.set()
+                    return
+                whole = False
+            self._whole = False
+        finally:
+            if self._whole:
+                # The whole names who is here; who was the last to offer a node type only this does.
+                self._node_types = {**node_types, **self._node_types}
+
+
+def _pieces(
+    workers: dict[str, int], node_types: dict[str, LastOffer | None]
+) -> Iterator[tuple[dict[str, int], dict[str, LastOffer | None]]]:
+    """Yield both in pieces that one script takes; an empty one when there is nothing."""
+    listed, types = list(workers.items()), list(node_types.items())
+    for first in range(0, max(1, len(listed), len(types)), _PIECE):
+        yield dict(listed[first : first + _PIECE]), dict(types[first : first + _PIECE])

@@ -1,0 +1,102 @@
+"""Which workers are connected to any replica, and what they offer."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.servers import RedisServer
+from tradewind.node_task_manager.ports.connected import ConnectedWorkers, ConnectionNews, LastOffer
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
+from tradewind.node_task_manager.stores.redis_connected import RedisConnectedWorkers
+from tradewind.server.clock import ManualClock
+
+KEEP = 15_000
+
+
+@pytest_asyncio.fixture
+async def connected(store: RedisServer | None, clock: ManualClock) -> AsyncIterator[ConnectedWorkers]:
+    """Nobody is connected to begin with."""
+    if store is None:
+        yield MemoryConnectedWorkers(clock)
+        return
+    await store.flush()
+    yield RedisConnectedWorkers(store.connect("node_task_manager"), Keys("trading_flow", 0), clock)
+    await store.close_clients()
+
+
+def came(worker_id: str, *node_types: str, since: int = 7, whole: bool = True) -> ConnectionNews:
+    return ConnectionNews({worker_id: since}, dict.fromkeys(node_types), whole)
+
+
+def left(worker_id: str, *node_types: str, until: int = 9) -> ConnectionNews:
+    return ConnectionNews({worker_id: 0}, dict.fromkeys(node_types, LastOffer(worker_id, until)))
+
+
+async def test_nobody_offers_anything_to_begin_with(connected: ConnectedWorkers) -> None:
+    assert await connected.unoffered(["a", "b"]) == {"a": LastOffer(), "b": LastOffer()}
+    assert await connected.unoffered([]) == {}
+    assert await connected.since(["w"]) == {}
+    assert await connected.since([]) == {}
+
+
+async def test_what_any_replica_tells_holds_for_all(connected: ConnectedWorkers) -> None:
+    assert await connected.tell("r1", KEEP, came("w1", "a", "b", since=7))
+    assert await connected.tell("r2", KEEP, came("w2", "b", "c", since=8))
+    assert await connected.unoffered(["a", "b", "c", "d"]) == {"d": LastOffer()}
+    assert await connected.since(["w2", "w1", "w3"]) == {"w1": 7, "w2": 8}
+
+
+async def test_who_was_the_last_is_told_until_somebody_comes(connected: ConnectedWorkers) -> None:
+    await connected.tell("r1", KEEP, came("w1", "a"))
+    assert await connected.tell("r1", KEEP, left("w1", "a", until=9))
+    assert await connected.unoffered(["a"]) == {"a": LastOffer("w1", 9)}
+    assert await connected.since(["w1"]) == {}
+    assert await connected.tell("r1", KEEP, came("w2", "a", whole=False))
+    assert await connected.unoffered(["a"]) == {}
+    # Who was there before is forgotten, should this one go without a word.
+    assert await connected.tell("r1", KEEP, ConnectionNews({}, {}, whole=True))
+    assert await connected.unoffered(["a"]) == {"a": LastOffer()}
+
+
+async def test_the_last_of_a_replica_is_not_the_last_while_another_replica_has_one(
+    connected: ConnectedWorkers,
+) -> None:
+    await connected.tell("r1", KEEP, came("w1", "a"))
+    await connected.tell("r2", KEEP, came("w2", "a"))
+    await connected.tell("r1", KEEP, left("w1", "a", until=9))
+    assert await connected.unoffered(["a"]) == {}
+    await connected.tell("r2", KEEP, left("w2", "a", until=10))
+    assert await connected.unoffered(["a"]) == {"a": LastOffer("w2", 10)}
+
+
+async def test_what_a_replica_told_lapses_with_it(connected: ConnectedWorkers, clock: ManualClock) -> None:
+    await connected.tell("r1", KEEP, came("w1", "a"))
+    await connected.tell("r2", KEEP, came("w2", "b"))
+    clock.advance(KEEP - 1)
+    assert await connected.tell("r1", KEEP, ConnectionNews({}, {}))
+    clock.advance(1)
+    assert await connected.unoffered(["a", "b"]) == {"b": LastOffer()}
+    assert await connected.since(["w1", "w2"]) == {"w1": 7}
+    # It has to tell the whole again, which a part is not.
+    assert not await connected.tell("r2", KEEP, came("w3", "c", whole=False))
+    assert await connected.since(["w3"]) == {}
+    assert await connected.tell("r2", KEEP, came("w2", "b"))
+    assert await connected.unoffered(["a", "b"]) == {}
+
+
+async def test_a_replica_that_leaves_takes_back_what_it_told(connected: ConnectedWorkers) -> None:
+    await connected.tell("r1", KEEP, came("w1", "a"))
+    assert await connected.tell("r1", 0, left("w1", "a", until=9))
+    assert await connected.unoffered(["a"]) == {"a": LastOffer("w1", 9)}
+    assert not await connected.tell("r1", KEEP, ConnectionNews({}, {}))
+    await connected.tell("r1", KEEP, came("w1", "a"))
+    assert await connected.tell("r1", 0, ConnectionNews({}, {}))
+    assert await connected.since(["w1"]) == {}
+
+
+async def test_the_whole_takes_the_place_of_what_was_told_before(connected: ConnectedWorkers) -> None:
+    await connected.tell("r1", KEEP, came("w1", "a"))
+    await connected.tell("r1", KEEP, came("w2", "b"))
+    assert await connected.since(["w1", "w2"]) == {"w2": 7}
+    assert list(await connected.unoffered(["a", "b"])) == ["a"]

@@ -1,0 +1,147 @@
+"""Keeping on record which workers are connected to a replica."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.unit.node_task_manager.conftest import Line
+from tests.waiting import until
+from tradewind.node_task_manager.ports.connected import ConnectionNews, LastOffer
+from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
+from tradewind.node_task_manager.use_cases.tell_connected import TellConnected
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
+from tradewind.server.clock import ManualClock
+from tradewind.server.ending import end_tasks
+
+
+class Told(MemoryConnectedWorkers):
+    """Where replicas tell of connections, which may be away, and counts what one call brings."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.away = False
+        self.largest = self.refused = 0
+
+    async def tell(self, replica: str, keep_ms: int, news: ConnectionNews) -> bool:
+        if self.away:
+            self.refused += 1
+            raise ConnectionError("the store is away")
+        self.largest = max(self.largest, len(news.workers), len(news.node_types))
+        return await super().tell(replica, keep_ms, news)
+
+
+class Replica:
+    """One that tells, of workers that come and go."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.told = Told(self.clock)
+        self.pool = WorkerPool()
+        self.tell = TellConnected(self.told, self.pool, "r1", self.clock, look_s=0.01)
+
+    def come(self, worker_id: str, *node_types: str) -> ConnectedWorker:
+        worker = ConnectedWorker(worker_id, "i1", node_types, 1, Line())
+        self.pool.add(worker)
+        return worker
+
+    async def offers(self, *node_types: str) -> None:
+        async def are_offered() -> bool:
+            return not await self.told.unoffered(node_types)
+
+        await until(are_offered, f"{node_types} are offered")
+
+    async def withdraws(self, node_type: str) -> LastOffer:
+        async def is_withdrawn() -> bool:
+            return any(last.worker_id for last in (await self.told.unoffered([node_type])).values())
+
+        await until(is_withdrawn, f"{node_type} is offered no more")
+        return (await self.told.unoffered([node_type]))[node_type]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.get_running_loop().create_task(self.tell.run())
+        try:
+            yield
+        finally:
+            await end_tasks([task])
+
+
+async def test_workers_are_told_of_as_they_come_and_go() -> None:
+    replica = Replica()
+    first = replica.come("w1", "a", "b")
+    async with replica.running():
+        await replica.offers("a", "b")
+        second = replica.come("w2", "b")
+        since_ms = replica.clock.now_ms()
+
+        async def is_told() -> bool:
+            return "w2" in await replica.told.since(["w2"])
+
+        await until(is_told, "the second one is told of")
+        replica.clock.advance(1000)
+        replica.pool.remove(first)
+        assert await replica.withdraws("a") == LastOffer("w1", replica.clock.now_ms())
+        assert await replica.told.since(["w1", "w2"]) == {"w2": since_ms}
+        replica.pool.remove(second)
+        assert (await replica.withdraws("b")).worker_id == "w2"
+
+
+async def test_what_a_stream_in_the_place_of_another_offers_is_told() -> None:
+    replica = Replica()
+    async with replica.running():
+        replica.come("w1", "a", "b")
+        await replica.offers("a", "b")
+        replica.come("w1", "b", "c")
+        await replica.offers("b", "c")
+        assert (await replica.withdraws("a")).worker_id == "w1"
+
+
+@pytest.mark.parametrize("lapses", [False, True])
+async def test_all_is_told_again_after_an_outage(lapses: bool) -> None:
+    replica = Replica()
+    worker = replica.come("w1", "a")
+    async with replica.running():
+        await replica.offers("a")
+        replica.told.away = True
+        replica.pool.remove(worker)
+        replica.come("w2", "b")
+        await until(lambda: replica.told.refused, "it was not told")
+        if lapses:
+            replica.clock.advance(60_000)
+        replica.told.away = False
+        await replica.offers("b")
+        assert (await replica.withdraws("a")).worker_id == "w1"
+
+
+async def test_many_are_told_in_pieces() -> None:
+    replica = Replica()
+    for number in range(450):
+        replica.come(f"w{number}", f"t{number}")
+    async with replica.running():
+        await replica.offers(*(f"t{number}" for number in range(450)))
+    assert replica.told.largest == 200
+
+
+async def test_one_that_claims_by_calls_is_here_for_a_minute_from_its_last_claim() -> None:
+    replica = Replica()
+    async with replica.running():
+        replica.tell.claimed("u1", frozenset({"a"}))
+        await replica.offers("a")
+        replica.clock.advance(59_000)
+        replica.tell.claimed("u1", frozenset({"a"}))
+        claimed_ms = replica.clock.now_ms()
+        await replica.offers("a")
+        replica.clock.advance(61_000)
+        assert await replica.withdraws("a") == LastOffer("u1", claimed_ms)
+
+
+async def test_nothing_is_here_of_a_replica_that_has_left() -> None:
+    replica = Replica()
+    replica.come("w1", "a")
+    async with replica.running():
+        await replica.offers("a")
+    await replica.tell.leave()
+    assert (await replica.withdraws("a")).worker_id == "w1"
+    assert await replica.told.since(["w1"]) == {}
