@@ -58,6 +58,51 @@ async def test_the_specifications_flow_registers_by_grpcurl(stack: Standalone) -
     assert (code, answer["flow"]["flow_id"], answer["flow"]["status"]) == (0, "spec", "FLOW_STATUS_REGISTERED")
 
 
+CIRCLE = {
+    "interval": 1,
+    "nodes": [{"id": "a", "type": "t"}],
+    "edges": [{"source": "a", "source_handle": "x", "target": "a", "target_handle": "y"}],
+}
+
+
+async def test_grpcurl_shows_that_edges_go_round(stack: Standalone) -> None:
+    code, answer, err = await grpcurl(stack, "AnalyzeFlow", definition={"weather": CIRCLE})
+    assert code == 0, err
+    component = answer["structure"]["components"]["0"]
+    assert (component["is_dag"], component["error"]) == (False, "Contains cycle")
+
+
+async def test_grpcurl_shows_an_answer_that_is_no_or_none(stack: Standalone) -> None:
+    """JSON leaves out what is false or 0, except where the contract asks for it."""
+    trigger = "tradewind.api.trigger.v1.TriggerService"
+    manager = "tradewind.api.node_task_manager.v1.NodeTaskManagerService"
+    registry = "tradewind.api.registry.v1.RegistryService"
+
+    async def answer(method: str, **request: Any) -> Any:
+        code, found, err = await grpcurl(stack, method, **request)
+        assert code == 0, err
+        return found
+
+    await answer("RegisterFlow", flow_id="spec", weather=WEATHER)
+    assert (await answer("RegisterFlow", flow_id="spec", weather=WEATHER))["changed"] is False
+    same = await answer("UpdateFlow", flow_id="spec", spec={"interval": "60"}, update_mask={"paths": ["interval"]})
+    assert same["changed"] is False
+    plan = await answer("RegisterFlow", flow_id="spec", weather=WEATHER, validate_only=True)
+    assert {each["worker_count"] for each in plan["plan"]["placements"]} == {0}
+    assert await answer(f"{trigger}/RemoveTrigger", trigger_id="none", queue="reports") == {"removed": False}
+    assert await answer(f"{trigger}/CountListeners", name="price") == {"listeners": 0}
+    published = await answer(f"{trigger}/PublishEvent", name="price", event_id="e")
+    assert published == {"event_id": "e", "matched": 0, "fired": 0}
+    await answer(
+        f"{trigger}/SaveTrigger", trigger={"trigger_id": "t", "queue": "q", "schedule": {"event": {"name": "x"}}}
+    )
+    twice = [await answer(f"{trigger}/FireTrigger", trigger_id="t", queue="q", request_id="r") for _ in "12"]
+    assert [each["fired"] for each in twice] == [True, False]
+    assert await answer(f"{registry}/DeregisterWorker", worker_id="none") == {"removed": False}
+    assert await answer(f"{manager}/ClearCache", name="screening") == {"removed": "0"}
+    assert await answer(f"{manager}/MarkNotificationsRead", user_id="ann") == {"unread": 0}
+
+
 async def test_grpcurl_shows_every_fault_with_its_path(stack: Standalone) -> None:
     bad = {"nodes": [{"id": "a b", "type": "x"}], "edges": [{"source": "a"}], "colour": "red"}
     code, _, err = await grpcurl(stack, "RegisterFlow", flow_id="bad", weather=bad)

@@ -66,6 +66,8 @@ async def test_a_token_logs_in_and_the_session_is_listed_refreshed_and_revoked(c
     await until(lambda: _gone(mine), "the old token is good no more")
     assert (await refreshed.WhoAmI(pb2.WhoAmIRequest())).user_id == "ann"
     assert (await refreshed.RevokeSessions(pb2.RevokeSessionsRequest(keep_current=True))).count == 1
+    none_left = await refreshed.RevokeSessions(pb2.RevokeSessionsRequest(keep_current=True))
+    assert (none_left.count, none_left.HasField("count")) == (0, True)
     await until(lambda: _gone(ann), "the first token is good no more")
     (left,) = (await refreshed.ListSessions(pb2.ListSessionsRequest())).sessions
     await refreshed.RevokeSession(pb2.RevokeSessionRequest(session_id=left.session_id))

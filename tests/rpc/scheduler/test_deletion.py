@@ -60,7 +60,8 @@ async def test_what_comes_late_brings_nothing_back(scheduler: Client, peers: Pee
 async def test_without_waiting_the_answer_comes_at_once_and_the_rest_goes_on(scheduler: Client, peers: Peers) -> None:
     await scheduler.register()
     await peers.node_tasks.break_off()
-    assert not (await scheduler.stub.DeleteFlow(deletion(wait_s=0))).done
+    response = await scheduler.stub.DeleteFlow(deletion(wait_s=0))
+    assert (response.done, response.HasField("done")) == (False, True)
     flow = await scheduler.flow()
     assert flow.status == flow_pb2.FLOW_STATUS_DELETING
     await refused(scheduler.start(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")

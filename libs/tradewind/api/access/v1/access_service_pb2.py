@@ -28,7 +28,7 @@ from tradewind.api.access.v1 import quota_pb2 as tradewind_dot_api_dot_access_do
 from tradewind.api.access.v1 import session_pb2 as tradewind_dot_api_dot_access_dot_v1_dot_session__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,tradewind/api/access/v1/access_service.proto\x12\x17tradewind.api.access.v1\x1a\x1egoogle/protobuf/duration.proto\x1a$tradewind/api/access/v1/doctor.proto\x1a#tradewind/api/access/v1/quota.proto\x1a%tradewind/api/access/v1/session.proto\"6\n\x14\x43reateSessionRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\"Y\n\x15\x43reateSessionResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x31\n\x07session\x18\x02 \x01(\x0b\x32 .tradewind.api.access.v1.Session\"\x8e\x01\n\x12\x43reateTokenRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x1d.tradewind.api.access.v1.Role\x12\r\n\x05label\x18\x03 \x01(\t\x12+\n\x08lifetime\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"W\n\x13\x43reateTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x31\n\x07session\x18\x02 \x01(\x0b\x32 .tradewind.api.access.v1.Session\"\x17\n\x15RefreshSessionRequest\"Z\n\x16RefreshSessionResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x31\n\x07session\x18\x02 \x01(\x0b\x32 .tradewind.api.access.v1.Session\"&\n\x13ListSessionsRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\"J\n\x14ListSessionsResponse\x12\x32\n\x08sessions\x18\x01 \x03(\x0b\x32 .tradewind.api.access.v1.Session\";\n\x14RevokeSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"\x17\n\x15RevokeSessionResponse\">\n\x15RevokeSessionsRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x14\n\x0ckeep_current\x18\x02 \x01(\x08\"\'\n\x16RevokeSessionsResponse\x12\r\n\x05\x63ount\x18\x01 \x01(\x05\"\x0f\n\rWhoAmIRequest\"b\n\x0eWhoAmIResponse\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x1d.tradewind.api.access.v1.Role\x12\x12\n\nsession_id\x18\x03 \x01(\t\"=\n\x0eSetUserRequest\x12+\n\x04user\x18\x01 \x01(\x0b\x32\x1d.tradewind.api.access.v1.User\">\n\x0fSetUserResponse\x12+\n\x04user\x18\x01 \x01(\x0b\x32\x1d.tradewind.api.access.v1.User\"!\n\x0eGetUserRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\">\n\x0fGetUserResponse\x12+\n\x04user\x18\x01 \x01(\x0b\x32\x1d.tradewind.api.access.v1.User\"9\n\x10ListUsersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"Z\n\x11ListUsersResponse\x12,\n\x05users\x18\x01 \x03(\x0b\x32\x1d.tradewind.api.access.v1.User\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x10\x41uthorizeRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"v\n\x11\x41uthorizeResponse\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x1d.tradewind.api.access.v1.Role\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x0f\n\x07refusal\x18\x04 \x01(\t\"S\n\x10\x41\x64mitCallRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\r\n\x05limit\x18\x03 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x04 \x01(\x05\"C\n\x11\x41\x64mitCallResponse\x12.\n\x0bretry_after\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"$\n\x11ListQuotasRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\"D\n\x12ListQuotasResponse\x12.\n\x06quotas\x18\x01 \x03(\x0b\x32\x1e.tradewind.api.access.v1.Quota\"e\n\x13ReserveCallsRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\r\n\x05quota\x18\x03 \x01(\x03\x12\r\n\x05\x63\x61lls\x18\x04 \x01(\x05\x12\r\n\x05limit\x18\x05 \x01(\t\"}\n\x14ReserveCallsResponse\x12\x0c\n\x04\x64\x61te\x18\x01 \x01(\t\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12.\n\x0bretry_after\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0crate_limited\x18\x04 \x01(\x08\"T\n\x12RefundCallsRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61te\x18\x03 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x04 \x01(\x05\"\x15\n\x13RefundCallsResponse\"\x15\n\x13WatchChangesRequest\"5\n\x14WatchChangesResponse\x12\x10\n\x08user_ids\x18\x01 \x03(\t\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\x32\x82\x0e\n\rAccessService\x12n\n\rCreateSession\x12-.tradewind.api.access.v1.CreateSessionRequest\x1a..tradewind.api.access.v1.CreateSessionResponse\x12h\n\x0b\x43reateToken\x12+.tradewind.api.access.v1.CreateTokenRequest\x1a,.tradewind.api.access.v1.CreateTokenResponse\x12q\n\x0eRefreshSession\x12..tradewind.api.access.v1.RefreshSessionRequest\x1a/.tradewind.api.access.v1.RefreshSessionResponse\x12k\n\x0cListSessions\x12,.tradewind.api.access.v1.ListSessionsRequest\x1a-.tradewind.api.access.v1.ListSessionsResponse\x12n\n\rRevokeSession\x12-.tradewind.api.access.v1.RevokeSessionRequest\x1a..tradewind.api.access.v1.RevokeSessionResponse\x12q\n\x0eRevokeSessions\x12..tradewind.api.access.v1.RevokeSessionsRequest\x1a/.tradewind.api.access.v1.RevokeSessionsResponse\x12Y\n\x06WhoAmI\x12&.tradewind.api.access.v1.WhoAmIRequest\x1a\'.tradewind.api.access.v1.WhoAmIResponse\x12\\\n\x07SetUser\x12\'.tradewind.api.access.v1.SetUserRequest\x1a(.tradewind.api.access.v1.SetUserResponse\x12\\\n\x07GetUser\x12\'.tradewind.api.access.v1.GetUserRequest\x1a(.tradewind.api.access.v1.GetUserResponse\x12\x62\n\tListUsers\x12).tradewind.api.access.v1.ListUsersRequest\x1a*.tradewind.api.access.v1.ListUsersResponse\x12\x65\n\nListQuotas\x12*.tradewind.api.access.v1.ListQuotasRequest\x1a+.tradewind.api.access.v1.ListQuotasResponse\x12\x62\n\tAuthorize\x12).tradewind.api.access.v1.AuthorizeRequest\x1a*.tradewind.api.access.v1.AuthorizeResponse\x12\x62\n\tAdmitCall\x12).tradewind.api.access.v1.AdmitCallRequest\x1a*.tradewind.api.access.v1.AdmitCallResponse\x12k\n\x0cReserveCalls\x12,.tradewind.api.access.v1.ReserveCallsRequest\x1a-.tradewind.api.access.v1.ReserveCallsResponse\x12h\n\x0bRefundCalls\x12+.tradewind.api.access.v1.RefundCallsRequest\x1a,.tradewind.api.access.v1.RefundCallsResponse\x12m\n\x0cWatchChanges\x12,.tradewind.api.access.v1.WatchChangesRequest\x1a-.tradewind.api.access.v1.WatchChangesResponse0\x01\x12\x64\n\tRunDoctor\x12).tradewind.api.access.v1.RunDoctorRequest\x1a*.tradewind.api.access.v1.RunDoctorResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,tradewind/api/access/v1/access_service.proto\x12\x17tradewind.api.access.v1\x1a\x1egoogle/protobuf/duration.proto\x1a$tradewind/api/access/v1/doctor.proto\x1a#tradewind/api/access/v1/quota.proto\x1a%tradewind/api/access/v1/session.proto\"6\n\x14\x43reateSessionRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\"Y\n\x15\x43reateSessionResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x31\n\x07session\x18\x02 \x01(\x0b\x32 .tradewind.api.access.v1.Session\"\x8e\x01\n\x12\x43reateTokenRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x1d.tradewind.api.access.v1.Role\x12\r\n\x05label\x18\x03 \x01(\t\x12+\n\x08lifetime\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"W\n\x13\x43reateTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x31\n\x07session\x18\x02 \x01(\x0b\x32 .tradewind.api.access.v1.Session\"\x17\n\x15RefreshSessionRequest\"Z\n\x16RefreshSessionResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x31\n\x07session\x18\x02 \x01(\x0b\x32 .tradewind.api.access.v1.Session\"&\n\x13ListSessionsRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\"J\n\x14ListSessionsResponse\x12\x32\n\x08sessions\x18\x01 \x03(\x0b\x32 .tradewind.api.access.v1.Session\";\n\x14RevokeSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"\x17\n\x15RevokeSessionResponse\">\n\x15RevokeSessionsRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x14\n\x0ckeep_current\x18\x02 \x01(\x08\"6\n\x16RevokeSessionsResponse\x12\x12\n\x05\x63ount\x18\x01 \x01(\x05H\x00\x88\x01\x01\x42\x08\n\x06_count\"\x0f\n\rWhoAmIRequest\"b\n\x0eWhoAmIResponse\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x1d.tradewind.api.access.v1.Role\x12\x12\n\nsession_id\x18\x03 \x01(\t\"=\n\x0eSetUserRequest\x12+\n\x04user\x18\x01 \x01(\x0b\x32\x1d.tradewind.api.access.v1.User\">\n\x0fSetUserResponse\x12+\n\x04user\x18\x01 \x01(\x0b\x32\x1d.tradewind.api.access.v1.User\"!\n\x0eGetUserRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\">\n\x0fGetUserResponse\x12+\n\x04user\x18\x01 \x01(\x0b\x32\x1d.tradewind.api.access.v1.User\"9\n\x10ListUsersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"Z\n\x11ListUsersResponse\x12,\n\x05users\x18\x01 \x03(\x0b\x32\x1d.tradewind.api.access.v1.User\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x10\x41uthorizeRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"v\n\x11\x41uthorizeResponse\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x1d.tradewind.api.access.v1.Role\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x0f\n\x07refusal\x18\x04 \x01(\t\"S\n\x10\x41\x64mitCallRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\r\n\x05limit\x18\x03 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x04 \x01(\x05\"C\n\x11\x41\x64mitCallResponse\x12.\n\x0bretry_after\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"$\n\x11ListQuotasRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\"D\n\x12ListQuotasResponse\x12.\n\x06quotas\x18\x01 \x03(\x0b\x32\x1e.tradewind.api.access.v1.Quota\"e\n\x13ReserveCallsRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\r\n\x05quota\x18\x03 \x01(\x03\x12\r\n\x05\x63\x61lls\x18\x04 \x01(\x05\x12\r\n\x05limit\x18\x05 \x01(\t\"}\n\x14ReserveCallsResponse\x12\x0c\n\x04\x64\x61te\x18\x01 \x01(\t\x12\x11\n\ttime_zone\x18\x02 \x01(\t\x12.\n\x0bretry_after\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0crate_limited\x18\x04 \x01(\x08\"T\n\x12RefundCallsRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61te\x18\x03 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x04 \x01(\x05\"\x15\n\x13RefundCallsResponse\"\x15\n\x13WatchChangesRequest\"5\n\x14WatchChangesResponse\x12\x10\n\x08user_ids\x18\x01 \x03(\t\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\x32\x82\x0e\n\rAccessService\x12n\n\rCreateSession\x12-.tradewind.api.access.v1.CreateSessionRequest\x1a..tradewind.api.access.v1.CreateSessionResponse\x12h\n\x0b\x43reateToken\x12+.tradewind.api.access.v1.CreateTokenRequest\x1a,.tradewind.api.access.v1.CreateTokenResponse\x12q\n\x0eRefreshSession\x12..tradewind.api.access.v1.RefreshSessionRequest\x1a/.tradewind.api.access.v1.RefreshSessionResponse\x12k\n\x0cListSessions\x12,.tradewind.api.access.v1.ListSessionsRequest\x1a-.tradewind.api.access.v1.ListSessionsResponse\x12n\n\rRevokeSession\x12-.tradewind.api.access.v1.RevokeSessionRequest\x1a..tradewind.api.access.v1.RevokeSessionResponse\x12q\n\x0eRevokeSessions\x12..tradewind.api.access.v1.RevokeSessionsRequest\x1a/.tradewind.api.access.v1.RevokeSessionsResponse\x12Y\n\x06WhoAmI\x12&.tradewind.api.access.v1.WhoAmIRequest\x1a\'.tradewind.api.access.v1.WhoAmIResponse\x12\\\n\x07SetUser\x12\'.tradewind.api.access.v1.SetUserRequest\x1a(.tradewind.api.access.v1.SetUserResponse\x12\\\n\x07GetUser\x12\'.tradewind.api.access.v1.GetUserRequest\x1a(.tradewind.api.access.v1.GetUserResponse\x12\x62\n\tListUsers\x12).tradewind.api.access.v1.ListUsersRequest\x1a*.tradewind.api.access.v1.ListUsersResponse\x12\x65\n\nListQuotas\x12*.tradewind.api.access.v1.ListQuotasRequest\x1a+.tradewind.api.access.v1.ListQuotasResponse\x12\x62\n\tAuthorize\x12).tradewind.api.access.v1.AuthorizeRequest\x1a*.tradewind.api.access.v1.AuthorizeResponse\x12\x62\n\tAdmitCall\x12).tradewind.api.access.v1.AdmitCallRequest\x1a*.tradewind.api.access.v1.AdmitCallResponse\x12k\n\x0cReserveCalls\x12,.tradewind.api.access.v1.ReserveCallsRequest\x1a-.tradewind.api.access.v1.ReserveCallsResponse\x12h\n\x0bRefundCalls\x12+.tradewind.api.access.v1.RefundCallsRequest\x1a,.tradewind.api.access.v1.RefundCallsResponse\x12m\n\x0cWatchChanges\x12,.tradewind.api.access.v1.WatchChangesRequest\x1a-.tradewind.api.access.v1.WatchChangesResponse0\x01\x12\x64\n\tRunDoctor\x12).tradewind.api.access.v1.RunDoctorRequest\x1a*.tradewind.api.access.v1.RunDoctorResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -58,47 +58,47 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REVOKESESSIONSREQUEST']._serialized_start=919
   _globals['_REVOKESESSIONSREQUEST']._serialized_end=981
   _globals['_REVOKESESSIONSRESPONSE']._serialized_start=983
-  _globals['_REVOKESESSIONSRESPONSE']._serialized_end=1022
-  _globals['_WHOAMIREQUEST']._serialized_start=1024
-  _globals['_WHOAMIREQUEST']._serialized_end=1039
-  _globals['_WHOAMIRESPONSE']._serialized_start=1041
-  _globals['_WHOAMIRESPONSE']._serialized_end=1139
-  _globals['_SETUSERREQUEST']._serialized_start=1141
-  _globals['_SETUSERREQUEST']._serialized_end=1202
-  _globals['_SETUSERRESPONSE']._serialized_start=1204
-  _globals['_SETUSERRESPONSE']._serialized_end=1266
-  _globals['_GETUSERREQUEST']._serialized_start=1268
-  _globals['_GETUSERREQUEST']._serialized_end=1301
-  _globals['_GETUSERRESPONSE']._serialized_start=1303
-  _globals['_GETUSERRESPONSE']._serialized_end=1365
-  _globals['_LISTUSERSREQUEST']._serialized_start=1367
-  _globals['_LISTUSERSREQUEST']._serialized_end=1424
-  _globals['_LISTUSERSRESPONSE']._serialized_start=1426
-  _globals['_LISTUSERSRESPONSE']._serialized_end=1516
-  _globals['_AUTHORIZEREQUEST']._serialized_start=1518
-  _globals['_AUTHORIZEREQUEST']._serialized_end=1552
-  _globals['_AUTHORIZERESPONSE']._serialized_start=1554
-  _globals['_AUTHORIZERESPONSE']._serialized_end=1672
-  _globals['_ADMITCALLREQUEST']._serialized_start=1674
-  _globals['_ADMITCALLREQUEST']._serialized_end=1757
-  _globals['_ADMITCALLRESPONSE']._serialized_start=1759
-  _globals['_ADMITCALLRESPONSE']._serialized_end=1826
-  _globals['_LISTQUOTASREQUEST']._serialized_start=1828
-  _globals['_LISTQUOTASREQUEST']._serialized_end=1864
-  _globals['_LISTQUOTASRESPONSE']._serialized_start=1866
-  _globals['_LISTQUOTASRESPONSE']._serialized_end=1934
-  _globals['_RESERVECALLSREQUEST']._serialized_start=1936
-  _globals['_RESERVECALLSREQUEST']._serialized_end=2037
-  _globals['_RESERVECALLSRESPONSE']._serialized_start=2039
-  _globals['_RESERVECALLSRESPONSE']._serialized_end=2164
-  _globals['_REFUNDCALLSREQUEST']._serialized_start=2166
-  _globals['_REFUNDCALLSREQUEST']._serialized_end=2250
-  _globals['_REFUNDCALLSRESPONSE']._serialized_start=2252
-  _globals['_REFUNDCALLSRESPONSE']._serialized_end=2273
-  _globals['_WATCHCHANGESREQUEST']._serialized_start=2275
-  _globals['_WATCHCHANGESREQUEST']._serialized_end=2296
-  _globals['_WATCHCHANGESRESPONSE']._serialized_start=2298
-  _globals['_WATCHCHANGESRESPONSE']._serialized_end=2351
-  _globals['_ACCESSSERVICE']._serialized_start=2354
-  _globals['_ACCESSSERVICE']._serialized_end=4148
+  _globals['_REVOKESESSIONSRESPONSE']._serialized_end=1037
+  _globals['_WHOAMIREQUEST']._serialized_start=1039
+  _globals['_WHOAMIREQUEST']._serialized_end=1054
+  _globals['_WHOAMIRESPONSE']._serialized_start=1056
+  _globals['_WHOAMIRESPONSE']._serialized_end=1154
+  _globals['_SETUSERREQUEST']._serialized_start=1156
+  _globals['_SETUSERREQUEST']._serialized_end=1217
+  _globals['_SETUSERRESPONSE']._serialized_start=1219
+  _globals['_SETUSERRESPONSE']._serialized_end=1281
+  _globals['_GETUSERREQUEST']._serialized_start=1283
+  _globals['_GETUSERREQUEST']._serialized_end=1316
+  _globals['_GETUSERRESPONSE']._serialized_start=1318
+  _globals['_GETUSERRESPONSE']._serialized_end=1380
+  _globals['_LISTUSERSREQUEST']._serialized_start=1382
+  _globals['_LISTUSERSREQUEST']._serialized_end=1439
+  _globals['_LISTUSERSRESPONSE']._serialized_start=1441
+  _globals['_LISTUSERSRESPONSE']._serialized_end=1531
+  _globals['_AUTHORIZEREQUEST']._serialized_start=1533
+  _globals['_AUTHORIZEREQUEST']._serialized_end=1567
+  _globals['_AUTHORIZERESPONSE']._serialized_start=1569
+  _globals['_AUTHORIZERESPONSE']._serialized_end=1687
+  _globals['_ADMITCALLREQUEST']._serialized_start=1689
+  _globals['_ADMITCALLREQUEST']._serialized_end=1772
+  _globals['_ADMITCALLRESPONSE']._serialized_start=1774
+  _globals['_ADMITCALLRESPONSE']._serialized_end=1841
+  _globals['_LISTQUOTASREQUEST']._serialized_start=1843
+  _globals['_LISTQUOTASREQUEST']._serialized_end=1879
+  _globals['_LISTQUOTASRESPONSE']._serialized_start=1881
+  _globals['_LISTQUOTASRESPONSE']._serialized_end=1949
+  _globals['_RESERVECALLSREQUEST']._serialized_start=1951
+  _globals['_RESERVECALLSREQUEST']._serialized_end=2052
+  _globals['_RESERVECALLSRESPONSE']._serialized_start=2054
+  _globals['_RESERVECALLSRESPONSE']._serialized_end=2179
+  _globals['_REFUNDCALLSREQUEST']._serialized_start=2181
+  _globals['_REFUNDCALLSREQUEST']._serialized_end=2265
+  _globals['_REFUNDCALLSRESPONSE']._serialized_start=2267
+  _globals['_REFUNDCALLSRESPONSE']._serialized_end=2288
+  _globals['_WATCHCHANGESREQUEST']._serialized_start=2290
+  _globals['_WATCHCHANGESREQUEST']._serialized_end=2311
+  _globals['_WATCHCHANGESRESPONSE']._serialized_start=2313
+  _globals['_WATCHCHANGESRESPONSE']._serialized_end=2366
+  _globals['_ACCESSSERVICE']._serialized_start=2369
+  _globals['_ACCESSSERVICE']._serialized_end=4163
 # @@protoc_insertion_point(module_scope)

@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.tradewind/api/node_task_manager/v1/cache.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\"\x8c\x01\n\x08\x43\x61\x63heUse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12=\n\x05scope\x18\x03 \x01(\x0e\x32..tradewind.api.node_task_manager.v1.CacheScope\x12&\n\x03ttl\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"L\n\rCacheSettings\x12&\n\x03ttl\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bmax_entries\x18\x02 \x01(\x05\"\xc4\x01\n\nCacheStats\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07\x65ntries\x18\x03 \x01(\x03\x12\x0c\n\x04hits\x18\x04 \x01(\x03\x12\x0e\n\x06misses\x18\x05 \x01(\x03\x12\r\n\x05waits\x18\x06 \x01(\x03\x12\r\n\x05\x66ills\x18\x07 \x01(\x03\x12\x10\n\x08oversize\x18\x08 \x01(\x03\x12\x0f\n\x07\x65victed\x18\t \x01(\x03\x12\x10\n\x08\x62ypassed\x18\n \x01(\x03\"$\n\x14GetCacheStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"h\n\x15GetCacheStatsResponse\x12>\n\x06\x63\x61\x63hes\x18\x01 \x03(\x0b\x32..tradewind.api.node_task_manager.v1.CacheStats\x12\x0f\n\x07\x65nabled\x18\x02 \x01(\x08\"!\n\x11\x43learCacheRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"%\n\x12\x43learCacheResponse\x12\x0f\n\x07removed\x18\x01 \x01(\x03*m\n\nCacheScope\x12\x1b\n\x17\x43\x41\x43HE_SCOPE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43\x41\x43HE_SCOPE_USER\x10\x01\x12\x14\n\x10\x43\x41\x43HE_SCOPE_FLOW\x10\x02\x12\x16\n\x12\x43\x41\x43HE_SCOPE_GLOBAL\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.tradewind/api/node_task_manager/v1/cache.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\"\x8c\x01\n\x08\x43\x61\x63heUse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12=\n\x05scope\x18\x03 \x01(\x0e\x32..tradewind.api.node_task_manager.v1.CacheScope\x12&\n\x03ttl\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"L\n\rCacheSettings\x12&\n\x03ttl\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bmax_entries\x18\x02 \x01(\x05\"\xc4\x01\n\nCacheStats\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07\x65ntries\x18\x03 \x01(\x03\x12\x0c\n\x04hits\x18\x04 \x01(\x03\x12\x0e\n\x06misses\x18\x05 \x01(\x03\x12\r\n\x05waits\x18\x06 \x01(\x03\x12\r\n\x05\x66ills\x18\x07 \x01(\x03\x12\x10\n\x08oversize\x18\x08 \x01(\x03\x12\x0f\n\x07\x65victed\x18\t \x01(\x03\x12\x10\n\x08\x62ypassed\x18\n \x01(\x03\"$\n\x14GetCacheStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"h\n\x15GetCacheStatsResponse\x12>\n\x06\x63\x61\x63hes\x18\x01 \x03(\x0b\x32..tradewind.api.node_task_manager.v1.CacheStats\x12\x0f\n\x07\x65nabled\x18\x02 \x01(\x08\"!\n\x11\x43learCacheRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"6\n\x12\x43learCacheResponse\x12\x14\n\x07removed\x18\x01 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_removed*m\n\nCacheScope\x12\x1b\n\x17\x43\x41\x43HE_SCOPE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43\x41\x43HE_SCOPE_USER\x10\x01\x12\x14\n\x10\x43\x41\x43HE_SCOPE_FLOW\x10\x02\x12\x16\n\x12\x43\x41\x43HE_SCOPE_GLOBAL\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.node_task_manager.v1.cache_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CACHESCOPE']._serialized_start=756
-  _globals['_CACHESCOPE']._serialized_end=865
+  _globals['_CACHESCOPE']._serialized_start=773
+  _globals['_CACHESCOPE']._serialized_end=882
   _globals['_CACHEUSE']._serialized_start=119
   _globals['_CACHEUSE']._serialized_end=259
   _globals['_CACHESETTINGS']._serialized_start=261
@@ -47,5 +47,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLEARCACHEREQUEST']._serialized_start=682
   _globals['_CLEARCACHEREQUEST']._serialized_end=715
   _globals['_CLEARCACHERESPONSE']._serialized_start=717
-  _globals['_CLEARCACHERESPONSE']._serialized_end=754
+  _globals['_CLEARCACHERESPONSE']._serialized_end=771
 # @@protoc_insertion_point(module_scope)

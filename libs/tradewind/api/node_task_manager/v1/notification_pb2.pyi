@@ -360,13 +360,15 @@ class MarkNotificationsReadResponse(_message.Message):
     def __init__(
         self,
         *,
-        unread: _builtins.int = ...,
+        unread: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_unread", b"_unread", "unread", b"unread"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["unread", b"unread"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unread", b"_unread", "unread", b"unread"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__unread: _TypeAlias = _typing.Literal["unread"]  # noqa: Y015
+    _WhichOneofArgType__unread: _TypeAlias = _typing.Literal["_unread", b"_unread"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unread) -> _WhichOneofReturnType__unread | None: ...
 
 Global___MarkNotificationsReadResponse: _TypeAlias = MarkNotificationsReadResponse  # noqa: Y015
 

@@ -221,13 +221,15 @@ class DeregisterWorkerResponse(_message.Message):
     def __init__(
         self,
         *,
-        removed: _builtins.bool = ...,
+        removed: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_removed", b"_removed", "removed", b"removed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["removed", b"removed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_removed", b"_removed", "removed", b"removed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__removed: _TypeAlias = _typing.Literal["removed"]  # noqa: Y015
+    _WhichOneofArgType__removed: _TypeAlias = _typing.Literal["_removed", b"_removed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__removed) -> _WhichOneofReturnType__removed | None: ...
 
 Global___DeregisterWorkerResponse: _TypeAlias = DeregisterWorkerResponse  # noqa: Y015
 

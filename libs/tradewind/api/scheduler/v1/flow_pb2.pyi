@@ -650,15 +650,17 @@ class ComponentStructure(_message.Message):
         nodes: _abc.Iterable[_builtins.str] | None = ...,
         entry_nodes: _abc.Iterable[_builtins.str] | None = ...,
         node_count: _builtins.int = ...,
-        is_dag: _builtins.bool = ...,
+        is_dag: _builtins.bool | None = ...,
         error: _builtins.str = ...,
         cycle_path: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_is_dag", b"_is_dag", "is_dag", b"is_dag"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle_path", b"cycle_path", "entry_nodes", b"entry_nodes", "error", b"error", "is_dag", b"is_dag", "node_count", b"node_count", "nodes", b"nodes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_is_dag", b"_is_dag", "cycle_path", b"cycle_path", "entry_nodes", b"entry_nodes", "error", b"error", "is_dag", b"is_dag", "node_count", b"node_count", "nodes", b"nodes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__is_dag: _TypeAlias = _typing.Literal["is_dag"]  # noqa: Y015
+    _WhichOneofArgType__is_dag: _TypeAlias = _typing.Literal["_is_dag", b"_is_dag"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__is_dag) -> _WhichOneofReturnType__is_dag | None: ...
 
 Global___ComponentStructure: _TypeAlias = ComponentStructure  # noqa: Y015
 

@@ -27,7 +27,7 @@ from tradewind.api.scheduler.v1 import flow_pb2 as tradewind_dot_api_dot_schedul
 from tradewind.api.scheduler.v1 import revision_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tradewind/api/scheduler/v1/plan.proto\x12\x1atradewind.api.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%tradewind/api/scheduler/v1/flow.proto\x1a)tradewind/api/scheduler/v1/revision.proto\")\n\x04Wave\x12\x12\n\nnode_count\x18\x01 \x01(\x05\x12\r\n\x05nodes\x18\x02 \x03(\t\"k\n\x0e\x43omponentWaves\x12\x14\n\x0c\x63omponent_id\x18\x01 \x01(\t\x12\x12\n\nnode_count\x18\x02 \x01(\x05\x12/\n\x05waves\x18\x03 \x03(\x0b\x32 .tradewind.api.scheduler.v1.Wave\"\x91\x01\n\tPlacement\x12\x11\n\tnode_type\x18\x01 \x01(\t\x12\x12\n\nnode_count\x18\x02 \x01(\x05\x12\x14\n\x0cworker_count\x18\x03 \x01(\x05\x12\x12\n\nworker_ids\x18\x04 \x03(\t\x12\r\n\x05slots\x18\x05 \x01(\x05\x12\x12\n\nfree_slots\x18\x06 \x01(\x05\x12\x10\n\x08\x64raining\x18\x07 \x01(\x05\"p\n\x0c\x42indingLimit\x12\r\n\x05limit\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x0f\n\x07\x61llowed\x18\x03 \x01(\t\x12\x0e\n\x06wanted\x18\x04 \x01(\t\x12\x0e\n\x06in_use\x18\x05 \x01(\x05\x12\x0f\n\x07message\x18\x06 \x01(\t\"\x9a\x03\n\x08\x46lowPlan\x12\x39\n\nviolations\x18\x01 \x03(\x0b\x32%.tradewind.api.scheduler.v1.Violation\x12>\n\ncomponents\x18\x02 \x03(\x0b\x32*.tradewind.api.scheduler.v1.ComponentWaves\x12\x39\n\nplacements\x18\x03 \x03(\x0b\x32%.tradewind.api.scheduler.v1.Placement\x12\x38\n\x06limits\x18\x04 \x03(\x0b\x32(.tradewind.api.scheduler.v1.BindingLimit\x12.\n\nnext_times\x18\x05 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11standing_revision\x18\x06 \x01(\x05\x12\x32\n\x04\x64iff\x18\x07 \x01(\x0b\x32$.tradewind.api.scheduler.v1.FlowDiff\x12\x0c\n\x04\x65tag\x18\x08 \x01(\t\x12\x11\n\tbegins_on\x18\t \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tradewind/api/scheduler/v1/plan.proto\x12\x1atradewind.api.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%tradewind/api/scheduler/v1/flow.proto\x1a)tradewind/api/scheduler/v1/revision.proto\")\n\x04Wave\x12\x12\n\nnode_count\x18\x01 \x01(\x05\x12\r\n\x05nodes\x18\x02 \x03(\t\"k\n\x0e\x43omponentWaves\x12\x14\n\x0c\x63omponent_id\x18\x01 \x01(\t\x12\x12\n\nnode_count\x18\x02 \x01(\x05\x12/\n\x05waves\x18\x03 \x03(\x0b\x32 .tradewind.api.scheduler.v1.Wave\"\xa7\x01\n\tPlacement\x12\x11\n\tnode_type\x18\x01 \x01(\t\x12\x12\n\nnode_count\x18\x02 \x01(\x05\x12\x19\n\x0cworker_count\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\nworker_ids\x18\x04 \x03(\t\x12\r\n\x05slots\x18\x05 \x01(\x05\x12\x12\n\nfree_slots\x18\x06 \x01(\x05\x12\x10\n\x08\x64raining\x18\x07 \x01(\x05\x42\x0f\n\r_worker_count\"p\n\x0c\x42indingLimit\x12\r\n\x05limit\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x0f\n\x07\x61llowed\x18\x03 \x01(\t\x12\x0e\n\x06wanted\x18\x04 \x01(\t\x12\x0e\n\x06in_use\x18\x05 \x01(\x05\x12\x0f\n\x07message\x18\x06 \x01(\t\"\x9a\x03\n\x08\x46lowPlan\x12\x39\n\nviolations\x18\x01 \x03(\x0b\x32%.tradewind.api.scheduler.v1.Violation\x12>\n\ncomponents\x18\x02 \x03(\x0b\x32*.tradewind.api.scheduler.v1.ComponentWaves\x12\x39\n\nplacements\x18\x03 \x03(\x0b\x32%.tradewind.api.scheduler.v1.Placement\x12\x38\n\x06limits\x18\x04 \x03(\x0b\x32(.tradewind.api.scheduler.v1.BindingLimit\x12.\n\nnext_times\x18\x05 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11standing_revision\x18\x06 \x01(\x05\x12\x32\n\x04\x64iff\x18\x07 \x01(\x0b\x32$.tradewind.api.scheduler.v1.FlowDiff\x12\x0c\n\x04\x65tag\x18\x08 \x01(\t\x12\x11\n\tbegins_on\x18\t \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,9 +39,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMPONENTWAVES']._serialized_start=227
   _globals['_COMPONENTWAVES']._serialized_end=334
   _globals['_PLACEMENT']._serialized_start=337
-  _globals['_PLACEMENT']._serialized_end=482
-  _globals['_BINDINGLIMIT']._serialized_start=484
-  _globals['_BINDINGLIMIT']._serialized_end=596
-  _globals['_FLOWPLAN']._serialized_start=599
-  _globals['_FLOWPLAN']._serialized_end=1009
+  _globals['_PLACEMENT']._serialized_end=504
+  _globals['_BINDINGLIMIT']._serialized_start=506
+  _globals['_BINDINGLIMIT']._serialized_end=618
+  _globals['_FLOWPLAN']._serialized_start=621
+  _globals['_FLOWPLAN']._serialized_end=1031
 # @@protoc_insertion_point(module_scope)

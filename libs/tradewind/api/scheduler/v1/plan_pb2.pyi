@@ -117,17 +117,19 @@ class Placement(_message.Message):
         *,
         node_type: _builtins.str = ...,
         node_count: _builtins.int = ...,
-        worker_count: _builtins.int = ...,
+        worker_count: _builtins.int | None = ...,
         worker_ids: _abc.Iterable[_builtins.str] | None = ...,
         slots: _builtins.int = ...,
         free_slots: _builtins.int = ...,
         draining: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_worker_count", b"_worker_count", "worker_count", b"worker_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "free_slots", b"free_slots", "node_count", b"node_count", "node_type", b"node_type", "slots", b"slots", "worker_count", b"worker_count", "worker_ids", b"worker_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_worker_count", b"_worker_count", "draining", b"draining", "free_slots", b"free_slots", "node_count", b"node_count", "node_type", b"node_type", "slots", b"slots", "worker_count", b"worker_count", "worker_ids", b"worker_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__worker_count: _TypeAlias = _typing.Literal["worker_count"]  # noqa: Y015
+    _WhichOneofArgType__worker_count: _TypeAlias = _typing.Literal["_worker_count", b"_worker_count"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__worker_count) -> _WhichOneofReturnType__worker_count | None: ...
 
 Global___Placement: _TypeAlias = Placement  # noqa: Y015
 

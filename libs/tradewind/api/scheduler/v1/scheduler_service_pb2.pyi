@@ -203,15 +203,17 @@ class RegisterFlowResponse(_message.Message):
         self,
         *,
         flow: _flow_pb2.Flow | None = ...,
-        changed: _builtins.bool = ...,
+        changed: _builtins.bool | None = ...,
         warnings: _abc.Iterable[_flow_pb2.Violation] | None = ...,
         plan: _plan_pb2.FlowPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "plan", b"plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_changed", b"_changed", "changed", b"changed", "flow", b"flow", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "flow", b"flow", "plan", b"plan", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_changed", b"_changed", "changed", b"changed", "flow", b"flow", "plan", b"plan", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__changed: _TypeAlias = _typing.Literal["changed"]  # noqa: Y015
+    _WhichOneofArgType__changed: _TypeAlias = _typing.Literal["_changed", b"_changed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__changed) -> _WhichOneofReturnType__changed | None: ...
 
 Global___RegisterFlowResponse: _TypeAlias = RegisterFlowResponse  # noqa: Y015
 
@@ -735,13 +737,15 @@ class DeleteFlowResponse(_message.Message):
     def __init__(
         self,
         *,
-        done: _builtins.bool = ...,
+        done: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_done", b"_done", "done", b"done"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_done", b"_done", "done", b"done"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__done: _TypeAlias = _typing.Literal["done"]  # noqa: Y015
+    _WhichOneofArgType__done: _TypeAlias = _typing.Literal["_done", b"_done"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__done) -> _WhichOneofReturnType__done | None: ...
 
 Global___DeleteFlowResponse: _TypeAlias = DeleteFlowResponse  # noqa: Y015
 

@@ -115,13 +115,15 @@ class RemoveTriggerResponse(_message.Message):
     def __init__(
         self,
         *,
-        removed: _builtins.bool = ...,
+        removed: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_removed", b"_removed", "removed", b"removed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["removed", b"removed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_removed", b"_removed", "removed", b"removed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__removed: _TypeAlias = _typing.Literal["removed"]  # noqa: Y015
+    _WhichOneofArgType__removed: _TypeAlias = _typing.Literal["_removed", b"_removed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__removed) -> _WhichOneofReturnType__removed | None: ...
 
 Global___RemoveTriggerResponse: _TypeAlias = RemoveTriggerResponse  # noqa: Y015
 
@@ -598,16 +600,23 @@ class PublishEventResponse(_message.Message):
         self,
         *,
         event_id: _builtins.str = ...,
-        matched: _builtins.int = ...,
-        fired: _builtins.int = ...,
+        matched: _builtins.int | None = ...,
+        fired: _builtins.int | None = ...,
         duplicates: _builtins.int = ...,
         dropped: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fired", b"_fired", "_matched", b"_matched", "fired", b"fired", "matched", b"matched"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "duplicates", b"duplicates", "event_id", b"event_id", "fired", b"fired", "matched", b"matched"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fired", b"_fired", "_matched", b"_matched", "dropped", b"dropped", "duplicates", b"duplicates", "event_id", b"event_id", "fired", b"fired", "matched", b"matched"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__fired: _TypeAlias = _typing.Literal["fired"]  # noqa: Y015
+    _WhichOneofArgType__fired: _TypeAlias = _typing.Literal["_fired", b"_fired"]  # noqa: Y015
+    _WhichOneofReturnType__matched: _TypeAlias = _typing.Literal["matched"]  # noqa: Y015
+    _WhichOneofArgType__matched: _TypeAlias = _typing.Literal["_matched", b"_matched"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fired) -> _WhichOneofReturnType__fired | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__matched) -> _WhichOneofReturnType__matched | None: ...
 
 Global___PublishEventResponse: _TypeAlias = PublishEventResponse  # noqa: Y015
 
@@ -645,13 +654,15 @@ class CountListenersResponse(_message.Message):
     def __init__(
         self,
         *,
-        listeners: _builtins.int = ...,
+        listeners: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_listeners", b"_listeners", "listeners", b"listeners"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["listeners", b"listeners"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_listeners", b"_listeners", "listeners", b"listeners"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__listeners: _TypeAlias = _typing.Literal["listeners"]  # noqa: Y015
+    _WhichOneofArgType__listeners: _TypeAlias = _typing.Literal["_listeners", b"_listeners"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__listeners) -> _WhichOneofReturnType__listeners | None: ...
 
 Global___CountListenersResponse: _TypeAlias = CountListenersResponse  # noqa: Y015
 
@@ -763,13 +774,15 @@ class FireTriggerResponse(_message.Message):
         self,
         *,
         event_id: _builtins.str = ...,
-        fired: _builtins.bool = ...,
+        fired: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fired", b"_fired", "fired", b"fired"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_id", b"event_id", "fired", b"fired"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fired", b"_fired", "event_id", b"event_id", "fired", b"fired"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__fired: _TypeAlias = _typing.Literal["fired"]  # noqa: Y015
+    _WhichOneofArgType__fired: _TypeAlias = _typing.Literal["_fired", b"_fired"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fired) -> _WhichOneofReturnType__fired | None: ...
 
 Global___FireTriggerResponse: _TypeAlias = FireTriggerResponse  # noqa: Y015
 
