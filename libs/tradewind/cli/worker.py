@@ -157,7 +157,7 @@ async def drain(
     """
     async with session.client() as client:
         worker = await client.drain_worker(worker_id)
-        running = len(await client.list_worker_tasks(worker_id))
+        running = len([each async for each in client.list_worker_tasks(worker_id)])
     if output is Format.JSON:
         session.screen.json(worker)
         return

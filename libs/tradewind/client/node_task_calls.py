@@ -91,10 +91,11 @@ class NodeTaskCalls:
                 since[each.worker_id] = each.connected_since.ToDatetime(UTC)
         return since
 
-    async def list_worker_tasks(self, worker_id: str) -> list[NodeTaskRecord]:
-        """Return the node tasks that are leased to a worker."""
-        request = made(pb.ListWorkerTasksRequest, worker_id=worker_id)
-        answer = await self._connection.to_node_task_manager.call(
+    async def list_worker_tasks(self, worker_id: str) -> AsyncIterator[NodeTaskRecord]:
+        """Yield the node tasks that are leased to a worker, by id."""
+        request = made(pb.ListWorkerTasksRequest, worker_id=worker_id, page_size=PAGE)
+        async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListWorkerTasks, request
-        )
-        return [node_task_from(node_task) for node_task in answer.node_tasks]
+        ):
+            for node_task in page.node_tasks:
+                yield node_task_from(node_task)

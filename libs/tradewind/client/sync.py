@@ -112,7 +112,7 @@ class SyncClient(SyncFace[Client]):
     answer_node = waits(Client.answer_node)
     list_node_tasks = iterates(Client.list_node_tasks)
     list_connections = waits(Client.list_connections)
-    list_worker_tasks = waits(Client.list_worker_tasks)
+    list_worker_tasks = iterates(Client.list_worker_tasks)
     list_dead_letters = iterates(Client.list_dead_letters)
     redrive_dead_letters = waits(Client.redrive_dead_letters)
     list_notifications = iterates(Client.list_notifications)

@@ -15,6 +15,7 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.server.paging import page_token
+from tradewind.server.partitions import shard_of
 from tradewind.server.redis.client import Client
 
 CHAIN = plan(("a", "out", "b", "price"))
@@ -195,6 +196,30 @@ async def test_what_a_worker_holds_is_listed(ntm: Ntm) -> None:
     await claim(ntm)
     held = (await ntm.stub.ListWorkerTasks(pb2.ListWorkerTasksRequest(worker_id="u1"))).node_tasks
     assert [(task.node_id, task.worker_id) for task in held] == [("a", "u1")]
+
+
+async def test_what_a_worker_holds_comes_in_pages_whose_order_outlasts_renewals(start: Start) -> None:
+    ntm = await start(node_task_manager_shards=2)
+    users = ["bob", "ann"]
+    assert [shard_of(user, 2) for user in users] == [0, 1]
+    for user in users:
+        await ntm.submit(plan(nodes="a b c"), flow_id=f"of-{user}", user_id=user)
+    leases: list[work_pb2.NodeTaskAssignment] = []
+    while len(leases) < 6:
+        leases += await claim(ntm)
+    request, found, sizes = pb2.ListWorkerTasksRequest(worker_id="u1", page_size=2), list[str](), list[int]()
+    while request.page_token or not sizes:
+        page = await ntm.stub.ListWorkerTasks(request)
+        sizes.append(len(page.node_tasks))
+        found += [task.node_task_id for task in page.node_tasks]
+        request.page_token = page.next_page_token
+        # The first now has the latest deadline.
+        await ntm.stub.RenewLeases(pb2.RenewLeasesRequest(worker_id="u1", tokens=[leases[0].token]))
+    assert sizes == [2, 2, 2]
+    assert found == [f"of-{user}:0:0:{node}" for user in users for node in "abc"]
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await ntm.stub.ListWorkerTasks(pb2.ListWorkerTasksRequest(worker_id="u1", page_token="x"))
+    assert reason_of(refused.value) == "INVALID_INPUT"
 
 
 async def test_events_come_until_they_are_acknowledged_and_a_higher_epoch_takes_over(ntm: Ntm) -> None:

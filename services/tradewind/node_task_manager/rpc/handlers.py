@@ -32,7 +32,7 @@ from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
-from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, Look
+from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, HeldPlace, Look
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
@@ -229,8 +229,11 @@ class NodeTaskManagerHandlers(
         self, request: pb2.ListWorkerTasksRequest, context: Context
     ) -> pb2.ListWorkerTasksResponse:
         checks.identifiers(worker_id=request.worker_id)
-        seen = await self._look.held_by(request.worker_id)
-        return pb2.ListWorkerTasksResponse(node_tasks=[mapping.node_task(each) for each in seen])
+        after = page_position(request.page_token, HeldPlace)
+        seen, following = await self._look.held_by(request.worker_id, after, page_size_of(request.page_size))
+        return pb2.ListWorkerTasksResponse(
+            node_tasks=[mapping.node_task(each) for each in seen], next_page_token=page_token(following)
+        )
 
     async def ListNodeLogs(self, request: pb2.ListNodeLogsRequest, context: Context) -> pb2.ListNodeLogsResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.names import RunName, TaskName
@@ -29,6 +29,13 @@ Emitted: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A node task and what it emitted, by handle."""
 Lines: TypeAlias = tuple[list[StoredLine], bool]
 """Lines, and whether there are more."""
+
+
+class HeldPlace(NamedTuple):
+    """Where a node task stands among those of a worker."""
+
+    shard: int
+    task_id: str
 
 
 class SignalStatus(StrEnum):
@@ -235,18 +242,34 @@ class Look:
                 signals.append(SeenSignal(source_id, item.plan.nodes[edge.target].node_id, edge, status))
         return signals
 
-    async def held_by(self, worker_id: str) -> list[Seen]:
-        """Return the node tasks leased to a worker."""
-        found = []
-        for shard in self._shards.values():
-            tasks = [task for task in await shard.reader.tasks(await shard.reader.held_by(worker_id)) if task]
-            names = [(TaskName.parse(task.task_id).run, task.component_id) for task in tasks]
-            components = await shard.reader.components(names)
-            plans = await self._plans.fetch(shard.plans, [each.plan for each in components if each])
-            for task, component in zip(tasks, components, strict=True):
-                if component is not None and component.plan in plans:
-                    found.append(Seen(task, component, plans[component.plan]))
-        return found
+    async def held_by(self, worker_id: str, after: HeldPlace | None, limit: int) -> tuple[list[Seen], HeldPlace | None]:
+        """Return up to `limit` node tasks leased to a worker after one, and after which to go on, None for the end.
+
+        The order is that of their ids, since a lease's deadline moves with each renewal.
+        """
+        page: Page[Seen] = Page(limit, ANSWER_BYTES)
+        last = after
+        for number, shard in sorted(self._shards.items()):
+            ids = sorted(each for each in await shard.reader.held_by(worker_id) if not after or (number, each) > after)
+            while ids:
+                count = limit + 1 - len(page.items)
+                for seen in await self._leased(shard, ids[:count]):
+                    if not page.add(seen, seen.size()):
+                        return page.items, last
+                    last = HeldPlace(number, seen.task.task_id)
+                ids = ids[count:]
+        return page.items, None
+
+    async def _leased(self, shard: Shard, ids: Sequence[str]) -> list[Seen]:
+        tasks = [task for task in await shard.reader.tasks(ids) if task]
+        names = [(TaskName.parse(task.task_id).run, task.component_id) for task in tasks]
+        components = await shard.reader.components(names)
+        plans = await self._plans.fetch(shard.plans, [each.plan for each in components if each])
+        return [
+            Seen(task, component, plans[component.plan])
+            for task, component in zip(tasks, components, strict=True)
+            if component is not None and component.plan in plans
+        ]
 
     async def lines(self, flow_id: str, cycle: int, user_id: str, after: str, limit: int) -> Lines:
         """Return up to `limit` log lines of a cycle, oldest first, fewer where they are too large together."""

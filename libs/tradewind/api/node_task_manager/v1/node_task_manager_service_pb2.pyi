@@ -710,16 +710,24 @@ class ListWorkerTasksRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """Which."""
+    page_size: _builtins.int
+    """At most this many, 50 when 0, at most 1000."""
+    page_token: _builtins.str
+    """From the response before."""
     def __init__(
         self,
         *,
         worker_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -727,23 +735,27 @@ Global___ListWorkerTasksRequest: _TypeAlias = ListWorkerTasksRequest  # noqa: Y0
 
 @_typing.final
 class ListWorkerTasksResponse(_message.Message):
-    """What it holds."""
+    """A page of what it holds."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_TASKS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
     @_builtins.property
     def node_tasks(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.NodeTask]:
-        """Leased to it now."""
+        """Leased to it now; by id, shard after shard."""
 
     def __init__(
         self,
         *,
         node_tasks: _abc.Iterable[_node_task_pb2.NodeTask] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_tasks", b"node_tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "node_tasks", b"node_tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

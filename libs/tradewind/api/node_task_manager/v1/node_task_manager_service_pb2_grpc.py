@@ -366,7 +366,7 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListWorkerTasks(self, request, context):
-        """Node tasks leased to a worker.
+        """Node tasks leased to a worker, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

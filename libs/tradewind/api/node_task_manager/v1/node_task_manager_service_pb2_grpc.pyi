@@ -80,7 +80,7 @@ class NodeTaskManagerServiceStub:
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
     """
     ListWorkerTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListWorkerTasksRequest, _node_task_manager_service_pb2.ListWorkerTasksResponse]
-    """Node tasks leased to a worker."""
+    """Node tasks leased to a worker, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     ListConnections: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListConnectionsRequest, _node_task_manager_service_pb2.ListConnectionsResponse]
     """Which workers are connected to any replica, and since when. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     TerminateNodeTask: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]
@@ -264,7 +264,7 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
     """
     ListWorkerTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListWorkerTasksRequest, _node_task_manager_service_pb2.ListWorkerTasksResponse]  # type: ignore[assignment]
-    """Node tasks leased to a worker."""
+    """Node tasks leased to a worker, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     ListConnections: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListConnectionsRequest, _node_task_manager_service_pb2.ListConnectionsResponse]  # type: ignore[assignment]
     """Which workers are connected to any replica, and since when. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     TerminateNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]  # type: ignore[assignment]
@@ -505,7 +505,7 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.ListWorkerTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.ListWorkerTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.ListWorkerTasksResponse]]:
-        """Node tasks leased to a worker."""
+        """Node tasks leased to a worker, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def ListConnections(
