@@ -133,6 +133,8 @@ async def test_grpcurl_runs_a_cycle_and_prints_what_it_emitted(stack: Standalone
     assert answer["cycle"]["status"] == "CYCLE_STATUS_COMPLETED"
     (output,) = answer["outputs"]
     assert (output["node_id"], output["outputs"]) == ("only", [{"handle": "numbers", "value_json": "[1,2]"}])
+    assert (answer["cycle"]["cycle"], answer["cycle"]["run"]) == (0, 0)
+    assert (await grpcurl(stack, "GetFlow", flow_id="one"))[1]["flow"]["last_cycle"] == 0
 
 
 @pytest.mark.parametrize("health", ["liveness", "readiness", SCHEDULER])

@@ -368,8 +368,8 @@ class Cycle(_message.Message):
         self,
         *,
         flow_id: _builtins.str = ...,
-        cycle: _builtins.int = ...,
-        run: _builtins.int = ...,
+        cycle: _builtins.int | None = ...,
+        run: _builtins.int | None = ...,
         run_id: _builtins.str = ...,
         status: Global___CycleStatus.ValueType = ...,
         reason: _builtins.str = ...,
@@ -391,11 +391,18 @@ class Cycle(_message.Message):
         backfill_id: _builtins.int = ...,
         parent: Global___ParentNode | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "end_time", b"end_time", "parent", b"parent", "planned_time", b"planned_time", "rerun", b"rerun", "start_time", b"start_time", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "parent", b"parent", "planned_time", b"planned_time", "rerun", b"rerun", "run", b"run", "start_time", b"start_time", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backfill_id", b"backfill_id", "counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "parent", b"parent", "phase", b"phase", "planned_time", b"planned_time", "reason", b"reason", "rerun", b"rerun", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "stop", b"stop", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "backfill_id", b"backfill_id", "counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "parent", b"parent", "phase", b"phase", "planned_time", b"planned_time", "reason", b"reason", "rerun", b"rerun", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "stop", b"stop", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cycle: _TypeAlias = _typing.Literal["cycle"]  # noqa: Y015
+    _WhichOneofArgType__cycle: _TypeAlias = _typing.Literal["_cycle", b"_cycle"]  # noqa: Y015
+    _WhichOneofReturnType__run: _TypeAlias = _typing.Literal["run"]  # noqa: Y015
+    _WhichOneofArgType__run: _TypeAlias = _typing.Literal["_run", b"_run"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cycle) -> _WhichOneofReturnType__cycle | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run) -> _WhichOneofReturnType__run | None: ...
 
 Global___Cycle: _TypeAlias = Cycle  # noqa: Y015
 

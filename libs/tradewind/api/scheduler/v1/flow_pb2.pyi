@@ -835,7 +835,7 @@ class Flow(_message.Message):
         status: Global___FlowStatus.ValueType = ...,
         config_json: _builtins.str = ...,
         structure: Global___FlowStructure | None = ...,
-        last_cycle: _builtins.int = ...,
+        last_cycle: _builtins.int | None = ...,
         next_execution: _timestamp_pb2.Timestamp | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
@@ -847,11 +847,13 @@ class Flow(_message.Message):
         stop: _node_task_pb2.StopMark | None = ...,
         begins_on: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "next_execution", b"next_execution", "pause", b"pause", "stop", b"stop", "structure", b"structure", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_last_cycle", b"_last_cycle", "created_at", b"created_at", "last_cycle", b"last_cycle", "next_execution", b"next_execution", "pause", b"pause", "stop", b"stop", "structure", b"structure", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins_on", b"begins_on", "config_json", b"config_json", "created_at", b"created_at", "etag", b"etag", "flow_id", b"flow_id", "labels", b"labels", "last_cycle", b"last_cycle", "next_execution", b"next_execution", "pause", b"pause", "revision", b"revision", "running_cycles", b"running_cycles", "status", b"status", "stop", b"stop", "structure", b"structure", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_cycle", b"_last_cycle", "begins_on", b"begins_on", "config_json", b"config_json", "created_at", b"created_at", "etag", b"etag", "flow_id", b"flow_id", "labels", b"labels", "last_cycle", b"last_cycle", "next_execution", b"next_execution", "pause", b"pause", "revision", b"revision", "running_cycles", b"running_cycles", "status", b"status", "stop", b"stop", "structure", b"structure", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__last_cycle: _TypeAlias = _typing.Literal["last_cycle"]  # noqa: Y015
+    _WhichOneofArgType__last_cycle: _TypeAlias = _typing.Literal["_last_cycle", b"_last_cycle"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_cycle) -> _WhichOneofReturnType__last_cycle | None: ...
 
 Global___Flow: _TypeAlias = Flow  # noqa: Y015
 
