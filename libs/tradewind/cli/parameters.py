@@ -30,7 +30,7 @@ InputsJson = Annotated[
 ]
 
 
-def _length(text: str | float) -> float:
+def length_of(text: str | float) -> float:
     """Read a length of time. Raises typer.BadParameter."""
     from tradewind.flow.values import seconds_in
 
@@ -42,11 +42,13 @@ def _length(text: str | float) -> float:
 
 Patience = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="TIME", parser=_length, help="How long to wait at most: 20, 20s, 5m."),
+    typer.Option("--timeout", metavar="TIME", parser=length_of, help="How long to wait at most: 20, 20s, 5m."),
 ]
 Wait = Annotated[
     float,
-    typer.Option("--wait", metavar="TIME", parser=_length, help="How long to wait until nothing is left: 20, 20s, 5m."),
+    typer.Option(
+        "--wait", metavar="TIME", parser=length_of, help="How long to wait until nothing is left: 20, 20s, 5m."
+    ),
 ]
 
 NodeTypeName = Annotated[str, typer.Argument(metavar="TYPE", help="A node type that workers offer.")]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import Output, first, inputs_of, json_of, moment
+from tradewind.cli.parameters import Output, first, inputs_of, json_of, length_of, moment
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -51,9 +51,12 @@ async def save(
     trigger_id: TriggerName,
     queue: Queue,
     at: Annotated[list[str] | None, typer.Option(help="Once at this time; repeat it for several.")] = None,
-    after: Annotated[float | None, typer.Option(metavar="SECONDS", help="Once, so long from now.")] = None,
+    after: Annotated[
+        float | None, typer.Option(metavar="TIME", parser=length_of, help="Once, so long from now: 20, 20s, 5m.")
+    ] = None,
     every: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Again and again, from --start on, or so long from now.")
+        float | None,
+        typer.Option(metavar="TIME", parser=length_of, help="Again and again, from --start on, or so long from now."),
     ] = None,
     cron: Annotated[str, typer.Option(help='By the calendar, such as "30 9 * * 1-5".')] = "",
     time_zone: Annotated[str, typer.Option(help="Of cron, such as Europe/Berlin; UTC when left out.")] = "",
@@ -68,7 +71,9 @@ async def save(
         list[str] | None, typer.Option(help="Of --on-finished: with this status; may be repeated.")
     ] = None,
     payload_json: Json = None,
-    jitter: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Up to so much later, to spread load.")] = 0.0,
+    jitter: Annotated[
+        float, typer.Option(metavar="TIME", parser=length_of, help="Up to so much later, to spread load.")
+    ] = 0.0,
     start: Annotated[str | None, typer.Option(help="Nothing before this time.")] = None,
     end: Annotated[str | None, typer.Option(help="Nothing at or after this time.")] = None,
     max_firings: Annotated[int, typer.Option(min=0, help="So many firings, then no more; 0 for any number.")] = 0,

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from tradewind.cli.failures import WRONG_INPUT, fail
-from tradewind.cli.parameters import Labels, Output, pairs
+from tradewind.cli.parameters import Labels, Output, length_of, pairs
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous, blocking
 
@@ -47,7 +47,10 @@ def run(
     processes: Annotated[
         int | None, typer.Option(min=0, help="Nodes with process=True that run at once; one for each processor.")
     ] = None,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds that nodes have to finish on Ctrl-C.")] = 10.0,
+    grace: Annotated[
+        float,
+        typer.Option(metavar="TIME", parser=length_of, help="What nodes have to finish on Ctrl-C: 20, 20s, 5m."),
+    ] = 10.0,
     worker_id: Annotated[str | None, typer.Option("--id", help="Its id; made up when left out.")] = None,
     label: Labels = None,
     listen: Annotated[

@@ -166,9 +166,9 @@ class CycleCalls:
         *,
         node_id: str = "",
         min_level: LogLevel | str = LogLevel.DEBUG,
-        interval: float = 0.5,
+        interval: Seconds = 0.5,
     ) -> AsyncGenerator[LogLine, None]:
-        """Yield log lines as list_logs, then those that come, looked for every `interval` seconds.
+        """Yield log lines as list_logs, then those that come, looked for every `interval`.
 
         Ends with `cycle` where one is named, otherwise never. Raises NotFound.
         """
@@ -182,7 +182,7 @@ class CycleCalls:
         async def ended() -> bool:
             return cycle is not None and (await self.get_cycle(flow_id, cycle)).ended
 
-        return follow_logs(page, ended, interval)
+        return follow_logs(page, ended, seconds_of(interval))
 
 
 def _logs_request(flow_id: str, cycle: int | None, node_id: str, min_level: LogLevel | str) -> pb.ListLogsRequest:

@@ -10,15 +10,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.client.json_text import encode
 from tradewind.client.messages import told_as
-from tradewind.flow.values import seconds_in
+from tradewind.flow.values import LONGEST_S, seconds_in
 
 Word = TypeVar("Word", bound=str)
 Number = TypeVar("Number", bound=int, covariant=True)
 Item = TypeVar("Item")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LONGEST_S = 315_576_000_000
-"""What a Duration holds: 10 000 years."""
 
 Seconds = float | timedelta | str
 """A length of time: a number of seconds, text such as "500ms", "5s" or "5m", or a timedelta."""
@@ -81,7 +79,7 @@ def duration(seconds: float) -> Duration | None:
 
 def span(seconds: float) -> Duration:
     """Return a Duration of whole milliseconds, none too. Raises ValueError for more than 10 000 years."""
-    if not seconds <= _LONGEST_S:
+    if not seconds <= LONGEST_S:
         raise ValueError(f"a length of time must be at most 10 000 years, is {seconds:g} s")
     whole, rest = divmod(round(seconds * 1000), 1000)
     return Duration(seconds=whole, nanos=rest * 1_000_000)

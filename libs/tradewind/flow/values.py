@@ -11,6 +11,9 @@ from tradewind.flow.errors import FlowError
 Duration: TypeAlias = int | float | str | timedelta
 """Seconds, text such as `500ms`, `5s`, `5m`, `1h`, `1d`, or a timedelta of whole milliseconds."""
 
+LONGEST_S = 315_576_000_000
+"""What a Duration of the contract holds: 10 000 years."""
+
 _DEEPEST = 100
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", re.ASCII)
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -63,7 +66,10 @@ def seconds_in(length: Duration) -> float:
     if not isinstance(length, str):
         if isinstance(length, bool) or not hasattr(length, "__float__"):
             raise TypeError(f'give seconds, text such as "5m", or a timedelta, not {kind_of(length)}')
-        return float(length)
+        try:
+            return float(length)
+        except OverflowError:
+            return math.inf
     match = _LENGTH.fullmatch(length.strip())
     if match is None:
         raise ValueError(f'"{length}" is no length of time: give seconds, or text such as "500ms", "5s", "5m"')

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
-from tradewind.worker.errors import NodeDefinitionError, WorkerError
+from tradewind.flow.values import Duration, seconds_in
+from tradewind.worker.errors import LONGEST_WAIT, NodeDefinitionError, WorkerError
 from tradewind.worker.nodes import Node
 from tradewind.worker.processes.targets import AnyNode, Target, locate
 
@@ -56,7 +57,12 @@ def check_number(name: str, value: Any, least: int, most: int | None = None) -> 
         raise ValueError(f"{name} must be {bounds}, is {value}")
 
 
-def check_seconds(name: str, value: Any) -> None:
-    """Raise ValueError when the argument `name` is no number of seconds."""
-    if not isinstance(value, Real) or not float(value) >= 0:
-        raise ValueError(f"{name} must be a number of seconds, at least 0, is {value!r}")
+def seconds_given(name: str, value: Duration) -> float:
+    """Return the length of time that the argument `name` is, in seconds. Raises ValueError when it is none."""
+    try:
+        seconds = seconds_in(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from None
+    if not 0 <= seconds <= LONGEST_WAIT.total_seconds():  # NaN is outside, too
+        raise ValueError(f"{name} must be from 0 to 365 days, is {value!r}")
+    return seconds

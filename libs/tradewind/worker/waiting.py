@@ -1,15 +1,15 @@
 """`Wait`: what a node returns to be suspended, and what it reads when it goes on."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
 from tradewind.flow.json_text import encode_json
+from tradewind.flow.values import LONGEST_S, Duration, seconds_in
 from tradewind.worker.errors import NodeFault
 
 ANSWER = "answer"
@@ -42,9 +42,9 @@ class Suspension(msgspec.Struct, frozen=True):
 class Wait:
     """What a node returns to wait without a worker, until a signal or a time comes, whichever is first.
 
-    `signal` is an identifier; whoever may sends it to the node task, by `client.signal_node` or
-    `tradewind task signal`. `until` is a time with its zone, or how long as a timedelta or in seconds. `form`,
-    an object {title, description, fields}, is what a person is asked; its answer is the signal's payload.
+    `signal` is an identifier; whoever may sends it to the node task, by `client.signal_node` or `tradewind task
+    signal`. `until` is a time with its zone, or how long: seconds, text such as "5m", or a timedelta. `form`, an object
+    {title, description, fields}, is what a person is asked; its answer is the signal's payload.
 
     Then the node runs again from its beginning, as a further attempt that does not count against its retries, and
     `ctx.resumed` says what came. With `completes` it does not run again: the payload, null after a time, is what it
@@ -60,7 +60,7 @@ class Wait:
         self,
         signal: str | None = None,
         *,
-        until: datetime | timedelta | float | None = None,
+        until: datetime | Duration | None = None,
         form: Mapping[str, Any] | None = None,
         completes: bool = False,
     ) -> None:
@@ -68,8 +68,8 @@ class Wait:
             raise ValueError("Wait needs a signal, a time or a form: Wait('paid'), Wait(until=timedelta(hours=1))")
         if signal is not None and (not signal or not isinstance(signal, str)):
             raise ValueError(f"Wait({signal!r}): a signal is an identifier; a time is given as Wait(until=...)")
-        if isinstance(until, float) and not math.isfinite(until):
-            raise ValueError(f"Wait(until={until}) needs a finite number of seconds; to wait without end, leave it out")
+        if until is not None and not isinstance(until, datetime):
+            _check_length(until)
         if isinstance(until, datetime) and until.tzinfo is None:
             raise ValueError(f"Wait(until={until}) needs a time with its zone, such as datetime.now(UTC) + ...")
         self.signal = ANSWER if signal is None and form is not None else signal or ""
@@ -99,8 +99,7 @@ class Wait:
         if isinstance(self.until, datetime):
             until_ms = max(1, round(self.until.timestamp() * 1000))
         elif self.until is not None:
-            seconds = self.until.total_seconds() if isinstance(self.until, timedelta) else self.until
-            delay_ms = max(0, round(seconds * 1000))
+            delay_ms = max(0, round(seconds_in(self.until) * 1000))
         suspension = Suspension(self.signal, until_ms, delay_ms, form_json, handles[0] if self.completes else "")
         try:
             # Raised here it fails this node only; raised while it is sent, it would break the whole stream.
@@ -133,3 +132,13 @@ class Resumed:
         """Read what an assignment says."""
         payload = msgspec.json.decode(message.payload_json) if message.payload_json else None
         return cls(message.signal, payload, message.by, message.at.ToDatetime(tzinfo=UTC))
+
+
+def _check_length(until: Duration) -> None:
+    """Raise ValueError for what is no length of time, or more than a message holds."""
+    try:
+        seconds = seconds_in(until)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Wait(until={until!r}): {error}") from None
+    if not seconds <= LONGEST_S:  # NaN is not, either
+        raise ValueError("Wait(until=...) takes at most 10 000 years; to wait without end, leave it out")

@@ -14,6 +14,7 @@ import grpc
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.codec import Codec, codec_of
+from tradewind.flow.values import Duration
 from tradewind.grpc_engine.bearer import token_of, with_token
 from tradewind.tls import SYSTEM, Security, TlsFiles, security_of, server_credentials
 from tradewind.worker import processes
@@ -25,7 +26,7 @@ from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity, default_worker_id
 from tradewind.worker.link import Link
 from tradewind.worker.nodes import Node
-from tradewind.worker.offered import by_type, check_number, check_seconds, listed, room_for, targets_of
+from tradewind.worker.offered import by_type, check_number, listed, room_for, seconds_given, targets_of
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.program import run_program
@@ -71,9 +72,10 @@ class Worker:
     `capacity` is how many node tasks it holds at most: 100 unless given or, where no node runs on the event loop, as
     many as can run at once. `thread_capacity` is how many plain functions run at once, and `process_capacity` how many
     nodes with `process=True`: one for each processor of the machine unless given; 0 runs them in this process, for a
-    debugger. `grace` is the seconds that running nodes have to finish when the worker leaves. `credentials` are
-    certificates as TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA, _CERT and _KEY say which, else
-    it speaks plain text. `token` says who it is, where that is asked (else TRADEWIND_TOKEN).
+    debugger. `grace` is how long running nodes have to finish when the worker leaves: seconds, text such as "5m", or a
+    timedelta. `credentials` are certificates as TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA,
+    _CERT and _KEY say which, else it speaks plain text. `token` says who it is, where that is asked (else
+    TRADEWIND_TOKEN).
 
     With `listen` (`host:port`, port 0 for a free one) it opens no stream but is called there: it serves WorkerService,
     and registers `api_url`, by default the address it listens on. It serves TLS with `server_credentials`, or when
@@ -98,7 +100,7 @@ class Worker:
         thread_capacity: int = 32,
         process_capacity: int | None = None,
         stuck_thread_limit: int = 16,
-        grace: float = 10.0,
+        grace: Duration = 10.0,
         secrets: SecretSource | None = None,
         codec: Codec | None = None,
         labels: Mapping[str, str] | None = None,
@@ -113,7 +115,6 @@ class Worker:
         check_number("process_capacity", process_capacity, 0)
         check_number("stuck_thread_limit", stuck_thread_limit, 0)
         check_number("thread_capacity", thread_capacity, 1)
-        check_seconds("grace", grace)
         nodes = listed(nodes)
         self._nodes = by_type(nodes)
         if capacity is None:
@@ -135,7 +136,7 @@ class Worker:
         self._server_credentials = server_credentials
         self._thread_capacity = thread_capacity
         self._stuck_thread_limit = stuck_thread_limit
-        self._grace = grace
+        self._grace = seconds_given("grace", grace)
         self._secrets = SecretResolver(secrets)
         self._codec = codec_of(codec)
         self._credentials = security_of(credentials)
@@ -238,7 +239,7 @@ class Worker:
         """Begin to leave; False when it has begun before."""
         if self._stopping.is_set():
             return False
-        logger.info("leaving: running nodes have %s s to finish", self._grace)
+        logger.info("leaving: running nodes have %g s to finish", self._grace)
         self._stop()
         return True
 

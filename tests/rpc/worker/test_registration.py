@@ -209,9 +209,13 @@ def test_what_cannot_be_a_worker_is_refused() -> None:
             Worker([average], thread_capacity=number)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="capacity must be a whole number, 1 to 10000, is '3'"):
         Worker([average], capacity="3")  # type: ignore[arg-type]
-    for grace in ("10", -1, math.nan):
-        with pytest.raises(ValueError, match=f"grace must be a number of seconds, at least 0, is {grace!r}"):
-            Worker([average], grace=grace)  # type: ignore[arg-type]
+    for grace in (-1, math.nan, math.inf):
+        with pytest.raises(ValueError, match=f"grace must be from 0 to 365 days, is {grace!r}"):
+            Worker([average], grace=grace)
+    with pytest.raises(ValueError, match='grace: "soon" is no length of time: give seconds, or text such as'):
+        Worker([average], grace="soon")
+    with pytest.raises(ValueError, match='grace: give seconds, text such as "5m", or a timedelta, not null'):
+        Worker([average], grace=None)  # type: ignore[arg-type]
     for given in (len, 3, "my.module"):
         with pytest.raises(NodeDefinitionError, match=f"{given!r} is not a node: decorate the function"):
             Worker(given)  # type: ignore[arg-type]
