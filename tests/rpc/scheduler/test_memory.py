@@ -125,3 +125,12 @@ async def test_the_memory_goes_with_its_flow(scheduler: Client) -> None:
     assert (await scheduler.stub.DeleteFlow(request)).done
     await scheduler.register()
     assert await variables(scheduler) == ({}, 0)
+
+
+async def test_all_faults_of_a_change_come_at_once(scheduler: Client) -> None:
+    request = pb2.UpdateMemoryRequest(
+        scope=pb2.MemoryScope(flow_id="a b", run_id="r"), set_json="[1]", request_id="a b", result_json="{"
+    )
+    error = await refused(scheduler.stub.UpdateMemory(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    paths = [path for path, _ in error.violations]
+    assert paths == ["scope.flow_id", "scope.cycle", "request_id", "set_json", "result_json"]

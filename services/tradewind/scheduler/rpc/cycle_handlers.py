@@ -66,25 +66,30 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
 
     async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:
         asked, request_id = every(lambda: _asked(request), lambda: text("request_id", request.request_id, 128))
-        state = await self._stop_cycle(*cycle_of(request), *asked, request_id)
+        state = await self._stop_cycle(*_named(request), *asked, request_id)
         return stop_pb2.StopCycleResponse(cycle=cycle_mapping.cycle(state))
 
     async def StopComponent(
         self, request: stop_pb2.StopComponentRequest, context: Context
     ) -> stop_pb2.StopComponentResponse:
         asked = _asked(request)
-        state = await self._stop_cycle.component(*cycle_of(request), request.component_id, *asked)
+        state = await self._stop_cycle.component(*_named(request), request.component_id, *asked)
         return stop_pb2.StopComponentResponse(cycle=cycle_mapping.cycle(state))
 
     async def StopNode(self, request: stop_pb2.StopNodeRequest, context: Context) -> stop_pb2.StopNodeResponse:
         asked = _asked(request, node_id=request.node_id)
-        node = await self._stop_cycle.node(*cycle_of(request), request.node_id, *asked)
+        node = await self._stop_cycle.node(*_named(request), request.node_id, *asked)
         return stop_pb2.StopNodeResponse(node=node)
 
 
 def cycle_of(request: Any) -> tuple[str, int | None, int | None]:
     """Return the flow, cycle and run that a request names, None for the latest. Raises InvalidInput."""
     identifiers(flow_id=request.flow_id)
+    return _named(request)
+
+
+def _named(request: Any) -> tuple[str, int | None, int | None]:
+    """As `cycle_of`, of a request whose identifiers have been checked."""
     cycle = request.cycle if request.HasField("cycle") else None
     run = request.run if request.HasField("run") else None
     return request.flow_id, cycle, run
@@ -102,7 +107,7 @@ def _rerun_wish(request: pb2.RerunCycleRequest) -> RerunWish:
         lambda: run_mapping.lifetime_of(request),
         lambda: run_mapping.check_inputs(request.inputs_json, request.request_id),
     )
-    flow_id, cycle, run = cycle_of(request)
+    flow_id, cycle, run = _named(request)
     remembered = None
     if request.request_id:
         asked = "\n".join((flow_id, str(cycle), str(run), request.inputs_json, *request.from_node_ids))

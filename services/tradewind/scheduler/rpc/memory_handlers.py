@@ -9,10 +9,10 @@ import msgspec
 from tradewind.api.scheduler.v1 import memory_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.memory import MOST_BYTES, MemoryChange
-from tradewind.scheduler.rpc.checks import MOST_FAULTS, identifiers
+from tradewind.scheduler.rpc.checks import MOST_FAULTS
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory, Scope
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import request_id_faults
+from tradewind.server.identifiers import check_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -28,6 +28,7 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
     _memory: KeepMemory
 
     async def GetMemory(self, request: pb2.GetMemoryRequest, context: Context) -> pb2.GetMemoryResponse:
+        _refuse(_scope_faults(request.scope))
         memory = await self._memory.get(_scope(request.scope))
         variables = memory.variables
         if request.names:
@@ -35,12 +36,11 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.GetMemoryResponse(memory=pb2.Memory(variables_json=_text(variables), version=memory.version))
 
     async def UpdateMemory(self, request: pb2.UpdateMemoryRequest, context: Context) -> pb2.UpdateMemoryResponse:
-        scope, faults = _scope(request.scope), request_id_faults(request.request_id)
+        faults = _scope_faults(request.scope) + request_id_faults(request.request_id)
         assigned = _assigned(request.set_json, faults)
         if request.HasField("result_json"):
-            faults += _result_faults(request.result_json, scope)
-        if faults:
-            raise InvalidInput(faults[:MOST_FAULTS])
+            faults += _result_faults(request.result_json, request.scope)
+        _refuse(faults)
         change = MemoryChange(
             assigned,
             tuple(request.delete),
@@ -48,14 +48,23 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
             request.request_id,
         )
         result_json = request.result_json if request.HasField("result_json") else None
-        memory = await self._memory.change(scope, change, result_json)
+        memory = await self._memory.change(_scope(request.scope), change, result_json)
         return pb2.UpdateMemoryResponse(version=memory.version)
 
 
-def _scope(scope: pb2.MemoryScope) -> Scope:
-    identifiers(**{"scope.flow_id": scope.flow_id})
+def _refuse(faults: list[Violation]) -> None:
+    if faults:
+        raise InvalidInput(faults[:MOST_FAULTS])
+
+
+def _scope_faults(scope: pb2.MemoryScope) -> list[Violation]:
+    faults = [fault for fault in [check_identifier("scope.flow_id", scope.flow_id)] if fault is not None]
     if (scope.HasField("run") or scope.run_id) and not scope.HasField("cycle"):
-        raise InvalidInput([Violation("scope.cycle", "must say of which cycle the run is")])
+        faults.append(Violation("scope.cycle", "must say of which cycle the run is"))
+    return faults
+
+
+def _scope(scope: pb2.MemoryScope) -> Scope:
     cycle = scope.cycle if scope.HasField("cycle") else None
     return Scope(scope.flow_id, cycle, scope.run if scope.HasField("run") else None, scope.run_id)
 
@@ -79,8 +88,8 @@ def _assigned(text: str, faults: list[Violation]) -> dict[str, str]:
     return {name: bytes(raw).decode() for name, raw in given.items()}
 
 
-def _result_faults(text: str, scope: Scope) -> list[Violation]:
-    if scope.cycle is None:
+def _result_faults(text: str, scope: pb2.MemoryScope) -> list[Violation]:
+    if not scope.HasField("cycle"):
         return [Violation("result_json", "is what a cycle gives; say in scope.cycle which")]
     size = len(text.encode())
     if size > MOST_BYTES:
