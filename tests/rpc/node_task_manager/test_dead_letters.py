@@ -1,7 +1,6 @@
 """Dead letters over a real channel: listed with their history, and redriven."""
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -13,7 +12,8 @@ from tests.rpc.node_task_manager.test_calls import claim
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import batch_pb2, dead_letter_pb2, node_task_pb2, retry_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
-from tradewind.node_task_manager.use_cases.look import Look, Seen
+from tradewind.node_task_manager.domain.node_task import NodeTask
+from tradewind.node_task_manager.stores.redis_reader import RedisNodeTaskReader
 
 FAILED = node_task_pb2.NODE_TASK_STATUS_FAILED
 MakeWorker = Callable[..., RawWorker]
@@ -118,20 +118,25 @@ async def test_the_new_task_is_under_the_limits_of_the_old_one(ntm: Ntm, limit: 
     assert len(await claim(ntm)) == begins
 
 
-async def test_those_of_a_page_are_read_side_by_side(ntm: Ntm, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_those_of_a_page_and_of_a_redrive_are_read_together(ntm: Ntm, monkeypatch: pytest.MonkeyPatch) -> None:
     options = batch_pb2.TaskOptions(retry=retry_pb2.RetryPolicy(attempts=2))
     for _ in range(3):
         await submit_task(ntm, options=options)
     failures = [work_pb2.NodeTaskFailure(token=given.token, non_retryable=True) for given in await claim(ntm, 3)]
     await ntm.stub.FailNodeTasks(pb2.FailNodeTasksRequest(worker_id="u1", failures=failures))
-    read, together = Look.node_task, asyncio.Barrier(3)
+    read, together = RedisNodeTaskReader.tasks, list[int]()
 
-    async def read_together(look: Look, task_id: str, user_id: str) -> Seen:
-        await asyncio.wait_for(together.wait(), 5)
-        return await read(look, task_id, user_id)
+    async def counted(reader: RedisNodeTaskReader, ids: Sequence[str], **options: bool) -> list[NodeTask | None]:
+        together.append(len(ids))
+        return await read(reader, ids, **options)
 
-    monkeypatch.setattr(Look, "node_task", read_together)
-    assert len(await letters(ntm)) == 3
+    monkeypatch.setattr(RedisNodeTaskReader, "tasks", counted)
+    found = [letter.node_task_id for letter in await letters(ntm)]
+    assert (len(found), together) == (3, [3])
+    together.clear()
+    assert [each.node_task_id for each in (await redrive(ntm, *reversed(found))).redriven] == found[::-1]
+    assert together[0] == 3
+    assert 1 not in together
 
 
 async def test_nothing_is_redriven_when_one_will_not_do(ntm: Ntm, worker: MakeWorker) -> None:

@@ -1,7 +1,6 @@
 """Looking at node tasks that were given up, and running their work once more."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.names import TaskName
@@ -13,7 +12,7 @@ from tradewind.server.faults import FailedPrecondition, NotFound
 from tradewind.server.paging import Page
 
 _AT_ONCE = 50
-"""So many are looked at side by side."""
+"""So many are read at once; each may have a long error."""
 
 
 class DeadLetters:
@@ -32,17 +31,12 @@ class DeadLetters:
         page: Page[Seen] = Page(limit, ANSWER_BYTES)
         for first in range(0, len(listed), _AT_ONCE):
             some = listed[first : first + _AT_ONCE]
-            found = await asyncio.gather(*(self._find(task_id, user_id) for _, task_id in some))
-            for at, seen in enumerate(found, first):
+            found = await self._look.on_record([task_id for _, task_id in some], user_id)
+            for at, (_, task_id) in enumerate(some, first):
+                seen = found.get(task_id)
                 if seen is not None and not page.add(seen, seen.size()):
                     return page.items, Position(*listed[at - 1])
         return page.items, Position(*listed[-1]) if len(listed) == limit else None
-
-    async def _find(self, task_id: str, user_id: str) -> Seen | None:
-        try:
-            return await self._look.node_task(task_id, user_id)
-        except NotFound:
-            return None
 
     async def redrive(self, user_id: str, task_ids: Sequence[str]) -> list[tuple[str, str]]:
         """Submit the work of dead letters anew as ad-hoc tasks; return pairs of old and new ids, in order.
@@ -50,7 +44,8 @@ class DeadLetters:
         The same letter again gets the same task. Raises NotFound, or FailedPrecondition for one that did not fail or
         that is a node of a flow; then nothing is submitted.
         """
-        letters = [await self._letter(task_id, user_id) for task_id in task_ids]
+        found = await self._look.on_record(task_ids, user_id)
+        letters = [await self._letter(task_id, user_id, found) for task_id in task_ids]
         redriven = []
         for seen in letters:
             accepted = await self._submit(_work(seen), require_worker=False)
@@ -58,8 +53,8 @@ class DeadLetters:
             redriven.append((seen.task.task_id, str(accepted.run)))
         return redriven
 
-    async def _letter(self, task_id: str, user_id: str) -> Seen:
-        seen = await self._look.node_task(task_id, user_id)
+    async def _letter(self, task_id: str, user_id: str, found: Mapping[str, Seen]) -> Seen:
+        seen = found.get(task_id) or await self._look.node_task(task_id, user_id)
         if seen.component.user_id != user_id:
             raise NotFound("node task", task_id)
         run = TaskName.parse(task_id).run

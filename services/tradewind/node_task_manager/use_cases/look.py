@@ -253,14 +253,18 @@ class Look:
             ids = sorted(each for each in await shard.reader.held_by(worker_id) if not after or (number, each) > after)
             while ids:
                 count = limit + 1 - len(page.items)
-                for seen in await self._leased(shard, ids[:count]):
+                for seen in await self._on_record(shard, ids[:count]):
                     if not page.add(seen, seen.size()):
                         return page.items, last
                     last = HeldPlace(number, seen.task.task_id)
                 ids = ids[count:]
         return page.items, None
 
-    async def _leased(self, shard: Shard, ids: Sequence[str]) -> list[Seen]:
+    async def on_record(self, ids: Sequence[str], user_id: str) -> dict[str, Seen]:
+        """Return node tasks of a user's shard by id, without those that have no record of their own."""
+        return {seen.task.task_id: seen for seen in await self._on_record(self.shard(user_id), ids)}
+
+    async def _on_record(self, shard: Shard, ids: Sequence[str]) -> list[Seen]:
         tasks = [task for task in await shard.reader.tasks(ids) if task]
         names = [(TaskName.parse(task.task_id).run, task.component_id) for task in tasks]
         components = await shard.reader.components(names)
