@@ -1,8 +1,9 @@
 """`Flow`: a flow put together in Python, or as read from a file."""
 
+import inspect
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Never, Protocol, Self
 
 from tradewind.flow import drawing
 from tradewind.flow.cache import Cache
@@ -46,6 +47,7 @@ class Flow:
         pause_after_failures: int | None = None,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
+        **unknown: Never,
     ) -> None:
         """Begin a flow without nodes.
 
@@ -56,6 +58,8 @@ class Flow:
         `keep_cycles` stay on record, for `keep_for` ("1m" to "7d"); `pause_after_failures` pauses the flow after so
         many failed cycles in a row. What is None stays at the server's default.
         """
+        for argument in unknown:
+            raise TypeError(f'Flow has no argument "{argument}"{_place_of(argument, unknown[argument])}')
         self.flow_id = flow_id
         self._fields: dict[str, Any] = {}
         self._nodes: list[dict[str, Any]] = []
@@ -315,3 +319,13 @@ def _objects(weather: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 def _rule(name: str, rule: Timeouts | Retry | Cache, path: str) -> dict[str, Any]:
     check_rule(name, rule, path)
     return rule.to_weather(path)
+
+
+def _place_of(name: str, value: object) -> str:
+    """Say where an argument goes that a flow does not have."""
+    from tradewind.flow.schedule_spec import KNOWN
+
+    if name in KNOWN:
+        return f': it goes into the schedule, schedule={{"{name}": {value!r}}}'
+    near = get_close_matches(name, inspect.signature(Flow).parameters, 1)
+    return f'; did you mean "{near[0]}"?' if near else ""

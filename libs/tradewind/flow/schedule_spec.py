@@ -15,7 +15,7 @@ _CATCH_UP: dict[str, flow_pb2.CatchUp.ValueType] = {
 }
 _DURATIONS = ("interval", "jitter", "catch_up_window")
 _TEXTS = ("cron", "zone", "start", "end")
-_KNOWN = (
+KNOWN = (
     *("interval", "cron", "zone", "at", "event", "flow_finished"),
     *("jitter", "start", "end", "max_cycles", "catch_up", "catch_up_window"),
 )
@@ -24,7 +24,7 @@ _KNOWN = (
 def schedule_spec_of(schedule: Mapping[str, Any], path: str) -> flow_pb2.ScheduleSpec:
     """Return a schedule in Weather Syntax as a typed message. Raises FlowError as `spec_of` does."""
     given = {**schedule, "at": [schedule["at"]]} if isinstance(schedule.get("at"), str) else schedule
-    fields = Fields(given, path, _KNOWN)
+    fields = Fields(given, path, KNOWN)
     spec = flow_pb2.ScheduleSpec(at=fields.texts("at"), max_cycles=fields.integer("max_cycles"))
     for name in _DURATIONS:
         setattr(spec, name, fields.duration(name))

@@ -312,3 +312,21 @@ def test_what_is_no_retry_no_time_limits_no_cache_and_no_node_is_told() -> None:
     with pytest.raises(FlowError, match=r'^finally: node "b" belongs to another flow than "f"$'):
         flow.finally_(other.node("b", "t"))
     assert flow.to_weather() == {"nodes": [], "edges": []}
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        (
+            {"cron": "30 9 * * *"},
+            'no argument "cron": it goes into the schedule, schedule={"cron": \'30 9 * * *\'}',
+        ),
+        ({"event": {"name": "price"}}, "it goes into the schedule, schedule={\"event\": {'name': 'price'}}"),
+        ({"time_out": 5}, 'Flow has no argument "time_out"; did you mean "timeout"?'),
+        ({"xyz": 5}, 'Flow has no argument "xyz"'),
+    ],
+)
+def test_an_argument_that_a_flow_does_not_have_is_told_its_place(argument: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        Flow("f", **argument)
+    assert told in str(refused.value)
