@@ -5,6 +5,7 @@ import json
 import re
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,9 +52,9 @@ async def test_a_task_that_fails_says_why(client: Client) -> None:
     given_up = await client.submit_task("failing", {"total": 3}, retry=Retry(2, initial="10ms"))
     with pytest.raises(TaskFailed, match="ValueError: will not have 3\nnot tried again: all 2 attempts failed"):
         await given_up.result(30)
-    unknown = await client.submit_batch("numbers", [{"begin": 5}])
-    with pytest.raises(BatchFailed, match=r"config.begin: node type numbers has no such parameter"):
-        await unknown.result(30)
+    failed = await client.submit_batch("failing", [{"total": 3}])
+    with pytest.raises(BatchFailed, match="ValueError: will not have 3"):
+        await failed.result(30)
 
 
 async def test_parameters_that_workers_do_not_take_are_refused_at_once(client: Client) -> None:
@@ -67,6 +68,34 @@ async def test_parameters_that_workers_do_not_take_are_refused_at_once(client: C
         await client.submit_task("failing")
 
 
+async def test_the_faults_of_all_items_are_told_before_anything_is_taken(client: Client) -> None:
+    given: list[dict[str, Any] | str | None] = [
+        {"start": 1},
+        {"begin": 5, "count": "three"},
+        "{",
+        None,
+        '{"count": []}',
+    ]
+    with pytest.raises(InvalidInput) as caught:
+        await client.submit_batch("numbers", given)
+    told = [(fault.path, fault.message.partition(":")[0]) for fault in caught.value.violations]
+    assert sorted(told[:2]) == [
+        ("parameters_json[1].begin", "is not known; there are start, count"),
+        ("parameters_json[1].count", '"three" is not of type "integer"'),
+    ]
+    assert told[2:] == [
+        ("parameters_json[2]", "is not JSON"),
+        ("parameters_json[4].count", '[] is not of type "integer"'),
+    ]
+    with pytest.raises(InvalidInput) as caught:
+        await client.submit_batch("numbers", [{"begin": 5, "end": 6}] * 70)
+    assert len(caught.value.violations) == 100
+    assert [batch async for batch in client.list_batches()] == []
+    with pytest.raises(InvalidInput) as caught:
+        await client.submit_batch("numbers", [{"start": 1}, 7, "[1]", {"start": object()}])  # type: ignore[list-item]
+    assert [fault.path for fault in caught.value.violations] == [f"parameters[{place}]" for place in (1, 2, 3)]
+
+
 @node("renamed")
 async def before(window: int) -> int:
     return window
@@ -77,11 +106,13 @@ async def after(width: int) -> int:
     return width
 
 
-async def test_a_task_that_was_accepted_stays_so_when_workers_declare_other_parameters(stack: Standalone) -> None:
+async def test_what_was_accepted_stays_so_when_workers_declare_other_parameters(stack: Standalone) -> None:
     async with Client(stack.address) as client:
         async with Worker([before], address=stack.address):
             task = await client.submit_task("renamed", {"window": 3}, request_id="first")
             assert await task.result(30) == {"output": 3}
+            batch = await client.submit_batch("renamed", [{"window": 3}] * 2, request_id="first")
+            assert await batch.result(30) == [{"output": 3}] * 2
         async with Worker([after], address=stack.address):
 
             async def refused() -> bool:
@@ -94,6 +125,8 @@ async def test_a_task_that_was_accepted_stays_so_when_workers_declare_other_para
             await until(refused, "the new declaration is known")
             again = await client.submit_task("renamed", {"window": 3}, request_id="first")
             assert again.task_id == task.task_id
+            twice = await client.submit_batch("renamed", [{"window": 3}] * 2, request_id="first")
+            assert twice.batch_id == batch.batch_id
 
 
 async def test_a_running_task_is_watched_and_cancelled(client: Client, tmp_path: Path) -> None:
@@ -147,12 +180,13 @@ async def test_twenty_workers_add_up_at_every_moment(stack: Standalone) -> None:
     assert [item.outputs.get("out") for item in items] == [x if x % 10 else None for x in range(2000)]
 
 
-async def test_a_batch_of_which_some_fail_is_partial(client: Client) -> None:
-    handle = await client.submit_batch("total", [{"numbers": [1, 2]}, {"numbers": "x"}, {"numbers": [3]}])
-    with pytest.raises(BatchFailed, match="2 of 3 completed, 1 failed") as caught:
-        await handle.result(30)
+async def test_a_batch_of_which_some_fail_is_partial(stack: Standalone, client: Client) -> None:
+    async with Worker([uneven], address=stack.address):
+        handle = await client.submit_batch("uneven", [{"x": 1}, {"x": 10}, {"x": 3}])
+        with pytest.raises(BatchFailed, match="2 of 3 completed, 1 failed") as caught:
+            await handle.result(30)
     assert caught.value.batch.status is BatchStatus.PARTIAL
-    assert [item.outputs.get("total") for item in caught.value.items] == [3, None, 3]
+    assert [item.outputs.get("out") for item in caught.value.items] == [1, None, 3]
 
 
 async def test_a_batch_larger_than_a_message_is_submitted_whole(client: Client) -> None:

@@ -18,6 +18,7 @@ from tradewind.client.wire import inputs_json, numbers_of
 
 PAGE = 500
 MESSAGE_BYTES = 1024 * 1024
+_MOST_FAULTS = 100
 
 Parameters = Mapping[str, Any] | str
 """What a node is given: a JSON object, or its text."""
@@ -178,7 +179,7 @@ class AdHocCalls:
         if isinstance(parameters, Mapping | str):
             raise TypeError(f"parameters are a list, one for each item; {told_as(parameters)}: submit_task takes one")
         # What a codec makes of them is larger, and so is what is cut.
-        whole = calls.sealed(pb.SubmitBatchRequest(parameters_json=map(inputs_json, parameters)))
+        whole = calls.sealed(pb.SubmitBatchRequest(parameters_json=_texts(parameters)))
         if not whole.parameters_json:
             raise InvalidInput("", [Violation("parameters", "must be 1 to 10000, there are none")])
         head = made(
@@ -191,6 +192,22 @@ class AdHocCalls:
         )
         parts = list(_parts(head, whole.parameters_json))
         return await calls.upload(self._connection.node_task_manager.SubmitBatch, parts)
+
+
+def _texts(parameters: Iterable[Parameters | None]) -> list[str]:
+    """Return the JSON text of each. Raises InvalidInput with the faults of the first 100 that are none."""
+    texts: list[str] = []
+    faults: list[Violation] = []
+    for place, each in enumerate(parameters):
+        try:
+            texts.append(inputs_json(each))
+        except (TypeError, ValueError) as error:
+            faults.append(Violation(f"parameters[{place}]", str(error)))
+            if len(faults) == _MOST_FAULTS:
+                break
+    if faults:
+        raise InvalidInput("", faults)
+    return texts
 
 
 def _parts(head: pb.BatchHead, texts: Sequence[str]) -> Iterable[pb.SubmitBatchRequest]:

@@ -261,7 +261,7 @@ class Client(
         """Run one node type once with each of `parameters`, 1 to 10 000 of them, 8 MiB in all; all or nothing.
 
         `handle.result()` waits for what they emit, in order. Options and errors are those of submit_task, for
-        each item.
+        each item; InvalidInput has the faults of all items, at most 100.
         """
         options = options_of(
             require_worker=require_worker,

@@ -11,7 +11,7 @@ SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {}}, "
 
 
 def told(parameters_json: str, schema: str = json.dumps(SCHEMA)) -> list[tuple[str, str]]:
-    found = parameter_faults(parameters_json, Declaration(frozenset({"x"}), schema))
+    found = parameter_faults(parameters_json, Declaration(frozenset({"x"}), schema), "parameters_json")
     return [(fault.path, fault.message) for fault in found]
 
 

@@ -12,6 +12,7 @@ from tradewind.node_task_manager.rpc.cache_mapping import ad_hoc_cache_faults
 from tradewind.node_task_manager.rpc.checks import concurrency_faults, rate_faults, require
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
 from tradewind.node_task_manager.rpc.times import is_duration, milliseconds
+from tradewind.node_task_manager.use_cases.judge_parameters import MOST_FAULTS
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
@@ -19,7 +20,6 @@ from tradewind.server.json_depth import check_depth
 
 MAX_PARAMETER_BYTES = 256 * 1024
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-_MAX_FAULTS = 100
 _SHORTEST_SILENCE_MS = 1000
 _raw = msgspec.json.Decoder(msgspec.Raw)
 
@@ -47,14 +47,16 @@ def head(message: batch_pb2.SubmitBatchRequest, caches: Collection[str]) -> None
     require(faults)
 
 
-def items(parameters: Sequence[str]) -> None:
-    """Raise InvalidInput with the faults of the items, at most 100 of them."""
-    faults: list[Violation] = []
+def unreadable_items(parameters: Sequence[str]) -> dict[int, Violation]:
+    """Return the faults of items that are no JSON objects, or too large, by place; the first 100."""
+    faults: dict[int, Violation] = {}
     for place, text in enumerate(parameters):
         fault = parameters_fault(f"parameters_json[{place}]", text)
-        if fault is not None and len(faults) < _MAX_FAULTS:
-            faults.append(fault)
-    require(faults)
+        if fault is not None:
+            faults[place] = fault
+            if len(faults) == MOST_FAULTS:
+                break
+    return faults
 
 
 def parameters_fault(path: str, text: str) -> Violation | None:

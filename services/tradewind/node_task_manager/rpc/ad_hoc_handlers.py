@@ -43,7 +43,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def SubmitTask(self, request: pb2.SubmitTaskRequest, context: Context) -> pb2.SubmitTaskResponse:
         ad_hoc_checks.task(request, await self._config.caches(request.options.cache.name))
         work = ad_hoc_mapping.task_work(request)
-        accepted = await self._submit_ad_hoc(work, require_worker=request.options.require_worker, judged=True)
+        accepted = await self._submit_ad_hoc(work, require_worker=request.options.require_worker, unreadable={})
         seen = await self._ad_hoc.task(str(accepted.run), request.user_id)
         return pb2.SubmitTaskResponse(
             task=mapping.node_task(seen, config=True), duplicate=accepted.duplicate, warnings=accepted.warnings
@@ -74,7 +74,8 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         with self._streams.opened():
             head, parameters = await self._uploaded(request_iterator)
         work = ad_hoc_mapping.batch_work(head, parameters)
-        accepted = await self._submit_ad_hoc(work, require_worker=head.options.require_worker)
+        unreadable = await asyncio.to_thread(ad_hoc_checks.unreadable_items, parameters)
+        accepted = await self._submit_ad_hoc(work, require_worker=head.options.require_worker, unreadable=unreadable)
         batch = await self._ad_hoc.batch(accepted.run.batch_id, head.user_id)
         return pb2.SubmitBatchResponse(
             batch=ad_hoc_mapping.batch(batch), duplicate=accepted.duplicate, warnings=accepted.warnings
@@ -168,7 +169,6 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
             raise InvalidInput([Violation("head", "must be in the first message; there was none")])
         if len(parameters) < head.total:
             raise InvalidInput([Violation("head.total", f"says {head.total}, there are {len(parameters)} items")])
-        await asyncio.to_thread(ad_hoc_checks.items, parameters)
         return head, parameters
 
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT
@@ -13,11 +14,14 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.ports.workers import NodeTypes
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.judge_parameters import parameter_faults
+from tradewind.node_task_manager.use_cases.judge_parameters import work_faults
 from tradewind.node_task_manager.use_cases.plans import PlanCache
-from tradewind.server.faults import Conflict, Exhausted, InvalidInput, NotFound, Unavailable
+from tradewind.server.faults import Conflict, Exhausted, InvalidInput, NotFound, Unavailable, Violation
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.partitions import shard_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MANY = 200
 _MOST_STORED = 10_000
@@ -47,12 +51,15 @@ class SubmitAdHoc:
         self._stored: dict[tuple[int, str], float] = {}
         """Plans by shard and digest, until when they need not be stored again."""
 
-    async def __call__(self, work: AdHocWork, *, require_worker: bool, judged: bool = False) -> Accepted:
-        """Submit work; the parameters of a task may be `judged` by what live workers have declared of its node type.
+    async def __call__(
+        self, work: AdHocWork, *, require_worker: bool, unreadable: Mapping[int, Violation] | None = None
+    ) -> Accepted:
+        """Submit work, whose parameters are judged by what live workers have declared of its node type.
 
-        Raises InvalidInput with every fault of theirs, NotFound for a node type that nobody offers when one is
-        required, Conflict when the request id was used for other work, Exhausted when too much is waiting, Unavailable
-        when a required worker cannot be asked for.
+        `unreadable` are the faults of items by place that make no JSON object; None is for work that was accepted
+        before, and is not judged. Raises InvalidInput with every fault of the parameters, NotFound for a node type that
+        nobody offers when one is required, Conflict when the request id was used for other work, Exhausted when too
+        much is waiting, Unavailable when a required worker cannot be asked for.
         """
         dispatcher = self._dispatchers[shard_of(work.user_id, len(self._dispatchers))]
         run = work.run(new_run_id())
@@ -63,14 +70,13 @@ class SubmitAdHoc:
                     "PEER_UNAVAILABLE", "the registry cannot say whether a live worker offers the node type"
                 )
             raise NotFound("node type", work.node_type, hint=await self._node_types.hint(work.node_type))
-        declaration = await self._node_types.declared(work.node_type) if judged else None
-        if declaration is not None:
-            faults = parameter_faults(work.parameters[0], declaration)
+        if unreadable is not None:
+            declaration = await self._node_types.declared(work.node_type)
+            faults = await _aside(work, work_faults, work, declaration, unreadable)
             if faults and not await self._stands(dispatcher, run, work):
                 raise InvalidInput(faults)
         dispatcher.require_room()
-        # Thousands of nodes take long enough to keep everybody else waiting.
-        plan = await asyncio.to_thread(_planned, work) if len(work.parameters) > _MANY else work.plan()
+        plan = await _aside(work, _planned, work)
         result = await self._store(dispatcher, work, run, plan)
         if result.outcome is SubmitOutcome.RUN_CONFLICT:
             raise Conflict(
@@ -108,6 +114,13 @@ class SubmitAdHoc:
             return False
         (component,) = await dispatcher.shard.reader.components([(run, ONLY_COMPONENT)])
         return component is not None and component.plan == work.digest
+
+
+async def _aside(work: AdHocWork, do: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Do what takes long enough with thousands of items to keep everybody else waiting."""
+    if len(work.parameters) > _MANY:
+        return await asyncio.to_thread(do, *args, **options)
+    return do(*args, **options)
 
 
 def _planned(work: AdHocWork) -> Plan:

@@ -629,8 +629,8 @@ class SubmitBatchRequest(_message.Message):
 
     @_builtins.property
     def parameters_json(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Parameters of the following items in their order, as parameters_json of SubmitTaskRequest; at most 8 MiB in all messages
-        together.
+        """Parameters of the following items in their order, as parameters_json of SubmitTaskRequest and checked as those are; at most
+        8 MiB in all messages together.
         """
 
     def __init__(

@@ -521,8 +521,9 @@ class NodeTaskManagerServiceServicer:
 
     def SubmitBatch(self, request_iterator, context):
         """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with as many
-        items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
-        NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
+        items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT with the first 100 faults
+        of its items, NOT_FOUND NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED
+        QUEUE_FULL or TOO_LARGE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

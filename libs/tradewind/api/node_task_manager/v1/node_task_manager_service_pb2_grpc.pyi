@@ -152,8 +152,9 @@ class NodeTaskManagerServiceStub:
     """
     SubmitBatch: _grpc.StreamUnaryMultiCallable[_batch_pb2.SubmitBatchRequest, _batch_pb2.SubmitBatchResponse]
     """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with as many
-    items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
-    NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
+    items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT with the first 100 faults
+    of its items, NOT_FOUND NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED
+    QUEUE_FULL or TOO_LARGE.
     """
     GetBatch: _grpc.UnaryUnaryMultiCallable[_batch_pb2.GetBatchRequest, _batch_pb2.GetBatchResponse]
     """One batch. Errors: NOT_FOUND BATCH_NOT_FOUND."""
@@ -336,8 +337,9 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     """
     SubmitBatch: _aio.StreamUnaryMultiCallable[_batch_pb2.SubmitBatchRequest, _batch_pb2.SubmitBatchResponse]  # type: ignore[assignment]
     """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with as many
-    items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
-    NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
+    items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT with the first 100 faults
+    of its items, NOT_FOUND NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED
+    QUEUE_FULL or TOO_LARGE.
     """
     GetBatch: _aio.UnaryUnaryMultiCallable[_batch_pb2.GetBatchRequest, _batch_pb2.GetBatchResponse]  # type: ignore[assignment]
     """One batch. Errors: NOT_FOUND BATCH_NOT_FOUND."""
@@ -691,8 +693,9 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_batch_pb2.SubmitBatchResponse, _abc.Awaitable[_batch_pb2.SubmitBatchResponse]]:
         """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with as many
-        items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
-        NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
+        items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT with the first 100 faults
+        of its items, NOT_FOUND NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED
+        QUEUE_FULL or TOO_LARGE.
         """
 
     @_abc_1.abstractmethod
