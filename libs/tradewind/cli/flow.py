@@ -1,5 +1,6 @@
 """`tradewind flow ...`: registering, starting and stopping flows, running cycles, looking at them."""
 
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,11 +58,19 @@ async def register(
     A flow that is there already gets a new revision; its history and status stay.
     """
     from tradewind.cli.definition_files import read_definition
+    from tradewind.client import InvalidInput, TradewindError
 
     labels = pairs(label, "--label")
     definition = read_definition(file, name)
     async with session.client() as client:
-        registered = await client.register_flow(name, definition, labels=labels, note=note, etag=etag)
+        try:
+            registered = await client.register_flow(name, definition, labels=labels, note=note, etag=etag)
+        except InvalidInput:
+            # An error carries faults only. What else is odd may come from them, but a misspelt node type does not.
+            with suppress(TradewindError):
+                warnings = (await client.analyze_flow(definition)).warnings
+                session.screen.notes(str(each) for each in warnings if each.path.endswith(".type"))
+            raise
     if output is Format.JSON:
         session.screen.json(registered)
         return

@@ -59,6 +59,22 @@ def test_lists_every_fault_of_a_definition(shell: Shell, stack: FakeStack, flow_
     ]
 
 
+def test_tells_of_misspelt_node_types_beside_the_faults(shell: Shell, stack: FakeStack, flow_file: str) -> None:
+    stack.scheduler.violations = [flow_pb2.Violation(path="interval", message="is missing")]
+    stack.scheduler.oddities = [
+        flow_pb2.Violation(path="nodes[0].type", message='no live worker offers "fed"'),
+        flow_pb2.Violation(path="nodes[1]", message='input "prices" is required'),
+    ]
+
+    ran = shell("flow", "register", "prices", flow_file, ends=2)
+
+    assert ran.err.splitlines() == [
+        'note: nodes[0].type: no live worker offers "fed"',
+        "error: the request has faults:",
+        "  interval: is missing",
+    ]
+
+
 def test_analyzes_a_file(shell: Shell, stack: FakeStack, flow_file: str) -> None:
     assert shell("flow", "analyze", flow_file).lines == [
         "COMPONENT  NODES  ENTRY NODES  CYCLE",
