@@ -327,5 +327,4 @@ def _place_of(name: str, value: object) -> str:
 
     if name in KNOWN:
         return f': it goes into the schedule, schedule={{"{name}": {value!r}}}'
-    near = get_close_matches(name, inspect.signature(Flow).parameters, 1)
-    return f'; did you mean "{near[0]}"?' if near else ""
+    return NearestName(inspect.signature(Flow).parameters).hint(name)

@@ -24,6 +24,12 @@ class SideTasks(set["asyncio.Task[Any]"]):
         task.add_done_callback(self.discard)
         return task
 
+    async def settle(self) -> None:
+        """Return when all of them have ended, those that are begun meanwhile too; what they raise stays theirs."""
+        while self:
+            # Not `gather`: from Python 3.12 on it returns at once where all are done, before anything takes them out.
+            await asyncio.wait(self)
+
     async def end(self) -> None:
         """Cancel them and return when they have ended; what they raise is dropped."""
         await end_tasks(self)

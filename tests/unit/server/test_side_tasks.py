@@ -18,6 +18,38 @@ async def test_a_task_is_kept_until_it_has_ended() -> None:
     assert not tasks
 
 
+async def test_settling_waits_for_what_is_begun_meanwhile() -> None:
+    tasks, ended = SideTasks(), asyncio.Event()
+
+    async def last() -> None:
+        await asyncio.sleep(0)
+        ended.set()
+
+    async def first() -> None:
+        await asyncio.sleep(0)
+        tasks.begin(last())
+
+    tasks.begin(first())
+    await tasks.settle()
+
+    assert ended.is_set()
+    assert not tasks
+
+
+async def test_settling_takes_out_what_has_just_ended() -> None:
+    tasks, ending = SideTasks(), asyncio.Event()
+
+    async def work() -> None:
+        ending.set()
+
+    tasks.begin(work())
+    await ending.wait()
+    assert all(task.done() for task in tasks)
+    await tasks.settle()
+
+    assert not tasks
+
+
 async def test_all_are_ended_and_what_they_raise_is_dropped() -> None:
     tasks, cleaned_up = SideTasks(), asyncio.Event()
 

@@ -101,8 +101,7 @@ class Receivers:
     async def settle(self) -> None:
         """Wait until everything is carried out; nothing is tried again from now on."""
         self._settling.set()
-        while self._at_work:
-            await asyncio.gather(*self._at_work, return_exceptions=True)
+        await self._at_work.settle()
 
 
 class QueueReceivers:
