@@ -66,7 +66,7 @@ class TellConnected:
             try:
                 await self._tell()
             except Exception as error:
-                _log.warning("which workers are connected was not told", error=error)
+                _log.warning("connections_not_recorded", error=error)
                 await beat(_RETRY_S)
                 continue
             try:

@@ -203,7 +203,7 @@ class NodeTaskManagerPeer:
             try:
                 answer = await self._stub.ListConnections(request, timeout=_READ_S)
             except grpc.aio.AioRpcError as error:
-                _log.warning("connections could not be asked for", code=error.code().name, details=error.details())
+                _log.warning("connections_unknown", code=error.code().name, details=error.details())
                 return None
             found += [each.worker_id for each in answer.connections]
         return frozenset(found)
