@@ -82,6 +82,24 @@ async def test_an_outage_leaves_the_reason_and_the_time_of_the_next_try() -> Non
     assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 1000
 
 
+async def next_try(error: PeerUnavailable, age_ms: int) -> int:
+    """Return in how many ms a run of this age is tried again that met this error."""
+    scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[error]))
+    await scheduler.register()
+    run = await scheduler.run()
+    scheduler.clock.advance(age_ms)
+    await scheduler.hand_over([run])
+    return scheduler.stores.data.open[run.state.name] - scheduler.clock.now_ms()
+
+
+async def test_a_peer_that_was_not_reached_is_tried_soon_however_long_it_took_to_find_out() -> None:
+    assert await next_try(PeerUnavailable("node task manager", "hangs"), 20_000) == 1000
+
+
+async def test_an_error_that_was_answered_is_tried_less_often_with_age() -> None:
+    assert await next_try(PeerUnavailable("node task manager", "INTERNAL", answered=True), 20_000) == 20_000
+
+
 async def test_a_refusal_says_when_to_come_back() -> None:
     refused = SubmitAnswer(SubmitOutcome.REFUSED, reason="QUEUE_FULL", retry_ms=7000)
     scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[refused]))

@@ -19,6 +19,7 @@ _REFUSALS = frozenset(
         grpc.StatusCode.UNIMPLEMENTED,
     }
 )
+_AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 
 
 class calling:  # noqa: N801  Used as contextlib's are, whose own cost three times as much.
@@ -43,7 +44,8 @@ def failure(peer: str, code: grpc.StatusCode, details: str) -> PeerRefused | Pee
 
 def unavailable(peer: str, code: grpc.StatusCode, details: str) -> PeerUnavailable:
     """Return that a peer cannot be reached, which ended a call with this status."""
-    return PeerUnavailable(peer, f"{code.name}: {explained(details) or details}")
+    answered = code not in _AWAY
+    return PeerUnavailable(peer, f"{code.name}: {explained(details) or details}", answered=answered)
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:

@@ -17,11 +17,15 @@ from tradewind.server.faults import Unavailable
 
 
 class PeerUnavailable(Unavailable):
-    """Another service cannot be reached, or does not answer in time; trying again later may work."""
+    """Another service cannot be reached, or does not answer in time; trying again later may work.
 
-    def __init__(self, peer: str, detail: str) -> None:
+    `answered` says that it did answer, with an error: what it was asked may be at fault.
+    """
+
+    def __init__(self, peer: str, detail: str, *, answered: bool = False) -> None:
         super().__init__("PEER_UNAVAILABLE", f"the {peer} cannot be reached at the moment", metadata={"peer": peer})
         self.detail = detail
+        self.answered = answered
 
 
 class PeerRefused(Exception):

@@ -66,6 +66,8 @@ class HandOver:
         self._open_states = open_states
         self._wake = wake
         self._clock = clock
+        self.unreached: PeerUnavailable | None = None
+        """Why the node task manager did not get what was sent to it last."""
         self._batcher: Batcher[_Group, list[ChainState]] = Batcher(
             self._flush, weigh=lambda group: group.weight, max_weight=NODES_AT_ONCE
         )
@@ -89,8 +91,10 @@ class HandOver:
     async def _submit(self, runs: list[PlannedRun]) -> list[ChainState]:
         try:
             answers = await self._send(runs)
+            self.unreached = None
         except PeerUnavailable as error:
             _log.warning("cycles_not_submitted", runs=len(runs), error=error.detail)
+            self.unreached = None if error.answered else error
             return await self._refused([(run, f"{error.message}; it is tried again", 0) for run in runs])
         except PeerRefused as error:
             if len(runs) == 1:
@@ -183,7 +187,9 @@ class HandOver:
         now_ms = self._clock.now_ms()
         updates: list[RunUpdate] = []
         for run, reason, retry_ms in runs:
-            check_in_ms = retry_after(now_ms - run.state.facts.start_ms, retry_ms)
+            age_ms = now_ms - run.state.facts.start_ms
+            # Who looks after runs tries a peer that is away with a batch of them a second, however many wait.
+            check_in_ms = _RETRY_MS[0] if self.unreached is not None else retry_after(age_ms, retry_ms)
             log = LogText(LogLevel.WARNING, f"Not submitted yet: {reason}") if reason != run.state.reason else None
             updates.append(RunUpdate(run.state._replace(reason=reason), (REASON,), check_in_ms, log))
         states = [
@@ -197,7 +203,7 @@ class HandOver:
 
 
 def retry_after(age_ms: int, least_ms: int = 0) -> int:
-    """Return how long to wait before a run that is `age_ms` old is submitted again: it doubles, up to 30 s."""
+    """Return how long to wait before a run of this age that was refused is submitted again: it doubles, up to 30 s."""
     return max(least_ms, min(_RETRY_MS[1], max(_RETRY_MS[0], age_ms)))
 
 

@@ -18,7 +18,7 @@ from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedRun
 from tradewind.scheduler.use_cases.fold_events import FoldEvents, written
-from tradewind.scheduler.use_cases.hand_over import HandOver, retry_after
+from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.release_handlers import ReleaseHandlers
 from tradewind.scheduler.use_cases.stop_orders import STOPS_AT_ONCE, stop_orders
@@ -170,6 +170,9 @@ class LookAfterRuns:
             await self._fold(missed, epochs)
         if self._sub_flows is not None:
             await self._look_after_sub_flows(self._sub_flows, states)
+        if again and self._hand_over.unreached is not None:
+            # However many wait, a peer that is away is tried with these alone before there is a pause.
+            raise self._hand_over.unreached
 
     async def _look_after_sub_flows(self, sub_flows: SubFlows, states: Sequence[ChainState]) -> None:
         """Compare runs that run cycles of other flows, and cycles that run for them."""
@@ -195,11 +198,6 @@ class LookAfterRuns:
             else:
                 runs.append(PlannedRun(state, planned))
         if runs:
-            now_ms = self._clock.now_ms()
-            later = {
-                run.state.name: self._wait_ms(run.state, retry_after(now_ms - run.state.facts.start_ms)) for run in runs
-            }
-            await self._open_runs.postpone(later)
             _log.info("cycles_submitted_again", runs=len(runs))
             await self._hand_over(runs)
 

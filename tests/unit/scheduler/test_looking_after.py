@@ -1,0 +1,54 @@
+"""Looking after runs that could not be submitted."""
+
+import pytest
+
+from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
+from tradewind.scheduler.ports.peers import PeerUnavailable
+from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
+
+AWAY = PeerUnavailable("node task manager", "down")
+
+
+class Empty(DirectNodeTasks):
+    """A node task manager that holds nothing yet; it says so even while it takes nothing."""
+
+    async def components(self, _runs: object) -> list[object]:
+        return []
+
+
+def look_after(scheduler: MemoryScheduler) -> LookAfterRuns:
+    stores = scheduler.stores
+    return LookAfterRuns(
+        stores.open_runs,
+        stores.states,
+        scheduler.node_tasks,
+        scheduler.definitions,
+        scheduler.hand_over,
+        scheduler.fold,
+        scheduler.open_states,
+        scheduler.clock,
+        30_000,
+    )
+
+
+async def test_who_looks_hears_that_the_peer_is_away_still_and_pauses() -> None:
+    scheduler = MemoryScheduler(Empty(outcomes=[AWAY, AWAY]))
+    await scheduler.register()
+    run = await scheduler.run()
+    await scheduler.hand_over([run])
+    scheduler.clock.advance(60_000)
+    with pytest.raises(PeerUnavailable):
+        await look_after(scheduler)([run.state.name], {})
+    assert scheduler.stores.data.open[run.state.name] == scheduler.clock.now_ms() + 1000
+
+
+async def test_what_was_submitted_late_is_looked_at_soon_so_that_why_it_waited_is_forgotten() -> None:
+    scheduler = MemoryScheduler(Empty(outcomes=[AWAY]))
+    await scheduler.register()
+    runs = [await scheduler.run() for _ in range(3)]
+    names = [run.state.name for run in runs]
+    await scheduler.hand_over(runs)
+    scheduler.clock.advance(60_000)
+    await look_after(scheduler)(names, {})
+    assert scheduler.node_tasks.asked[-1][0] == names
+    assert [scheduler.stores.data.open[name] - scheduler.clock.now_ms() for name in names] == [2000] * 3
