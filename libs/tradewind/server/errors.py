@@ -15,6 +15,7 @@ from google.rpc.status_pb2 import Status
 from tradewind.server import faults
 from tradewind.server.interception import MethodUnknown
 from tradewind.server.redis import away
+from tradewind.server.spells import Spells
 from tradewind.server.statuses import UNDECODABLE, StatusAnswers, status_with
 
 _log = structlog.get_logger(__name__)
@@ -68,6 +69,7 @@ class ErrorAnswers(StatusAnswers):
 
     def __init__(self, table: ErrorTable) -> None:
         self._table = table
+        self._store_away = Spells(_log, "calls_refused", "calls_refused_no_more")
 
     def status_of(self, error: Exception, method: str) -> Status:
         """Return what a caller of `method` is told of `error`; what no rule knows is logged in full."""
@@ -77,8 +79,10 @@ class ErrorAnswers(StatusAnswers):
             _log.exception("call_failed", method=method, correlation_id=correlation_id)
             message = f"internal error; the server's log has more under correlation id {correlation_id}"
             return status_with(grpc.StatusCode.INTERNAL, "INTERNAL", message, {"correlation_id": correlation_id})
-        if status.message != str(error):
-            # What callers are told leaves out what people who run this must know, such as which host is away.
+        # What callers are told leaves out what people who run this must know, such as which host is away.
+        if status.message in away.MESSAGES.values():
+            self._store_away.note(status.message, method=method, error=f"{type(error).__name__}: {error}")
+        elif status.message != str(error):
             _log.warning("call_refused", method=method, told=status.message, error=f"{type(error).__name__}: {error}")
         return status
 

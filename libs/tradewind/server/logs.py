@@ -11,6 +11,7 @@ import grpc
 import structlog
 
 from tradewind.server.interception import Behavior, Context
+from tradewind.server.redis import away
 from tradewind.server.telemetry import trace_ids
 
 _log = structlog.get_logger(__name__)
@@ -49,7 +50,10 @@ def quieten_logging(level: str) -> None:
 
 
 class RequestLog:
-    """Logs each call when it has ended: DEBUG when it succeeded or its client left, WARNING when it failed."""
+    """Logs each call when it has ended: DEBUG when it succeeded or its client left, WARNING when it failed.
+
+    Those that failed because the store is away are told of together elsewhere.
+    """
 
     def __init__(self) -> None:
         self._draining = False
@@ -66,7 +70,9 @@ class RequestLog:
             try:
                 response = await behavior(request, context)
             except grpc.aio.AbortError:
-                expected = self._draining and context.code() is grpc.StatusCode.UNAVAILABLE
+                expected = context.code() is grpc.StatusCode.UNAVAILABLE and (
+                    self._draining or context.details() in away.MESSAGES.values()
+                )
                 write = _log.debug if expected else _log.warning
                 write("call", **_facts(method, context, begun), details=context.details())
                 raise

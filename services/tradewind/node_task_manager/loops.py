@@ -14,6 +14,7 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
 from tradewind.server.beats import beat
 from tradewind.server.side_tasks import SideTasks
+from tradewind.server.spells import Spells
 
 Step = Callable[[], Awaitable[bool | None]]
 """Something to do again and again; True when there was nothing to do, and may be none for a while."""
@@ -52,6 +53,7 @@ class Loops:
         # A worker that is stopped must be out of the running before what it held is given out again.
         self._ping_s = min(_PING_S, lease_s / (UNANSWERED_PINGS + 3))
         self._pings = 0
+        self._failing = Spells(_log, "step_failed", "step_fails_no_more")
         self._tasks = SideTasks()
         self._followed: list[tuple[Step, float, float]] = []
         self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -114,7 +116,7 @@ class Loops:
             except Exception as error:
                 quiet = False
                 name = getattr(step, "__qualname__", type(step).__name__)
-                _log.warning("step_failed", step=name, error=error)
+                self._failing.note(name, error=error)
 
 
 class _Reaper:

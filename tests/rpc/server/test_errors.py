@@ -16,9 +16,11 @@ from structlog.testing import capture_logs
 from tests.ports import free_port
 from tests.rpc.server.echo_service import KINDS, NAME, EchoClient, EchoService, OnPurpose
 from tests.servers import RedisServer, RedisServers
-from tradewind.server import faults
+from tests.waiting import until
+from tradewind.server import faults, spells
 from tradewind.server.bootstrap import Server
 from tradewind.server.interception import Context
+from tradewind.server.redis import away
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.connections import StoreRefuses
 
@@ -145,6 +147,30 @@ async def test_why_the_store_takes_no_writes_is_told(
     error, _ = await failure(client)
     await store.end()
     assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, told)
+
+
+async def test_calls_that_the_store_refuses_are_told_of_in_two_lines(
+    client: EchoClient, service: EchoService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spells, "_OVER_AFTER_S", 0.5)
+    service.act = raising(redis_errors.OutOfMemoryError("command not allowed"))
+    told = away.MESSAGES[redis_errors.OutOfMemoryError]
+    with capture_logs() as logs:
+        for _ in range(20):
+            await failure(client)
+
+        def over() -> bool:
+            return any(log["event"] == "calls_refused_no_more" for log in logs)
+
+        await until(over, "the log says that it is over")
+        await failure(client)
+    louder = [log for log in logs if log["log_level"] != "debug"]
+    assert [(log["event"], log["what"], log.get("times")) for log in louder] == [
+        ("calls_refused", told, None),
+        ("calls_refused_no_more", told, 20),
+        ("calls_refused", told, None),
+    ]
+    assert louder[0]["error"] == "OutOfMemoryError: command not allowed"
 
 
 async def test_what_is_not_found_is_named(client: EchoClient, service: EchoService) -> None:

@@ -17,6 +17,7 @@ from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
 from tradewind.server.rates import Rate
+from tradewind.server.spells import Spells
 
 _CALL_S = 2.0
 _SILENT_S = 0.3
@@ -34,9 +35,10 @@ class RemoteAuthority:
         self._channel = channel
         self._stub = AccessServiceStub(channel)
         self._suspicious_until = 0.0
+        self._away = Spells(_log, "access_away", "access_answers_again")
 
     async def authorize(self, digest: str) -> Identity:
-        with _away_as_fault():
+        with self._away_as_fault():
             answer = await self._soonest(pb2.AuthorizeRequest(digest=digest))
         if answer.refusal:
             raise refused(answer.refusal)
@@ -44,7 +46,7 @@ class RemoteAuthority:
 
     async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int) -> float:
         request = pb2.AdmitCallRequest(user_id=user_id, endpoint=endpoint, limit=str(rate), calls=calls)
-        with _away_as_fault():
+        with self._away_as_fault():
             answer = await self._stub.AdmitCall(request, timeout=_CALL_S)
         return answer.retry_after.ToMilliseconds() / 1000
 
@@ -53,14 +55,14 @@ class RemoteAuthority:
     ) -> Reservation:
         limit = "" if rate is None else str(rate)
         request = pb2.ReserveCallsRequest(user_id=user_id, endpoint=endpoint, quota=quota, calls=calls, limit=limit)
-        with _away_as_fault():
+        with self._away_as_fault():
             answer = await self._stub.ReserveCalls(request, timeout=_CALL_S)
         wait_s = answer.retry_after.ToMilliseconds() / 1000
         return Reservation(answer.date, answer.time_zone, wait_s, answer.rate_limited)
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
         request = pb2.RefundCallsRequest(user_id=user_id, endpoint=endpoint, date=date, calls=calls)
-        with _away_as_fault():
+        with self._away_as_fault():
             await self._stub.RefundCalls(request, timeout=_CALL_S)
 
     async def close(self) -> None:
@@ -95,6 +97,14 @@ class RemoteAuthority:
         finally:
             await end_tasks(asked)
 
+    @contextmanager
+    def _away_as_fault(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.aio.AioRpcError as error:
+            self._away.note(error.code().name, details=error.details())
+            raise Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached") from error
+
     async def watch(self, changed: Changed) -> None:
         backoff = Backoff(*_PAUSE_S)
         while True:
@@ -109,12 +119,3 @@ class RemoteAuthority:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     _log.warning("changes_unheard", code=error.code().name, details=error.details())
             await backoff.pause()
-
-
-@contextmanager
-def _away_as_fault() -> Iterator[None]:
-    try:
-        yield
-    except grpc.aio.AioRpcError as error:
-        _log.warning("access_away", code=error.code().name, details=error.details())
-        raise Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached") from error

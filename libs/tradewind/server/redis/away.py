@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import structlog
 from redis.exceptions import (
     ClusterError,
     ConnectionError,
@@ -16,6 +15,7 @@ from redis.exceptions import (
 
 from tradewind.server.faults import Unavailable
 from tradewind.server.redis.connections import DiskFails, ReplicasMissing, StoreRefuses
+from tradewind.server.spells import Spells
 
 _UNREACHABLE = (ConnectionError, TimeoutError, ClusterError, RedisClusterException, TryAgainError)
 MESSAGES: Mapping[type[Exception], str] = {
@@ -34,8 +34,6 @@ RETRY_S = 1.0
 
 _AWAY = tuple(MESSAGES)
 
-_log = structlog.get_logger(__name__)
-
 
 def message_of(error: Exception) -> str:
     """Return what callers are told of one of these."""
@@ -43,10 +41,11 @@ def message_of(error: Exception) -> str:
 
 
 @contextmanager
-def away_as_fault() -> Iterator[None]:
-    """Raise Unavailable in the place of what redis-py raises while the store is away."""
+def away_as_fault(spells: Spells) -> Iterator[None]:
+    """Raise Unavailable in the place of what redis-py raises while the store is away, and note it."""
     try:
         yield
     except _AWAY as error:
-        _log.warning("store_away", error=f"{type(error).__name__}: {error}")
-        raise Unavailable(REASON, message_of(error), RETRY_S) from error
+        message = message_of(error)
+        spells.note(message, error=error)
+        raise Unavailable(REASON, message, RETRY_S) from error

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import structlog
+
 from tradewind.access.domain.day import KEPT_MS, Day
 from tradewind.access.domain.session import MOST_SESSIONS, REMEMBERED_MS, Draft, Session, SessionKind, User
 from tradewind.access.ports import Authorized, Refusal, Reserved
@@ -14,6 +16,9 @@ from tradewind.server.redis.away import away_as_fault
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Reply, Script
 from tradewind.server.redis.subscriber import Subscriber
+from tradewind.server.spells import Spells
+
+_log = structlog.get_logger(__name__)
 
 ROLES = tuple(role for role in Role if role is not Role.SERVICE)
 """The roles of users on record; who stands there with another one is nobody until an admin says who."""
@@ -43,6 +48,7 @@ class RedisAccess:
         self._client = client
         self._keys = keys
         self._clock = clock
+        self._away = Spells(_log, "store_away", "store_answers_again")
         self.sessions = RedisSessions(self)
         self.users = RedisUsers(self)
         self.calls = RedisCallCounts(self)
@@ -62,17 +68,17 @@ class RedisAccess:
             "channel": self._keys.changes(),
             "remembered_ms": REMEMBERED_MS,
         }
-        with away_as_fault():
+        with away_as_fault(self._away):
             return await script(self._client, keys, shared | args)
 
     async def read(self, key: str) -> list[bytes | None]:
         """Read role, time of change and time zone of a user."""
-        with away_as_fault():
+        with away_as_fault(self._away):
             return await self._client.hmget(key, ["role", "updated_at", "time_zone"])
 
     async def read_counts(self, key: str) -> dict[bytes, bytes]:
         """Read the counts of a user's day."""
-        with away_as_fault():
+        with away_as_fault(self._away):
             return await self._client.hgetall(key)
 
 

@@ -32,6 +32,7 @@ from tradewind.server.backoff import Backoff
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Exhausted, Unavailable
 from tradewind.server.side_tasks import SideTasks
+from tradewind.server.spells import Spells
 
 _log = structlog.get_logger(__name__)
 _MAX_RUNS = 200
@@ -77,6 +78,7 @@ class Dispatcher:
         self._wake = asyncio.Event()
         self._idle = False
         """Whether `_run` waits for more to do: then a plain report begins a flush by itself."""
+        self._failing = Spells(_log, "flush_failed", "flush_fails_no_more")
         self._error: Exception | None = None
         """What a flush beside `_run` has raised, until `_run` takes it."""
         self._context = Context()
@@ -222,7 +224,7 @@ class Dispatcher:
                     backoff.reset()
                 failing = not stored
             except Exception as error:
-                _log.warning("flush_failed", shard=self.shard.number, error=error)
+                self._failing.note(str(error), shard=self.shard.number, error=error)
                 if self._stopping:
                     return
                 failing = True

@@ -7,6 +7,7 @@ import structlog
 
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.server.spells import Spells
 
 _TAKE_S = 1.0
 
@@ -25,6 +26,7 @@ class OwnershipLoop:
         self._alarm = alarm
         self._share_s = lease_s / 3
         self._alone = sole
+        self._failing = Spells(_log, "partitions_not_renewed", "partitions_renewed_again")
 
     async def run(self) -> None:
         """Go on for ever."""
@@ -39,6 +41,6 @@ class OwnershipLoop:
                 if not self._own.complete:
                     await self._own.take()
             except Exception as error:
-                _log.warning("partitions_not_renewed", error=error)
+                self._failing.note(str(error), error=error)
             wait_s = max(0.0, due_s - loop.time())
             rang = await self._alarm.rest(math.inf, wait_s if self._own.complete else min(wait_s, _TAKE_S))
