@@ -10,6 +10,7 @@ import pytest_asyncio
 from tests.gate_calls import Authority, Context, Owners, call
 from tests.waiting import until
 from tradewind.api.scheduler.v1.job_pb2 import StartBulkJobRequest
+from tradewind.api.scheduler.v1.memory_pb2 import UpdateMemoryRequest
 from tradewind.api.scheduler.v1.scheduler_service_pb2 import (
     GetFlowRequest,
     RegisterFlowRequest,
@@ -176,6 +177,21 @@ async def test_while_access_is_away(authority: Authority, on_outage: Any, goes_o
             await call(gate, method, request, token)
     with pytest.raises(Unavailable):
         await call(gate, "GetFlow", GetFlowRequest(), authority.token("new"))
+
+
+@pytest.mark.parametrize(("on_outage", "goes_on"), [("refuse", False), ("reads", True), ("all", True)])
+async def test_workers_go_on_while_access_is_away(authority: Authority, on_outage: Any, goes_on: bool) -> None:
+    gate = Gate(authority, cache_s=0, on_outage=on_outage, owning=OWNING)
+    known, new = authority.token("pool", Role.WORKER), authority.token("new", Role.WORKER)
+    await call(gate, "UpdateMemory", UpdateMemoryRequest(), known)
+    authority.away = True
+    if goes_on:
+        await call(gate, "UpdateMemory", UpdateMemoryRequest(), known)
+    else:
+        with pytest.raises(Unavailable):
+            await call(gate, "UpdateMemory", UpdateMemoryRequest(), known)
+    with pytest.raises(Unavailable):
+        await call(gate, "UpdateMemory", UpdateMemoryRequest(), new)
 
 
 async def test_a_stream_costs_one_look_up_however_long_it_lasts_and_ends_with_its_token(

@@ -207,7 +207,9 @@ class Gate:
 
     def _last_known(self, known: _Known | None, name: str) -> Identity:
         answer = known.answer if known is not None and known.until + STALE_S > time.monotonic() else None
-        if isinstance(answer, Identity) and self._goes_on(name):
+        # What runs is to go on: workers must be able to come back, and to say that they are alive.
+        works = isinstance(answer, Identity) and answer.role is Role.WORKER and self._on_outage != "refuse"
+        if isinstance(answer, Identity) and (works or self._goes_on(name)):
             return answer
         raise Unavailable(
             "PEER_UNAVAILABLE", "the access service cannot be asked who you are at the moment; try again", _AGAIN_S
