@@ -1,6 +1,8 @@
-"""The store is killed, or cuts its connections, while chains run."""
+"""The store is killed, hangs, or cuts its connections, while chains run."""
 
 import asyncio
+import os
+import signal
 
 import pytest
 
@@ -26,6 +28,27 @@ async def test_chains_go_on_when_the_store_was_killed_and_is_back(stack: Stack, 
         await scheduler.all_finished(*FLOWS)
         assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
     assert {key for key, _ in stack.noted("done")} == ALL_NODES
+
+
+@pytest.mark.parametrize("node_type", STEPS)
+async def test_nothing_runs_twice_when_the_store_hung_for_longer_than_leases_last(stack: Stack, node_type: str) -> None:
+    manager, address = await stack.node_task_manager(lease_seconds=2)
+    await stack.worker("worker", address, capacity=60)
+    async with Scheduler(address) as scheduler:
+        await scheduler.submit(chain(0.05, node_type), *FLOWS)
+        await until(lambda: len(stack.noted("done")) > 100, "the chains are under way")
+        pid = stack.store.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            # It waits for an answer for longer than leases last.
+            await manager.says("has not answered for 5 s")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await scheduler.all_finished(*FLOWS)
+        assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
+    done = stack.noted("done")
+    assert ({key for key, _ in done}, done.total()) == (ALL_NODES, len(ALL_NODES))
 
 
 @pytest.mark.parametrize("node_type", STEPS)
