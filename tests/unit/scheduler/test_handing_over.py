@@ -2,6 +2,8 @@
 
 import asyncio
 
+from structlog.testing import capture_logs
+
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
 from tradewind.scheduler.domain.chain_state import STOP, CycleOrigin, StopRequest
 from tradewind.scheduler.domain.submission import SubmitAnswer, SubmitOutcome
@@ -80,6 +82,17 @@ async def test_an_outage_leaves_the_reason_and_the_time_of_the_next_try() -> Non
     assert state == await scheduler.state(run.state.name)
     assert "cannot be reached" in state.reason
     assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 1000
+
+
+async def test_an_outage_is_one_line_of_the_log_however_many_cycles_meet_it() -> None:
+    scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[PeerUnavailable("node task manager", "down")] * 3))
+    await scheduler.register()
+    with capture_logs() as logs:
+        for _ in range(3):
+            await scheduler.hand_over([await scheduler.run()])
+    assert [(log["event"], log["error"]) for log in logs if log["log_level"] == "warning"] == [
+        ("cycles_not_submitted", "down")
+    ]
 
 
 async def next_try(error: PeerUnavailable, age_ms: int) -> int:

@@ -21,6 +21,7 @@ from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.stop_orders import stop_orders
 from tradewind.server.batching import Batcher
 from tradewind.server.clock import Clock
+from tradewind.server.spells import Spells
 
 NODES_AT_ONCE = 500
 _PLAN_BYTES = 1024 * 1024
@@ -68,6 +69,7 @@ class HandOver:
         self._clock = clock
         self.unreached: PeerUnavailable | None = None
         """Why the node task manager did not get what was sent to it last."""
+        self._failing = Spells(_log, "cycles_not_submitted", "cycles_not_submitted_no_more")
         self._batcher: Batcher[_Group, list[ChainState]] = Batcher(
             self._flush, weigh=lambda group: group.weight, max_weight=NODES_AT_ONCE
         )
@@ -93,7 +95,7 @@ class HandOver:
             answers = await self._send(runs)
             self.unreached = None
         except PeerUnavailable as error:
-            _log.warning("cycles_not_submitted", runs=len(runs), error=error.detail)
+            self._failing.note(error.message, runs=len(runs), error=error.detail)
             self.unreached = None if error.answered else error
             return await self._refused([(run, f"{error.message}; it is tried again", 0) for run in runs])
         except PeerRefused as error:
