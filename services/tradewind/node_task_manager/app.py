@@ -132,6 +132,7 @@ class NodeTaskManager:
             self._config.load,
             caches,
             cleaners,
+            stores.clock,
             settings.node_task_manager_look_seconds,
         )
         known = settings.registry_address not in ("", "none")

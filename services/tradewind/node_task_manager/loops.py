@@ -12,7 +12,9 @@ from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
+from tradewind.server.awake import Awake
 from tradewind.server.beats import beat
+from tradewind.server.clock import Clock
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.spells import Spells
 
@@ -39,6 +41,7 @@ class Loops:
         load_config: Callable[[], Awaitable[None]],
         caches: ResultCaches,
         cleaners: Sequence[Cleaner],
+        clock: Clock,
         look_s: float,
     ) -> None:
         self._dispatchers = dispatchers
@@ -47,6 +50,8 @@ class Loops:
         self._cleaners = cleaners
         self._look_s = look_s
         self._caches = caches
+        self._clock = clock
+        self._awake = Awake()
         self._lease_s = lease_s
         # What is leased while they rest must not lapse before they look again.
         self._quiet_s = max(_REAP_S, min(_QUIET_S, lease_s / 2))
@@ -70,8 +75,10 @@ class Loops:
         """Begin."""
         for run in self._beside:
             self._tasks.begin(run())
+        self._tasks.begin(self._awake.run())
         for dispatcher in self._dispatchers.values():
-            self._tasks.begin(self._every(_Reaper(dispatcher, self._pool, self._lease_s), _REAP_S, self._quiet_s))
+            reaper = Reaper(dispatcher, self._pool, self._awake, self._clock, self._lease_s)
+            self._tasks.begin(self._every(reaper, _REAP_S, self._quiet_s))
         for cleaner in self._cleaners:
             self._tasks.begin(self._every(cleaner, cleaner.every_s))
         self._tasks.begin(self._every(self._look, self._look_s))
@@ -119,17 +126,20 @@ class Loops:
                 self._failing.note(name, error=error)
 
 
-class _Reaper:
-    """Takes back what lapsed; what is older than a start or an outage only once workers had a whole lease to come back.
+class Reaper:
+    """Takes back what lapsed; what is older than a start, an outage or a break only after a whole lease.
 
     Quiet while no worker here holds anything, and nothing was found.
     """
 
-    def __init__(self, dispatcher: Dispatcher, pool: WorkerPool, lease_s: float) -> None:
+    def __init__(self, dispatcher: Dispatcher, pool: WorkerPool, awake: Awake, clock: Clock, lease_s: float) -> None:
         self._dispatcher = dispatcher
         self._pool = pool
+        self._awake = awake
+        self._clock = clock
         self._lease_s = lease_s
-        self._holding_until = time.monotonic() + lease_s
+        self._back_at = 0.0
+        """When the store was there again."""
         self._away_since = 0.0
 
     async def __call__(self) -> bool:
@@ -146,12 +156,17 @@ class _Reaper:
         tasks, now = self._dispatcher.shard.tasks, time.monotonic()
         if self._away_since and now - self._away_since > _OUTAGE_S:
             # Before it is asked: this may be the first look that it answers.
-            self._holding_until = now + self._lease_s
+            self._back_at = now
+        spare_s = max(self._back_at, self._awake.since_s()) + self._lease_s - now
+        # A store that hangs carries this out when it wakes, before it hears that anything was renewed meanwhile.
+        by_ms = self._clock.now_ms() + round(_OUTAGE_S * 1000)
         try:
-            effects = await tasks.reap(spare_ms=max(0, round((self._holding_until - now) * 1000)))
+            effects = await tasks.reap(spare_ms=max(0, round(spare_s * 1000)), by_ms=by_ms)
         except Exception:
             self._away_since = self._away_since or now
             raise
+        if effects.late:
+            self._back_at = time.monotonic()
         if self._away_since:
             self._away_since = 0.0
             self._dispatcher.recovered()

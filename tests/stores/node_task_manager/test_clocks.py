@@ -159,6 +159,19 @@ async def test_what_is_older_than_a_start_is_spared_until_workers_had_a_lease_to
     assert set((await bench.shard.reap()).results) == {given.task_id, "flow:0:0:b"}
 
 
+async def test_nothing_ends_by_a_look_that_comes_too_late(bench: Bench) -> None:
+    """A store that hangs carries it out before it hears of what was renewed meanwhile."""
+    await bench.submit(plan_of("a b", schedule_to_start_ms=5_000))
+    (given,) = await bench.take(1)
+    by_ms = bench.clock() + 2_000
+    bench.clock.advance(40_000)
+
+    effects = await bench.shard.reap(by_ms=by_ms)
+    assert (effects.results, effects.late) == ((), True)
+    effects = await bench.shard.reap(by_ms=bench.clock())
+    assert (set(effects.results), effects.late) == ({given.task_id, "flow:0:0:b"}, False)
+
+
 async def test_the_clocks_of_what_began_after_a_start_go_at_once(bench: Bench) -> None:
     bench.clock.advance(100_000)
     plan = plan_of("a b", heartbeat_ms=2_000, schedule_to_start_ms=2_000)

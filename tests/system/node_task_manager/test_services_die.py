@@ -1,5 +1,6 @@
 """Node task managers are killed while chains run, or hang."""
 
+import asyncio
 import signal
 
 import pytest
@@ -45,6 +46,21 @@ async def test_a_worker_of_a_killed_node_task_manager_goes_on_with_another_one(s
         await killed.kill()
         await scheduler.all_finished(*FLOWS)
         assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
+    assert ran_once(stack)
+
+
+async def test_nothing_runs_twice_when_the_only_one_hung_for_longer_than_leases_last(stack: Stack) -> None:
+    hung, address = await stack.node_task_manager(lease_seconds=2)
+    await stack.worker("worker", address, capacity=60)
+    async with Scheduler(address) as scheduler:
+        await scheduler.submit(chain(0.5), *FLOWS)
+        await until(lambda: len(stack.noted("done")) > 300, "the chains are under way")
+        hung.signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(4)
+        finally:
+            hung.signal(signal.SIGCONT)
+        await scheduler.all_finished(*FLOWS)
     assert ran_once(stack)
 
 

@@ -35,8 +35,9 @@ async def test_nothing_runs_twice_when_the_store_hung_for_longer_than_leases_las
     manager, address = await stack.node_task_manager(lease_seconds=2)
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:
-        await scheduler.submit(chain(0.05, node_type), *FLOWS)
-        await until(lambda: len(stack.noted("done")) > 100, "the chains are under way")
+        # Not sooner than a lease after the start, until which nothing is taken back anyway.
+        await scheduler.submit(chain(0.5, node_type), *FLOWS)
+        await until(lambda: len(stack.noted("done")) > 300, "the chains are under way")
         pid = stack.store.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)

@@ -10,8 +10,9 @@ import pytest
 from tests.unit.node_task_manager.conftest import Bench
 from tests.waiting import until
 from tradewind.node_task_manager import loops as module
-from tradewind.node_task_manager.loops import Loops
+from tradewind.node_task_manager.loops import Loops, Reaper
 from tradewind.node_task_manager.ports.work import Effects
+from tradewind.server.awake import Awake
 
 
 class Busy:
@@ -45,7 +46,7 @@ async def nothing() -> None:
 
 def loops_of(bench: Bench, lease_s: float = 30.0, load_config: Callable[[], Awaitable[None]] = nothing) -> Loops:
     caches: Any = Busy()
-    return Loops(bench.dispatchers, bench.pool, lease_s, load_config, caches, cleaners=(), look_s=5.0)
+    return Loops(bench.dispatchers, bench.pool, lease_s, load_config, caches, (), bench.clock, look_s=5.0)
 
 
 async def test_what_has_nothing_to_do_is_done_less_often_until_it_has(bench: Bench, rests: Rests) -> None:
@@ -99,16 +100,21 @@ async def test_the_configuration_is_read_again_in_case_a_change_was_not_heard(be
     await loops.stop()
 
 
+def always_awake(since_s: float = 1000.0) -> Any:
+    """Stands in for what notices breaks: there was none since then."""
+    return SimpleNamespace(since_s=lambda: since_s)
+
+
 async def test_reaping_goes_on_until_there_is_nothing_more_to_reap(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reaped = [("a", "b"), ("c", "d"), ("e",), ()]
 
-    async def reap(*, spare_ms: int) -> Effects:
+    async def reap(*, spare_ms: int, by_ms: int) -> Effects:
         return Effects(results=reaped.pop(0))
 
     monkeypatch.setattr(bench.store, "reap", reap, raising=False)
-    assert not await module._Reaper(bench.dispatcher, bench.pool, 0.0)()
+    assert not await Reaper(bench.dispatcher, bench.pool, Awake(), bench.clock, 0.0)()
     assert reaped == []
 
 
@@ -117,7 +123,7 @@ async def test_after_an_outage_what_is_older_is_spared_for_a_whole_lease_from_th
 ) -> None:
     now, away, asked = 1000.0, False, list[int]()
 
-    async def reap(*, spare_ms: int) -> Effects:
+    async def reap(*, spare_ms: int, by_ms: int) -> Effects:
         if away:
             raise ConnectionError("away")
         asked.append(spare_ms)
@@ -125,7 +131,7 @@ async def test_after_an_outage_what_is_older_is_spared_for_a_whole_lease_from_th
 
     monkeypatch.setattr(bench.store, "reap", reap, raising=False)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
-    reaper = module._Reaper(bench.dispatcher, bench.pool, 30.0)
+    reaper = Reaper(bench.dispatcher, bench.pool, always_awake(), bench.clock, 30.0)
 
     async def look(at: float) -> None:
         nonlocal now
@@ -141,3 +147,40 @@ async def test_after_an_outage_what_is_older_is_spared_for_a_whole_lease_from_th
     for at in (1060, 1089, 1091):
         await look(at)
     assert asked == [0, 30_000, 1_000, 0]
+
+
+async def test_what_a_store_carried_out_too_late_spares_as_an_outage_does(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, late, asked = 1031.0, True, list[tuple[int, int]]()
+
+    async def reap(*, spare_ms: int, by_ms: int) -> Effects:
+        nonlocal now
+        asked.append((spare_ms, by_ms - bench.clock.now_ms()))
+        now += 4 if late else 0
+        return Effects(late=late)
+
+    monkeypatch.setattr(bench.store, "reap", reap, raising=False)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    reaper = Reaper(bench.dispatcher, bench.pool, always_awake(), bench.clock, 30.0)
+
+    await reaper()
+    late, now = False, 1036
+    await reaper()
+    assert asked == [(0, 2_000), (29_000, 2_000)]
+
+
+async def test_after_a_break_what_is_older_is_spared_for_a_whole_lease(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[int]()
+
+    async def reap(*, spare_ms: int, by_ms: int) -> Effects:
+        asked.append(spare_ms)
+        return Effects()
+
+    monkeypatch.setattr(bench.store, "reap", reap, raising=False)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 2000.0))
+    for since_s in (1000.0, 1990.0, 2000.0):
+        await Reaper(bench.dispatcher, bench.pool, always_awake(since_s), bench.clock, 30.0)()
+    assert asked == [0, 20_000, 30_000]

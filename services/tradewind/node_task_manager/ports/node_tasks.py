@@ -135,12 +135,13 @@ class NodeTaskStore(Protocol):
         and clocks that begin anew; nothing when the lease is not held any more or the node task is to stop."""
         ...
 
-    async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0) -> Effects:
+    async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0, by_ms: int = 0) -> Effects:
         """Give back what outlived its lease (counting it as lost; the third time it fails), fail what outlived its
         timeout or its wait for a worker, terminate what did not stop in time. `results` names them.
 
         For the last `spare_ms` of a lease's time in which workers may come back, what began or became ready before that
-        time is left alone; but what has waited for its total time fails."""
+        time is left alone; but what has waited for its total time fails. When it is carried out after `by_ms` (0 for
+        whenever), nothing is looked at, and the effects are `late`."""
         ...
 
     def configure(self, config: SystemConfig) -> None:

@@ -141,7 +141,7 @@ class Effects(msgspec.Struct, frozen=True):
     `events` are for the scheduler, those of a partition in their order; `ready_types` have node tasks that no vacancy
     of the caller could take; `todo` pieces of work are left over for `drain`. `due_in` is the time in ms until the
     earliest of the delayed node tasks is due, -1 when there are none or nobody looked. `fan_outs` are to be carried out
-    by the caller, with `fan_out`.
+    by the caller, with `fan_out`. `late`: see `reap`.
     """
 
     assignments: tuple[Assignment, ...] = ()
@@ -153,3 +153,4 @@ class Effects(msgspec.Struct, frozen=True):
     results: tuple[str, ...] = ()
     due_in: int = -1
     fan_outs: tuple[FanOutOffer, ...] = ()
+    late: bool = False

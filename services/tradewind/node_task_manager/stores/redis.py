@@ -255,8 +255,8 @@ class RedisNodeTaskStore:
         more = {"worker_id": worker_id, "held": held, "to": to}
         return await _PASS_ON(self._client, self._any_key, self._args((), more))
 
-    async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0) -> Effects:
-        return await _REAP(self._client, self._any_key, self._args(vacancies, {"spare": spare_ms}))
+    async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0, by_ms: int = 0) -> Effects:
+        return await _REAP(self._client, self._any_key, self._args(vacancies, {"spare": spare_ms, "by": by_ms}))
 
     async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
         cursor = "0" if self._bounded else ""

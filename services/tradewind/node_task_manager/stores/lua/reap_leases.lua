@@ -1,7 +1,7 @@
 -- Ends what ran out: leases, attempts past their time, stops that were not obeyed, waits for a worker.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, spare (for so many ms more, what began or became
--- ready before the lease that ends then is left alone, since nobody was there to renew or take it; 0 for nothing). Returns
--- Effects; results name the node tasks.
+-- ready before the lease that ends then is left alone, since nobody was there to renew or take it; 0 for nothing), by (ms; after
+-- that nothing is ended, and the effects are late; 0 for whenever). Returns Effects; results name the node tasks.
 --!include give_back
 local AT_ONCE = 250
 
@@ -40,40 +40,52 @@ end
 local spare_till = time + args.spare
 local since = args.spare > 0 and spare_till - limits.lease or 0
 
-for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
-  local record = task(id)
-  if record and record.status == 'running' and tonumber(record.started_at) < since then
-    leasing.begin(record, spare_till)
-  elseif record and record.status == 'running' then
-    effects.results[#effects.results + 1] = id
-    reap(record)
-  else
-    take('inflight', id)
+local function end_attempts()
+  for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
+    local record = task(id)
+    if record and record.status == 'running' and tonumber(record.started_at) < since then
+      leasing.begin(record, spare_till)
+    elseif record and record.status == 'running' then
+      effects.results[#effects.results + 1] = id
+      reap(record)
+    else
+      take('inflight', id)
+    end
   end
 end
-for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
-  local record = task(id)
-  local comp = record and record.status == 'pending' and component_of(record)
-  if comp then
-    local entry = node(comp.plan, record.index)
-    local total_at = entry.total and tonumber(more(record).total_at)
-    if total_at and total_at <= time then
-      effects.results[#effects.results + 1] = id
-      dequeue(record, comp)
-      fail(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. lasting(entry.total))
-    elseif tonumber(record.ready_at) < since then
-      call('ZADD', base .. 'start_deadlines', math.min(spare_till, total_at or HUGE), id)
-    elseif is_held_up(record, entry, comp) then
-      -- It waits for a limit, not for a worker.
-      call('ZADD', base .. 'start_deadlines', math.min(time + entry.start, total_at or HUGE), id)
+
+local function end_waits()
+  for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
+    local record = task(id)
+    local comp = record and record.status == 'pending' and component_of(record)
+    if comp then
+      local entry = node(comp.plan, record.index)
+      local total_at = entry.total and tonumber(more(record).total_at)
+      if total_at and total_at <= time then
+        effects.results[#effects.results + 1] = id
+        dequeue(record, comp)
+        fail(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. lasting(entry.total))
+      elseif tonumber(record.ready_at) < since then
+        call('ZADD', base .. 'start_deadlines', math.min(spare_till, total_at or HUGE), id)
+      elseif is_held_up(record, entry, comp) then
+        -- It waits for a limit, not for a worker.
+        call('ZADD', base .. 'start_deadlines', math.min(time + entry.start, total_at or HUGE), id)
+      else
+        effects.results[#effects.results + 1] = id
+        dequeue(record, comp)
+        fail(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within ' .. lasting(entry.start))
+      end
     else
-      effects.results[#effects.results + 1] = id
-      dequeue(record, comp)
-      fail(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within ' .. lasting(entry.start))
+      take('start_deadlines', id)
     end
-  else
-    take('start_deadlines', id)
   end
+end
+
+if args.by > 0 and time > args.by then
+  effects.late = true
+else
+  end_attempts()
+  end_waits()
 end
 budget = budget - #effects.results
 return cmsgpack.pack(conclude())

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from tradewind.node_task_manager.domain.component import (
     Component,
     ComponentStatus,
@@ -149,8 +151,11 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
         self._conclude((), turn)
         return turn.effects()
 
-    async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0) -> Effects:
+    async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0, by_ms: int = 0) -> Effects:
         turn, now = Turn(), self._clock()
+        if 0 < by_ms < now:
+            self._conclude(vacancies, turn)
+            return structs.replace(turn.effects(), late=True)
         spare_till = now + spare_ms
         since = spare_till - self._limits.lease_ms if spare_ms else 0
         for _, task_id in sorted((at, task_id) for task_id, at in self._leases.items() if at <= now):

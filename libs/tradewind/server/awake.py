@@ -1,0 +1,29 @@
+"""Noticing that this process stood still: stopped, asleep with its machine, or with a loop that something blocked."""
+
+import time
+
+from tradewind.server.beats import beat
+
+_EVERY_S = 1.0
+_STILL_S = 2.0
+
+
+class Awake:
+    """Knows since when this process has been at work without a break of 2 s, as long as `run` goes on beside it."""
+
+    def __init__(self) -> None:
+        self._seen_s = self._since_s = time.monotonic()
+
+    async def run(self) -> None:
+        """Look once a second, for ever."""
+        while True:
+            await beat(_EVERY_S)
+            self.since_s()
+
+    def since_s(self) -> float:
+        """Return since when, by `time.monotonic`; from a break on that is when this, or `run`, first looks."""
+        now_s = time.monotonic()
+        if now_s - self._seen_s > _STILL_S:
+            self._since_s = now_s
+        self._seen_s = now_s
+        return self._since_s

@@ -1,0 +1,37 @@
+"""Noticing that a process stood still."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tradewind.server import awake
+from tradewind.server.awake import Awake
+
+
+def test_a_break_is_noticed_by_the_first_look_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(awake, "time", SimpleNamespace(monotonic=lambda: now))
+    watched = Awake()
+    seen = []
+    for at in (100.0, 101.0, 102.9, 105.0, 106.0, 166.0, 167.0):
+        now = at
+        seen.append(watched.since_s())
+
+    assert seen == [100.0, 100.0, 100.0, 105.0, 105.0, 166.0, 166.0]
+
+
+async def test_it_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, beats = 100.0, iter(range(5))
+    monkeypatch.setattr(awake, "time", SimpleNamespace(monotonic=lambda: now))
+    watched = Awake()
+
+    async def beat(every_s: float) -> None:
+        nonlocal now
+        next(beats)
+        now += every_s
+
+    monkeypatch.setattr(awake, "beat", beat)
+    with pytest.raises(RuntimeError):
+        await watched.run()
+
+    assert (now, watched.since_s()) == (105.0, 100.0)
