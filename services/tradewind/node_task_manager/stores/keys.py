@@ -38,8 +38,8 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `worker_session:<worker>` | string | number of its latest stream | 8 d after it was last heard |
 | `worker_incarnation:<worker>` | string | process behind its latest stream | 8 d after it was last heard |
 | `replicas` | zset | node task managers by how long they are here; first shard only | 10 min after the last |
-| `connected` | zset | the same, by how long what they tell below is good | 15 s after the last |
-| `connected:<replica>` | hash | `worker:<id>`, since when it is connected there; `type:<type>` that is offered | 15 s |
+| `connected` | zset | the same, by how long what they tell below is good | 30 s after the last |
+| `connected:<replica>` | hash | `worker:<id>`, since when it is connected there; `type:<type>` that is offered | 30 s |
 | `last_offer:<type>` | string | until when a worker offered it, and which, while none is connected | 24 h |
 | `data_version` | string | version of the data and number of shards; first shard only | kept, one |
 | `queue:stats` | hash | how many node tasks ended, by status, and failed by code | kept, one |

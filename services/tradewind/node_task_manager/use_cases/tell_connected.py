@@ -13,8 +13,8 @@ from tradewind.server.beats import beat, next_beat
 from tradewind.server.clock import Clock
 
 _log = structlog.get_logger(__name__)
-_LOOK_S = 5.0
-_KEEP_MS = 15_000
+_LOOK_S = 10.0
+_KEEP_MS = 30_000
 """What a replica told is forgotten so long after it was killed."""
 _RETRY_S = 1.0
 _PIECE = 200

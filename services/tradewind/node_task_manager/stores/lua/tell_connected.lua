@@ -4,10 +4,10 @@
 -- Returns whether it is noted: no news of a replica that has told nothing, or too long ago.
 local LAST_MS = 24 * 3600 * 1000
 local time, key = now(args.now), args.base .. 'connected:' .. args.replica
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', time)
 if args.whole then
+  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', time)
   redis.call('DEL', key)
-elseif not redis.call('ZSCORE', KEYS[1], args.replica) then
+elseif tonumber(redis.call('ZSCORE', KEYS[1], args.replica) or 0) <= time then
   return cmsgpack.pack(false)
 end
 if args.keep > 0 then
@@ -27,7 +27,7 @@ for _, node_type in ipairs(args.offered) do
   redis.call('HSET', key, 'type:' .. node_type, 1)
   redis.call('DEL', args.base .. 'last_offer:' .. node_type)
 end
-local others = redis.call('ZRANGE', KEYS[1], 0, -1)
+local others = #args.withdrawn > 0 and redis.call('ZRANGE', KEYS[1], string.format('(%.0f', time), '+inf', 'BYSCORE')
 local function offered(node_type)
   for _, replica in ipairs(others) do
     if redis.call('HEXISTS', args.base .. 'connected:' .. replica, 'type:' .. node_type) == 1 then return true end
