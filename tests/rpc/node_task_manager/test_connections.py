@@ -1,0 +1,106 @@
+"""Which workers are connected, and what is told of a node whose type none of them offers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start
+from tests.rpc.node_task_manager.test_calls import claim
+from tests.rpc.node_task_manager.test_explain import CHAIN, codes, explained
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+
+
+async def told_of_nobody(ntm: Ntm, node_id: str = "a") -> dict[str, Any]:
+    """Wait until no worker is told to offer the node's type, and return the facts."""
+    facts: dict[str, Any] = {}
+
+    async def is_told() -> bool:
+        nonlocal facts
+        (code, words, facts), *others = await explained(ntm, node_id)
+        listed = (await ntm.node(node_id)).reason
+        return code == "no_live_worker" and codes(others) == ["queued"] and listed == words
+
+    await until(is_told, "no worker is told to offer the type")
+    return facts
+
+
+async def told_of_somebody(ntm: Ntm, node_id: str = "a") -> None:
+    async def is_told() -> bool:
+        return codes(await explained(ntm, node_id)) == ["queued"]
+
+    await until(is_told, "some worker is told to offer the type")
+
+
+async def test_that_nobody_is_connected_who_offers_the_type_is_told_by_every_replica(
+    start: Start, worker: Callable[..., RawWorker]
+) -> None:
+    here, there = await start(), await start()
+    await here.submit(CHAIN)
+    facts = await told_of_nobody(here)
+    assert (facts["node_type"], facts["last_worker"], facts["until"]) == ("noop", "", "")
+    first, second = worker("w1", here, capacity=0), worker("w2", there, capacity=0)
+    await first.open()
+    await second.open()
+    await told_of_somebody(here)
+    await told_of_somebody(there)
+    await first.close()
+    await connected(there, "w2")
+    assert codes(await explained(here)) == codes(await explained(there)) == ["queued"]
+    await second.close()
+    for each in (here, there):
+        facts = await told_of_nobody(each)
+        assert facts["last_worker"] == "w2"
+        assert facts["until"].endswith("Z")
+    _, words, _ = (await explained(here))[0]
+    assert words == f'no live worker offers node type "noop"; w2 did, and was connected until {facts["until"]}'
+
+
+async def connected(ntm: Ntm, *wanted: str) -> None:
+    """Wait until these of some workers are connected, and no others."""
+
+    async def are() -> bool:
+        request = pb2.ListConnectionsRequest(worker_ids=["w1", "w2", "u1"])
+        found = (await ntm.stub.ListConnections(request)).connections
+        assert all(each.connected_since.seconds for each in found)
+        return tuple(each.worker_id for each in found) == wanted
+
+    await until(are, f"connected are {wanted}")
+
+
+async def test_a_replica_that_leaves_takes_its_workers_with_it(start: Start, worker: Callable[..., RawWorker]) -> None:
+    here, there = await start(), await start()
+    await here.submit(CHAIN)
+    await worker("w2", there, capacity=0).open()
+    await connected(here, "w2")
+    await there.server.stop()
+    facts = await told_of_nobody(here)
+    assert facts["last_worker"] == "w2"
+    await connected(here)
+
+
+async def test_a_worker_that_answers_no_pings_is_not_connected(start: Start, worker: Callable[..., RawWorker]) -> None:
+    ntm = await start(node_task_manager_lease_seconds=1)
+    await ntm.submit(CHAIN)
+    silent = worker("w1", capacity=0, at=ntm)
+    await silent.open()
+    await told_of_somebody(ntm)
+    await told_of_nobody(ntm)
+    await silent.say(pong=1)
+    await told_of_somebody(ntm)
+
+
+async def test_a_worker_that_claims_by_calls_offers_what_it_claims(ntm: Ntm) -> None:
+    assert await claim(ntm) == []
+    await connected(ntm, "u1")
+    await ntm.submit(CHAIN)
+    await told_of_somebody(ntm)
+
+
+async def test_connections_are_asked_for_by_names_of_workers(ntm: Ntm) -> None:
+    for names in (["w1", "?"], ["w"] * 1001):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await ntm.stub.ListConnections(pb2.ListConnectionsRequest(worker_ids=names))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
