@@ -1,6 +1,6 @@
 """Checks of requests that need no more than the request."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from tradewind.server.faults import InvalidInput, Violation
@@ -38,9 +38,14 @@ def every(*checks: Callable[[], Any]) -> tuple[Any, ...]:
             found.append(check())
         except InvalidInput as error:
             faults += error.violations
+    require(faults)
+    return tuple(found)
+
+
+def require(faults: Sequence[Violation]) -> None:
+    """Raise InvalidInput when there are faults, with the first 100 of them."""
     if faults:
         raise InvalidInput(faults[:MOST_FAULTS])
-    return tuple(found)
 
 
 def flow_page(request: Any, shape: type[Position]) -> tuple[Position | None, int]:

@@ -9,9 +9,9 @@ import msgspec
 from tradewind.api.scheduler.v1 import memory_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.memory import MOST_BYTES, MemoryChange
-from tradewind.scheduler.rpc.checks import MOST_FAULTS
+from tradewind.scheduler.rpc.checks import require
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory, Scope
-from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
 
@@ -28,7 +28,7 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
     _memory: KeepMemory
 
     async def GetMemory(self, request: pb2.GetMemoryRequest, context: Context) -> pb2.GetMemoryResponse:
-        _refuse(_scope_faults(request.scope))
+        require(_scope_faults(request.scope))
         memory = await self._memory.get(_scope(request.scope))
         variables = memory.variables
         if request.names:
@@ -40,7 +40,7 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
         assigned = _assigned(request.set_json, faults)
         if request.HasField("result_json"):
             faults += _result_faults(request.result_json, request.scope)
-        _refuse(faults)
+        require(faults)
         change = MemoryChange(
             assigned,
             tuple(request.delete),
@@ -50,11 +50,6 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
         result_json = request.result_json if request.HasField("result_json") else None
         memory = await self._memory.change(_scope(request.scope), change, result_json)
         return pb2.UpdateMemoryResponse(version=memory.version)
-
-
-def _refuse(faults: list[Violation]) -> None:
-    if faults:
-        raise InvalidInput(faults[:MOST_FAULTS])
 
 
 def _scope_faults(scope: pb2.MemoryScope) -> list[Violation]:

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, REMEMBERED_MS, RememberedRequest
-from tradewind.scheduler.rpc.checks import MOST_FAULTS, every
+from tradewind.scheduler.rpc.checks import every, require
 from tradewind.scheduler.rpc.cycle_mapping import fill_cycle
 from tradewind.scheduler.rpc.times import seconds_of
 from tradewind.scheduler.use_cases.begin_cycles import Wish
@@ -75,8 +75,7 @@ async def wishes_of(
             name = f"{request_id}/{place}" if path else request_id
             request = RememberedRequest(DEFAULT_USER, name, _payload(flow_id, inputs_json), lifetime_ms)
         wishes.append(Wish(flow_id, inputs_json=inputs_json, request=request, traceparent=traceparent))
-    if faults:
-        raise InvalidInput(faults[:MOST_FAULTS])
+    require(faults)
     return wishes, wait_s
 
 
