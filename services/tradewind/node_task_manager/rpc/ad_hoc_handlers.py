@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -28,70 +29,68 @@ _MAX_BY = 128
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(eq=False, kw_only=True)
 class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     """Ad-hoc tasks and batches."""
 
-    def __init__(
-        self, submit: SubmitAdHoc, ad_hoc: AdHoc, watch: RunWatch, streams: OpenStreams, config: FollowConfig
-    ) -> None:
-        self._config = config
-        self._submit_ad_hoc = submit
-        self._ad_hoc = ad_hoc
-        self._watch = watch
-        self._streams = streams
+    submit_ad_hoc: SubmitAdHoc
+    ad_hoc: AdHoc
+    watch: RunWatch
+    streams: OpenStreams
+    config: FollowConfig
 
     async def SubmitTask(self, request: pb2.SubmitTaskRequest, context: Context) -> pb2.SubmitTaskResponse:
-        ad_hoc_checks.task(request, await self._config.caches(request.options.cache.name))
+        ad_hoc_checks.task(request, await self.config.caches(request.options.cache.name))
         work = ad_hoc_mapping.task_work(request)
-        accepted = await self._submit_ad_hoc(work, require_worker=request.options.require_worker, unreadable={})
-        seen = await self._ad_hoc.task(str(accepted.run), request.user_id)
+        accepted = await self.submit_ad_hoc(work, require_worker=request.options.require_worker, unreadable={})
+        seen = await self.ad_hoc.task(str(accepted.run), request.user_id)
         return pb2.SubmitTaskResponse(
             task=mapping.node_task(seen, config=True), duplicate=accepted.duplicate, warnings=accepted.warnings
         )
 
     async def GetTask(self, request: pb2.GetTaskRequest, context: Context) -> pb2.GetTaskResponse:
         ad_hoc_checks.task_run(request.task_id, request.user_id)
-        seen = await self._ad_hoc.task(request.task_id, request.user_id, outputs=request.include_outputs)
+        seen = await self.ad_hoc.task(request.task_id, request.user_id, outputs=request.include_outputs)
         return pb2.GetTaskResponse(task=mapping.node_task(seen, config=True))
 
     async def ListTasks(self, request: pb2.ListTasksRequest, context: Context) -> pb2.ListTasksResponse:
         checks.identifiers(user_id=request.user_id)
         after = page_position(request.page_token, Position)
         statuses = ad_hoc_mapping.task_statuses(request.statuses)
-        seen, following = await self._ad_hoc.tasks(request.user_id, statuses, after, page_size_of(request.page_size))
+        seen, following = await self.ad_hoc.tasks(request.user_id, statuses, after, page_size_of(request.page_size))
         return pb2.ListTasksResponse(
             tasks=[mapping.node_task(each) for each in seen], next_page_token=page_token(following)
         )
 
     async def CancelTask(self, request: pb2.CancelTaskRequest, context: Context) -> pb2.CancelTaskResponse:
         ad_hoc_checks.task_run(request.task_id, request.user_id)
-        seen = await self._ad_hoc.cancel_task(request.task_id, request.user_id, *_why(request))
+        seen = await self.ad_hoc.cancel_task(request.task_id, request.user_id, *_why(request))
         return pb2.CancelTaskResponse(task=mapping.node_task(seen))
 
     async def SubmitBatch(
         self, request_iterator: AsyncIterator[pb2.SubmitBatchRequest], context: Context
     ) -> pb2.SubmitBatchResponse:
-        with self._streams.opened():
+        with self.streams.opened():
             head, parameters = await self._uploaded(request_iterator)
         work = ad_hoc_mapping.batch_work(head, parameters)
         unreadable = await asyncio.to_thread(ad_hoc_checks.unreadable_items, parameters)
-        accepted = await self._submit_ad_hoc(work, require_worker=head.options.require_worker, unreadable=unreadable)
-        batch = await self._ad_hoc.batch(accepted.run.batch_id, head.user_id)
+        accepted = await self.submit_ad_hoc(work, require_worker=head.options.require_worker, unreadable=unreadable)
+        batch = await self.ad_hoc.batch(accepted.run.batch_id, head.user_id)
         return pb2.SubmitBatchResponse(
             batch=ad_hoc_mapping.batch(batch), duplicate=accepted.duplicate, warnings=accepted.warnings
         )
 
     async def GetBatch(self, request: pb2.GetBatchRequest, context: Context) -> pb2.GetBatchResponse:
         checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
-        batch = await self._ad_hoc.batch(request.batch_id, request.user_id)
-        reason = await self._ad_hoc.why_waiting(batch)
+        batch = await self.ad_hoc.batch(request.batch_id, request.user_id)
+        reason = await self.ad_hoc.why_waiting(batch)
         return pb2.GetBatchResponse(batch=ad_hoc_mapping.batch(batch), reason=reason)
 
     async def ListBatches(self, request: pb2.ListBatchesRequest, context: Context) -> pb2.ListBatchesResponse:
         checks.identifiers(user_id=request.user_id)
         after = page_position(request.page_token, Position)
         statuses = ad_hoc_mapping.batch_statuses(request.statuses)
-        batches, following = await self._ad_hoc.batches(
+        batches, following = await self.ad_hoc.batches(
             request.user_id, statuses, after, page_size_of(request.page_size)
         )
         return pb2.ListBatchesResponse(
@@ -103,7 +102,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     ) -> pb2.ListBatchResultsResponse:
         checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
         after = page_position(request.page_token, int) or 0
-        seen, following = await self._ad_hoc.results(
+        seen, following = await self.ad_hoc.results(
             request.batch_id,
             request.user_id,
             after,
@@ -118,7 +117,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
 
     async def CancelBatch(self, request: pb2.CancelBatchRequest, context: Context) -> pb2.CancelBatchResponse:
         checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
-        batch = await self._ad_hoc.cancel_batch(request.batch_id, request.user_id, *_why(request))
+        batch = await self.ad_hoc.cancel_batch(request.batch_id, request.user_id, *_why(request))
         return pb2.CancelBatchResponse(batch=ad_hoc_mapping.batch(batch))
 
     async def WatchBatch(self, request: pb2.WatchBatchRequest, context: Context) -> None:  # type: ignore[override]
@@ -126,10 +125,10 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         run = str(RunName.of_batch(request.batch_id))
 
         async def read() -> Component:
-            return await self._ad_hoc.batch(request.batch_id, request.user_id)
+            return await self.ad_hoc.batch(request.batch_id, request.user_id)
 
-        with self._streams.opened():
-            changes = self._watch.follow(run, read, _batch_face, lambda each: each.status is ComponentStatus.FINISHED)
+        with self.streams.opened():
+            changes = self.watch.follow(run, read, _batch_face, lambda each: each.status is ComponentStatus.FINISHED)
             async with aclosing(changes):
                 async for batch in changes:
                     await context.write(pb2.WatchBatchResponse(batch=ad_hoc_mapping.batch(batch)))
@@ -142,7 +141,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
             checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
             run = RunName.of_batch(request.batch_id)
         size = page_size_of(request.page_size)
-        lines, more = await self._ad_hoc.lines(run, request.user_id, request.after_log_id, size)
+        lines, more = await self.ad_hoc.lines(run, request.user_id, request.after_log_id, size)
         return pb2.ListTaskLogsResponse(logs=[mapping.log_line(line) for line in lines], more=more)
 
     async def _uploaded(self, messages: AsyncIterator[pb2.SubmitBatchRequest]) -> tuple[pb2.BatchHead, list[str]]:
@@ -154,7 +153,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
             if head is None:
                 if message.HasField("head"):
                     message.head.user_id = user_meant(message.head.user_id)
-                ad_hoc_checks.head(message, await self._config.caches(message.head.options.cache.name))
+                ad_hoc_checks.head(message, await self.config.caches(message.head.options.cache.name))
                 head = message.head
             elif message.HasField("head"):
                 raise InvalidInput([Violation("head", "must be in the first message only")])

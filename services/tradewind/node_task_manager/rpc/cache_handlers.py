@@ -1,5 +1,6 @@
 """The part of NodeTaskManagerService for caches: parse, call the use case, answer."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -14,26 +15,27 @@ from tradewind.server.faults import InvalidInput
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(eq=False, kw_only=True)
 class CacheHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     """Looking at caches and emptying them."""
 
-    _caches: ResultCaches
-    _config: FollowConfig
+    caches: ResultCaches
+    config: FollowConfig
 
     async def GetCacheStats(self, request: pb2.GetCacheStatsRequest, context: Context) -> pb2.GetCacheStatsResponse:
         if request.name:
             await self._require(request.name)
-        usages = await self._caches.count(request.name)
+        usages = await self.caches.count(request.name)
         return pb2.GetCacheStatsResponse(
-            caches=[cache_mapping.stats_message(each) for each in usages], enabled=self._config.config.enable_cache
+            caches=[cache_mapping.stats_message(each) for each in usages], enabled=self.config.config.enable_cache
         )
 
     async def ClearCache(self, request: pb2.ClearCacheRequest, context: Context) -> pb2.ClearCacheResponse:
         await self._require(request.name)
-        return pb2.ClearCacheResponse(removed=await self._caches.clear(request.name))
+        return pb2.ClearCacheResponse(removed=await self.caches.clear(request.name))
 
     async def _require(self, name: str) -> None:
         checks.identifiers(name=name)
-        known = await self._config.caches(name)
+        known = await self.config.caches(name)
         if name not in known:
             raise InvalidInput([cache_mapping.unknown_cache("name", name, known)])

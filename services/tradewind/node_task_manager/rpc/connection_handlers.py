@@ -1,5 +1,6 @@
 """Which workers are connected, over gRPC."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -14,17 +15,18 @@ from tradewind.server.identifiers import check_identifier
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(eq=False, kw_only=True)
 class ConnectionHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     """The part of the service that tells of connections."""
 
-    _connected: ConnectedWorkers
+    connected: ConnectedWorkers
 
     async def ListConnections(
         self, request: pb2.ListConnectionsRequest, context: Context
     ) -> pb2.ListConnectionsResponse:
         checks.at_most("worker_ids", request.worker_ids)
         checks.require(check_identifier(f"worker_ids[{at}]", each) for at, each in enumerate(request.worker_ids))
-        since = await self._connected.since(request.worker_ids)
+        since = await self.connected.since(request.worker_ids)
         connections = [
             pb2.Connection(worker_id=worker_id, connected_since=timestamp(since_ms))
             for worker_id, since_ms in since.items()

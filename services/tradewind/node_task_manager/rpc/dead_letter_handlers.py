@@ -1,5 +1,6 @@
 """The part of NodeTaskManagerService for dead letters: parse, call the use case, answer."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -19,17 +20,18 @@ _MOST_REDRIVEN = 100
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(eq=False, kw_only=True)
 class DeadLetterHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     """Dead letters."""
 
-    _dead_letters: DeadLetters
+    dead_letters: DeadLetters
 
     async def ListDeadLetters(
         self, request: pb2.ListDeadLettersRequest, context: Context
     ) -> pb2.ListDeadLettersResponse:
         checks.identifiers(user_id=request.user_id)
         after = page_position(request.page_token, Position)
-        seen, following = await self._dead_letters.page(request.user_id, after, page_size_of(request.page_size))
+        seen, following = await self.dead_letters.page(request.user_id, after, page_size_of(request.page_size))
         return pb2.ListDeadLettersResponse(
             node_tasks=[mapping.node_task(each, history=True) for each in seen], next_page_token=page_token(following)
         )
@@ -38,7 +40,7 @@ class DeadLetterHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         self, request: pb2.RedriveDeadLettersRequest, context: Context
     ) -> pb2.RedriveDeadLettersResponse:
         _check(request)
-        redriven = await self._dead_letters.redrive(request.user_id, request.node_task_ids)
+        redriven = await self.dead_letters.redrive(request.user_id, request.node_task_ids)
         return pb2.RedriveDeadLettersResponse(
             redriven=[pb2.RedrivenTask(node_task_id=old, task_id=new) for old, new in redriven]
         )

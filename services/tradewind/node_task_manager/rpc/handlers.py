@@ -1,6 +1,7 @@
 """NodeTaskManagerService: parse, call the use case, answer."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -10,7 +11,6 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.node_task_manager.domain.component import Release
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.ports.connected import ConnectedWorkers
 from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import cache_mapping, checks, config_mapping, mapping, queue_mapping, work_mapping
 from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
@@ -26,27 +26,17 @@ from tradewind.node_task_manager.rpc.sub_flow_handlers import SubFlowHandlers
 from tradewind.node_task_manager.rpc.submission_stream import SubmissionStream
 from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
-from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
-from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.connect import Connections
-from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, HeldPlace, Look
 from tradewind.node_task_manager.use_cases.notes import Notes
-from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
-from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
-from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
-from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
-from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.tell_connected import TellConnected
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
-from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
-from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import Offer
 from tradewind.server.clock import Clock
 from tradewind.server.doctor import Doctor
@@ -55,7 +45,6 @@ from tradewind.server.errors import ErrorTable
 from tradewind.server.faults import FailedPrecondition, InvalidInput
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
-from tradewind.server.streams import OpenStreams
 
 _MAX_CLAIMED = 500
 _MAX_REASON = 1024
@@ -64,6 +53,7 @@ _MAX_BY = 128
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(eq=False, kw_only=True)
 class NodeTaskManagerHandlers(
     AdHocHandlers,
     CacheHandlers,
@@ -75,63 +65,22 @@ class NodeTaskManagerHandlers(
 ):
     """The gRPC face of the node task manager."""
 
-    def __init__(
-        self,
-        *,
-        submit: SubmitRuns,
-        stop: Stop,
-        look: Look,
-        count_queues: CountQueues,
-        config: FollowConfig,
-        unary: UnaryWork,
-        connections: Connections,
-        notes: Notes,
-        feed: EventFeed,
-        streams: OpenStreams,
-        errors: ErrorTable,
-        submit_ad_hoc: SubmitAdHoc,
-        ad_hoc: AdHoc,
-        watch: RunWatch,
-        dead_letters: DeadLetters,
-        watch_task: WatchTask,
-        notifications: UserNotifications,
-        caches: ResultCaches,
-        signal_node: SignalNode,
-        sub_flows: SubFlows,
-        doctor: Doctor,
-        connected: ConnectedWorkers,
-        tell_connected: TellConnected,
-        explain: ExplainNodeTask,
-        traces: TraceNodes | None,
-        shards: Collection[int],
-        limits: Limits,
-        clock: Clock,
-    ) -> None:
-        super().__init__(submit_ad_hoc, ad_hoc, watch, streams, config)
-        self._caches = caches
-        self._dead_letters = dead_letters
-        self._signal_node = signal_node
-        self._sub_flows = sub_flows
-        self._watch_task = watch_task
-        self._notifications = notifications
-        self._submit = submit
-        self._errors = errors
-        self._stop = stop
-        self._look = look
-        self._count_queues = count_queues
-        self._config = config
-        self._unary = unary
-        self._connections = connections
-        self._notes = notes
-        self._feed = feed
-        self._doctor = doctor
-        self._connected = connected
-        self._tell_connected = tell_connected
-        self._explain = explain
-        self._traces = traces
-        self._shards = shards
-        self._limits = limits
-        self._clock = clock
+    submit: SubmitRuns
+    stop: Stop
+    look: Look
+    count_queues: CountQueues
+    unary: UnaryWork
+    connections: Connections
+    notes: Notes
+    feed: EventFeed
+    errors: ErrorTable
+    doctor: Doctor
+    tell_connected: TellConnected
+    explain: ExplainNodeTask
+    traces: TraceNodes | None
+    shards: Collection[int]
+    limits: Limits
+    clock: Clock
 
     async def SubmitComponents(
         self, request: pb2.SubmitComponentsRequest, context: Context
@@ -141,12 +90,12 @@ class NodeTaskManagerHandlers(
     async def _submitted(self, request: pb2.SubmitComponentsRequest) -> pb2.SubmitComponentsResponse:
         checks.submission(request)
         runs = [mapping.run_submission(run) for run in request.runs]
-        results = await self._submit(runs, [mapping.plan(plan) for plan in request.plans])
+        results = await self.submit(runs, [mapping.plan(plan) for plan in request.plans])
         return pb2.SubmitComponentsResponse(results=[mapping.submit_result(result) for result in results])
 
     async def StopComponent(self, request: pb2.StopComponentRequest, context: Context) -> pb2.StopComponentResponse:
         checks.stop(request)
-        skipped, terminating = await self._stop.component(
+        skipped, terminating = await self.stop.component(
             RunName(request.flow_id, request.cycle, request.run),
             request.run_id,
             request.user_id,
@@ -165,14 +114,14 @@ class NodeTaskManagerHandlers(
             Release(each.component_id, each.inputs_json, each.skip_reason[:_MAX_REASON]) for each in request.releases
         ]
         run = RunName(request.flow_id, request.cycle, request.run)
-        await self._stop.release(run, request.run_id, request.user_id, releases)
+        await self.stop.release(run, request.run_id, request.user_id, releases)
         return pb2.ReleaseComponentsResponse()
 
     async def TerminateNodeTask(
         self, request: pb2.TerminateNodeTaskRequest, context: Context
     ) -> pb2.TerminateNodeTaskResponse:
         checks.task_id(request.node_task_id, request.user_id)
-        seen = await self._stop.node_task(
+        seen = await self.stop.node_task(
             request.node_task_id,
             request.user_id,
             request.reason[:_MAX_REASON] or "stopped",
@@ -182,7 +131,7 @@ class NodeTaskManagerHandlers(
 
     async def PurgeFlow(self, request: pb2.PurgeFlowRequest, context: Context) -> pb2.PurgeFlowResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
-        done, removed = await self._stop.purge(request.flow_id, request.user_id)
+        done, removed = await self.stop.purge(request.flow_id, request.user_id)
         return pb2.PurgeFlowResponse(done=done, removed=removed)
 
     async def GetComponents(self, request: pb2.GetComponentsRequest, context: Context) -> pb2.GetComponentsResponse:
@@ -190,18 +139,18 @@ class NodeTaskManagerHandlers(
         found = []
         for run in request.runs:
             name = RunName(run.flow_id, run.cycle, run.run)
-            found += await self._look.components(name, run.user_id, run.component_ids)
+            found += await self.look.components(name, run.user_id, run.component_ids)
         return pb2.GetComponentsResponse(components=[mapping.component(each) for each in found])
 
     async def GetNodeTask(self, request: pb2.GetNodeTaskRequest, context: Context) -> pb2.GetNodeTaskResponse:
         checks.task_id(request.node_task_id, request.user_id)
-        seen = await self._look.node_task(request.node_task_id, request.user_id, outputs=request.include_outputs)
+        seen = await self.look.node_task(request.node_task_id, request.user_id, outputs=request.include_outputs)
         return pb2.GetNodeTaskResponse(node_task=mapping.node_task(seen, config=True))
 
     async def GetNodeOutputs(self, request: pb2.GetNodeOutputsRequest, context: Context) -> pb2.GetNodeOutputsResponse:
         checks.references(request.node_tasks)
         wanted = [(each.node_task_id, each.user_id) for each in request.node_tasks]
-        found = await self._look.outputs(wanted)
+        found = await self.look.outputs(wanted)
         return pb2.GetNodeOutputsResponse(node_tasks=[mapping.node_outputs(*each) for each in found])
 
     async def ListNodeTasks(self, request: pb2.ListNodeTasksRequest, context: Context) -> pb2.ListNodeTasksResponse:
@@ -211,14 +160,12 @@ class NodeTaskManagerHandlers(
         user_id, outputs = request.user_id, request.include_outputs
         if request.items_of:
             checks.identifiers(items_of=request.items_of)
-            items = await self._look.items(run, user_id, request.items_of, after, limit, outputs=outputs)
+            items = await self.look.items(run, user_id, request.items_of, after, limit, outputs=outputs)
             return pb2.ListNodeTasksResponse(
                 node_tasks=[mapping.node_task(each) for each in items[0]], next_page_token=page_token(items[1] or None)
             )
-        seen, following = await self._look.node_tasks(
-            run, user_id, after, limit, outputs=outputs, only=request.node_ids
-        )
-        signals = await self._look.signals(seen, request.user_id) if request.include_signals else []
+        seen, following = await self.look.node_tasks(run, user_id, after, limit, outputs=outputs, only=request.node_ids)
+        signals = await self.look.signals(seen, request.user_id) if request.include_signals else []
         return pb2.ListNodeTasksResponse(
             node_tasks=[mapping.node_task(each) for each in seen],
             signals=mapping.signals(signals),
@@ -230,7 +177,7 @@ class NodeTaskManagerHandlers(
     ) -> pb2.ListWorkerTasksResponse:
         checks.identifiers(worker_id=request.worker_id)
         after = page_position(request.page_token, HeldPlace)
-        seen, following = await self._look.held_by(request.worker_id, after, page_size_of(request.page_size))
+        seen, following = await self.look.held_by(request.worker_id, after, page_size_of(request.page_size))
         return pb2.ListWorkerTasksResponse(
             node_tasks=[mapping.node_task(each) for each in seen], next_page_token=page_token(following)
         )
@@ -238,7 +185,7 @@ class NodeTaskManagerHandlers(
     async def ListNodeLogs(self, request: pb2.ListNodeLogsRequest, context: Context) -> pb2.ListNodeLogsResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
         checks.log_position(request.after_log_id)
-        lines, more = await self._look.lines(
+        lines, more = await self.look.lines(
             request.flow_id, request.cycle, request.user_id, request.after_log_id, page_size_of(request.page_size)
         )
         return pb2.ListNodeLogsResponse(logs=[mapping.log_line(line) for line in lines], more=more)
@@ -248,11 +195,11 @@ class NodeTaskManagerHandlers(
     ) -> queue_pb2.GetQueueStatsResponse:
         named = {"user_id": request.user_id, "node_type": request.node_type}
         checks.identifiers(**{name: value for name, value in named.items() if value})
-        return queue_mapping.queue_stats(await self._count_queues(request.user_id, request.node_type))
+        return queue_mapping.queue_stats(await self.count_queues(request.user_id, request.node_type))
 
     async def GetConfig(self, request: config_pb2.GetConfigRequest, context: Context) -> config_pb2.GetConfigResponse:
-        await self._config.load()
-        config = self._config.config
+        await self.config.load()
+        config = self.config.config
         return config_pb2.GetConfigResponse(
             config=config_mapping.config_message(config), etag=config_mapping.etag(config)
         )
@@ -260,7 +207,7 @@ class NodeTaskManagerHandlers(
     async def UpdateConfig(
         self, request: config_pb2.UpdateConfigRequest, context: Context
     ) -> config_pb2.UpdateConfigResponse:
-        config = await self._config.update(*config_mapping.update(request))
+        config = await self.config.update(*config_mapping.update(request))
         return config_pb2.UpdateConfigResponse(
             config=config_mapping.config_message(config), etag=config_mapping.etag(config)
         )
@@ -269,7 +216,7 @@ class NodeTaskManagerHandlers(
         self, request: explanation_pb2.ExplainNodeTaskRequest, context: Context
     ) -> explanation_pb2.ExplainNodeTaskResponse:
         checks.task_id(request.node_task_id, request.user_id)
-        seen, reasons = await self._explain(request.node_task_id, request.user_id)
+        seen, reasons = await self.explain(request.node_task_id, request.user_id)
         return explanation_pb2.ExplainNodeTaskResponse(
             node_task=mapping.node_task(seen), reasons=reason_messages(reasons)
         )
@@ -277,30 +224,30 @@ class NodeTaskManagerHandlers(
     async def RunDoctor(
         self, request: doctor_pb2.RunDoctorRequest, context: Context
     ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
-        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+        async for answer in doctor_answers(self.doctor, request.mend, doctor_pb2.RunDoctorResponse):
             yield answer
 
     # These write to the context instead of yielding, so that a write waits for nothing but the stream.
     async def StreamSubmissions(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
-        await SubmissionStream(self._submitted, self._errors, self._streams).serve(context)
+        await SubmissionStream(self._submitted, self.errors, self.streams).serve(context)
 
     async def ReceiveEvents(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
-        with self._streams.opened():
-            await EventStream(self._feed).serve(context)
+        with self.streams.opened():
+            await EventStream(self.feed).serve(context)
 
     async def Work(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
-        with self._streams.opened():
-            caches = self._config.caches
-            stream = WorkStream(self._connections, self._notes, self._limits, self._clock, caches, self._traces)
+        with self.streams.opened():
+            caches = self.config.caches
+            stream = WorkStream(self.connections, self.notes, self.limits, self.clock, caches, self.traces)
             await stream.serve(context)
 
     async def ClaimNodeTasks(self, request: pb2.ClaimNodeTasksRequest, context: Context) -> pb2.ClaimNodeTasksResponse:
         checks.claim(request)
         limit = min(request.limit or 1, _MAX_CLAIMED)
         offers = dict.fromkeys(request.node_types, Offer()) | cache_mapping.offers(request.node_types, request.offers)
-        self._tell_connected.claimed(request.worker_id, frozenset(request.node_types))
-        ready = await self._unary.claim(request.worker_id, offers, limit, ANSWER_BYTES)
-        now_ms = self._clock.now_ms()
+        self.tell_connected.claimed(request.worker_id, frozenset(request.node_types))
+        ready = await self.unary.claim(request.worker_id, offers, limit, ANSWER_BYTES)
+        now_ms = self.clock.now_ms()
         assignments = [work_mapping.assignment(each, now_ms) for each in ready]
         return pb2.ClaimNodeTasksResponse(assignments=assignments, sent_at=timestamp(now_ms))
 
@@ -308,12 +255,12 @@ class NodeTaskManagerHandlers(
         checks.identifiers(worker_id=request.worker_id)
         checks.at_most("tokens", request.tokens, _MAX_CLAIMED)
         held = work_mapping.held("tokens", request.tokens)
-        work_mapping.require_shards("tokens", held, self._shards)
-        lost, terminations, deadline = await self._unary.renew(request.worker_id, held)
+        work_mapping.require_shards("tokens", held, self.shards)
+        lost, terminations, deadline = await self.unary.renew(request.worker_id, held)
         return pb2.RenewLeasesResponse(
             losses=_losses(lost),
             terminations=[
-                work_mapping.termination(shard, each, self._limits.stop_grace_ms) for shard, each in terminations
+                work_mapping.termination(shard, each, self.limits.stop_grace_ms) for shard, each in terminations
             ],
             lease_deadline=timestamp(deadline),
         )
@@ -324,16 +271,16 @@ class NodeTaskManagerHandlers(
         checks.at_most("completions", request.completions, _MAX_CLAIMED)
         require_no_eager(request.completions)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
-        work_mapping.require_shards("completions", outcomes, self._shards)
-        work_mapping.note_ends(self._traces, request.completions)
+        work_mapping.require_shards("completions", outcomes, self.shards)
+        work_mapping.note_ends(self.traces, request.completions)
         return pb2.CompleteNodeTasksResponse(losses=await self._ended(request.worker_id, outcomes))
 
     async def FailNodeTasks(self, request: pb2.FailNodeTasksRequest, context: Context) -> pb2.FailNodeTasksResponse:
         checks.at_most("failures", request.failures, _MAX_CLAIMED)
         outcomes = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
-        work_mapping.require_shards("failures", outcomes, self._shards)
-        work_mapping.note_ends(self._traces, request.failures)
-        self._notes.take((), list(work_mapping.failure_lines(outcomes)))
+        work_mapping.require_shards("failures", outcomes, self.shards)
+        work_mapping.note_ends(self.traces, request.failures)
+        self.notes.take((), list(work_mapping.failure_lines(outcomes)))
         return pb2.FailNodeTasksResponse(losses=await self._ended(request.worker_id, outcomes))
 
     async def ReportNodeTasks(
@@ -344,7 +291,7 @@ class NodeTaskManagerHandlers(
             return await self._reported(request)
         except InvalidInput:
             # Whoever reaches a worker may have handed it anything: that must not keep back what else it has to say.
-            if not (strange := set_aside(request, self._shards)):
+            if not (strange := set_aside(request, self.shards)):
                 raise
         answer = await self._reported(request)
         answer.losses.extend(strange)
@@ -366,26 +313,26 @@ class NodeTaskManagerHandlers(
         }
         named |= {"progress": progress, "logs": lines}
         for path, items in named.items():
-            work_mapping.require_shards(path, items, self._shards)
-        work_mapping.note_ends(self._traces, request.completions)
-        work_mapping.note_ends(self._traces, request.failures)
-        self._notes.take(progress, [*lines, *work_mapping.failure_lines(failures)])
-        lost = await self._unary.end(request.worker_id, outcomes)
+            work_mapping.require_shards(path, items, self.shards)
+        work_mapping.note_ends(self.traces, request.completions)
+        work_mapping.note_ends(self.traces, request.failures)
+        self.notes.take(progress, [*lines, *work_mapping.failure_lines(failures)])
+        lost = await self.unary.end(request.worker_id, outcomes)
         if given_back:
             # Of what holds no lease no line is kept.
-            await self._notes.written()
-        await self._unary.give_back(request.worker_id, given_back)
-        unrenewed, terminations, deadline = await self._unary.renew(request.worker_id, held)
+            await self.notes.written()
+        await self.unary.give_back(request.worker_id, given_back)
+        unrenewed, terminations, deadline = await self.unary.renew(request.worker_id, held)
         return pb2.ReportNodeTasksResponse(
             losses=_losses([*lost, *unrenewed]),
             terminations=[
-                work_mapping.termination(shard, each, self._limits.stop_grace_ms) for shard, each in terminations
+                work_mapping.termination(shard, each, self.limits.stop_grace_ms) for shard, each in terminations
             ],
             lease_deadline=timestamp(deadline) if held else None,
         )
 
     async def _ended(self, worker_id: str, outcomes: Sequence[tuple[int, Outcome]]) -> list[work_pb2.LeaseLoss]:
-        lost = await self._unary.end(worker_id, outcomes)
+        lost = await self.unary.end(worker_id, outcomes)
         if len(outcomes) == 1 and lost:
             (_, held, reason) = lost[0]
             raise FailedPrecondition("LEASE_LOST", reason, f"node_tasks/{held.task_id}")

@@ -1,6 +1,7 @@
 """The part of NodeTaskManagerService for notifications and task events: parse, call the use case, answer."""
 
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -17,20 +18,21 @@ from tradewind.server.streams import OpenStreams
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(eq=False, kw_only=True)
 class NotificationHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     """Notifications of users, and events of node tasks."""
 
-    _streams: OpenStreams
-    _watch_task: WatchTask
-    _notifications: UserNotifications
+    streams: OpenStreams
+    watch_task: WatchTask
+    notifications: UserNotifications
 
     async def WatchTask(self, request: batch_pb2.WatchTaskRequest, context: Context) -> None:  # type: ignore[override]
         ad_hoc_checks.watched_task(request.task_id, request.user_id)
         notification_mapping.check_position("after_event_id", request.after_event_id)
-        changes = self._watch_task(
+        changes = self.watch_task(
             request.task_id, request.user_id, request.after_event_id, outputs=request.include_outputs
         )
-        with self._streams.opened():
+        with self.streams.opened():
             async with aclosing(changes):
                 async for change in changes:
                     await context.write(notification_mapping.task_change(change))
@@ -41,7 +43,7 @@ class NotificationHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         checks.identifiers(user_id=request.user_id)
         before = page_position(request.page_token, str) or ""
         notification_mapping.check_position("page_token", before)
-        found, following, unread = await self._notifications.page(
+        found, following, unread = await self.notifications.page(
             request.user_id, before, page_size_of(request.page_size)
         )
         return pb2.ListNotificationsResponse(
@@ -55,8 +57,8 @@ class NotificationHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     ) -> None:
         checks.identifiers(user_id=request.user_id)
         notification_mapping.check_position("after_notification_id", request.after_notification_id)
-        with self._streams.opened():
-            async with aclosing(self._notifications.watch(request.user_id, request.after_notification_id)) as news:
+        with self.streams.opened():
+            async with aclosing(self.notifications.watch(request.user_id, request.after_notification_id)) as news:
                 async for resume_from, stretch in news:
                     await context.write(
                         pb2.WatchNotificationsResponse(
@@ -71,11 +73,11 @@ class NotificationHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     ) -> pb2.MarkNotificationsReadResponse:
         checks.identifiers(user_id=request.user_id)
         notification_mapping.check_position("through_notification_id", request.through_notification_id)
-        unread = await self._notifications.mark_read(request.user_id, request.through_notification_id)
+        unread = await self.notifications.mark_read(request.user_id, request.through_notification_id)
         return pb2.MarkNotificationsReadResponse(unread=unread)
 
     async def PublishNotifications(
         self, request: pb2.PublishNotificationsRequest, context: Context
     ) -> pb2.PublishNotificationsResponse:
-        kept = await self._notifications.publish(notification_mapping.facts(request))
+        kept = await self.notifications.publish(notification_mapping.facts(request))
         return pb2.PublishNotificationsResponse(kept=kept)

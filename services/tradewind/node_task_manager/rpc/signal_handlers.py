@@ -1,5 +1,6 @@
 """The part of NodeTaskManagerService for signals: parse, call the use case, answer."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -12,13 +13,14 @@ from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(eq=False, kw_only=True)
 class SignalHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     """Signals to node tasks."""
 
-    _signal_node: SignalNode
+    signal_node: SignalNode
 
     async def SignalNode(self, request: pb2.SignalNodeRequest, context: Context) -> pb2.SignalNodeResponse:
         checks.task_id(request.node_task_id, request.user_id)
         asked = waiting_mapping.asked(request)
-        seen, kept = await self._signal_node(request.node_task_id, request.user_id, asked)
+        seen, kept = await self.signal_node(request.node_task_id, request.user_id, asked)
         return pb2.SignalNodeResponse(node_task=mapping.node_task(seen), kept=kept)

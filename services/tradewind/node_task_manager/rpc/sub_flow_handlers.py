@@ -1,5 +1,6 @@
 """The part of NodeTaskManagerService for node tasks that wait for cycles of other flows."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -18,10 +19,11 @@ _PAGE = 1000
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(eq=False, kw_only=True)
 class SubFlowHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     """What the scheduler asks and reports of them."""
 
-    _sub_flows: SubFlows
+    sub_flows: SubFlows
 
     async def ListSubFlowWaits(
         self, request: pb2.ListSubFlowWaitsRequest, context: Context
@@ -31,13 +33,13 @@ class SubFlowHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         run = RunName(request.flow_id, request.cycle, request.run)
         following = 0
         if request.node_task_ids:
-            found = await self._sub_flows.inputs(run, request.user_id, request.node_task_ids, _MOST_BYTES)
+            found = await self.sub_flows.inputs(run, request.user_id, request.node_task_ids, _MOST_BYTES)
         else:
             after = page_position(request.page_token, int) or 0
-            found, following = await self._sub_flows.waits(run, request.user_id, after, _PAGE)
+            found, following = await self.sub_flows.waits(run, request.user_id, after, _PAGE)
         return pb2.ListSubFlowWaitsResponse(
             waits=map(sub_flow_mapping.sub_flow_wait, found), next_page_token=page_token(following or None)
         )
 
     async def ReportSubFlows(self, request: pb2.ReportSubFlowsRequest, context: Context) -> pb2.ReportSubFlowsResponse:
-        return pb2.ReportSubFlowsResponse(awaited=await self._sub_flows.report(sub_flow_mapping.reports(request)))
+        return pb2.ReportSubFlowsResponse(awaited=await self.sub_flows.report(sub_flow_mapping.reports(request)))

@@ -1,5 +1,6 @@
 """The part of SchedulerService for backfills: parse, call the use case, answer."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -25,10 +26,11 @@ _STATUS = {
 }
 
 
+@dataclass(eq=False, kw_only=True)
 class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
     """Backfills."""
 
-    _backfills: BackfillFlows
+    backfills: BackfillFlows
 
     async def BackfillFlow(self, request: pb2.BackfillFlowRequest, context: Context) -> pb2.BackfillFlowResponse:
         _, by, start_ms, end_ms, most = every(
@@ -42,12 +44,12 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         if request.request_id:
             payload = digest_of(canonical_json(["backfill", request.flow_id, start_ms, end_ms, most]))
             remembered = RememberedRequest(DEFAULT_USER, request.request_id, payload)
-        created = await self._backfills.create(request.flow_id, start_ms, end_ms, most, by or "user", remembered)
+        created = await self.backfills.create(request.flow_id, start_ms, end_ms, most, by or "user", remembered)
         return pb2.BackfillFlowResponse(backfill=_message(created))
 
     async def ListBackfills(self, request: pb2.ListBackfillsRequest, context: Context) -> pb2.ListBackfillsResponse:
         below, limit = flow_page(request, int)
-        found, following = await self._backfills.page(request.flow_id, below or 0, limit)
+        found, following = await self.backfills.page(request.flow_id, below or 0, limit)
         return pb2.ListBackfillsResponse(
             backfills=[_message(each) for each in found], next_page_token=page_token(following or None)
         )
@@ -55,12 +57,12 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
     async def GetBackfill(self, request: pb2.GetBackfillRequest, context: Context) -> pb2.GetBackfillResponse:
         identifiers(flow_id=request.flow_id)
         return pb2.GetBackfillResponse(
-            backfill=_message(await self._backfills.get(request.flow_id, request.backfill_id))
+            backfill=_message(await self.backfills.get(request.flow_id, request.backfill_id))
         )
 
     async def CancelBackfill(self, request: pb2.CancelBackfillRequest, context: Context) -> pb2.CancelBackfillResponse:
         by, reason = who_and_why(request)
-        cancelled = await self._backfills.cancel(request.flow_id, request.backfill_id, by, reason)
+        cancelled = await self.backfills.cancel(request.flow_id, request.backfill_id, by, reason)
         return pb2.CancelBackfillResponse(backfill=_message(cancelled))
 
 

@@ -1,6 +1,7 @@
 """SchedulerService, what is done to single cycles: waiting for them, running them again, stopping them."""
 
 import hashlib
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -26,59 +27,60 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _STOPPED = "no reason was given"
 
 
+@dataclass(eq=False, kw_only=True)
 class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
     """Ends, reruns and stops."""
 
-    _read: ReadFlows
-    _await_ends: AwaitEnds
-    _definitions: Definitions
-    _outputs: SinkOutputs
-    _unused_inputs: UnusedInputs
-    _rerun: RerunCycle
-    _stop_cycle: StopCycle
+    read: ReadFlows
+    await_ends: AwaitEnds
+    definitions: Definitions
+    outputs: SinkOutputs
+    unused_inputs: UnusedInputs
+    rerun: RerunCycle
+    stop_cycle: StopCycle
 
     async def GetCycle(self, request: pb2.GetCycleRequest, context: Context) -> pb2.GetCycleResponse:
         wait_s, which = every(lambda: run_mapping.wait_of(request), lambda: cycle_of(request))
-        state = await self._read.cycle(*which)
+        state = await self.read.cycle(*which)
         if wait_s > 0:
-            state = await self._await_ends.end_of(state, wait_s)
+            state = await self.await_ends.end_of(state, wait_s)
         response = pb2.GetCycleResponse(cycle=cycle_mapping.cycle(state))
         if request.include_outputs:
-            await self._add_outputs(response, state, await self._definitions.of_run(state))
+            await self._add_outputs(response, state, await self.definitions.of_run(state))
         return response
 
     async def RerunCycle(self, request: pb2.RerunCycleRequest, context: Context) -> pb2.RerunCycleResponse:
         wait_s, wish = every(lambda: run_mapping.wait_of(request), lambda: _rerun_wish(request))
-        reran = await self._rerun(wish, wait_s)
+        reran = await self.rerun(wish, wait_s)
         response = pb2.RerunCycleResponse(cycle=cycle_mapping.cycle(reran.state))
         if request.include_outputs:
             await self._add_outputs(response, reran.state, reran.planned)
         if reran.planned is not None:
-            response.warnings.extend(await self._unused_inputs(reran.planned, request.inputs_json))
+            response.warnings.extend(await self.unused_inputs(reran.planned, request.inputs_json))
         return response
 
     async def _add_outputs(
         self, response: run_mapping.WithOutputs, state: ChainState, planned: PlannedFlow | None
     ) -> None:
         if planned is not None:
-            (outputs,) = await self._outputs([(state, planned)])
+            (outputs,) = await self.outputs([(state, planned)])
             run_mapping.add_outputs(response, outputs)
 
     async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:
         asked, request_id = every(lambda: _asked(request), lambda: text("request_id", request.request_id, 128))
-        state = await self._stop_cycle(*_named(request), *asked, request_id)
+        state = await self.stop_cycle(*_named(request), *asked, request_id)
         return stop_pb2.StopCycleResponse(cycle=cycle_mapping.cycle(state))
 
     async def StopComponent(
         self, request: stop_pb2.StopComponentRequest, context: Context
     ) -> stop_pb2.StopComponentResponse:
         asked = _asked(request)
-        state = await self._stop_cycle.component(*_named(request), request.component_id, *asked)
+        state = await self.stop_cycle.component(*_named(request), request.component_id, *asked)
         return stop_pb2.StopComponentResponse(cycle=cycle_mapping.cycle(state))
 
     async def StopNode(self, request: stop_pb2.StopNodeRequest, context: Context) -> stop_pb2.StopNodeResponse:
         asked = _asked(request, node_id=request.node_id)
-        node = await self._stop_cycle.node(*_named(request), request.node_id, *asked)
+        node = await self.stop_cycle.node(*_named(request), request.node_id, *asked)
         return stop_pb2.StopNodeResponse(node=node)
 
 

@@ -1,5 +1,6 @@
 """The part of SchedulerService that judges, plans, registers and revises definitions: parse, use case, answer."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -23,17 +24,18 @@ from tradewind.server.paging import page_token
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@dataclass(eq=False, kw_only=True)
 class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     """What flows are, and were."""
 
-    _register: RegisterFlow
-    _plan: PlanFlow
-    _revise: ReviseFlow
-    _revisions: ReadRevisions
+    register: RegisterFlow
+    plan: PlanFlow
+    revise: ReviseFlow
+    revisions: ReadRevisions
 
     async def AnalyzeFlow(self, request: pb2.AnalyzeFlowRequest, context: Context) -> pb2.AnalyzeFlowResponse:
         definition = request.definition
-        analysis = await self._register.analyze(draft_of(definition.WhichOneof("form"), definition, "definition"))
+        analysis = await self.register.analyze(draft_of(definition.WhichOneof("form"), definition, "definition"))
         return pb2.AnalyzeFlowResponse(
             structure=flow_mapping.structure(analysis.structure),
             violations=flow_mapping.violations(analysis.violations),
@@ -45,13 +47,13 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
         author = Author(request.by, request.note, request.etag, request.request_id)
         wish = RegistrationWish(request.flow_id, draft, dict(request.labels), request.user_id, author, is_restricted())
         if request.validate_only:
-            plan = await self._plan(wish)
+            plan = await self.plan(wish)
             return pb2.RegisterFlowResponse(
                 changed=plan.changed,
                 warnings=flow_mapping.violations(plan.analysis.warnings),
                 plan=revision_mapping.plan(plan),
             )
-        registered = await self._register(wish)
+        registered = await self.register(wish)
         return pb2.RegisterFlowResponse(
             flow=flow_mapping.flow(registered.flow),
             changed=registered.changed,
@@ -66,14 +68,14 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
         given = settings_of(request.spec, faults)
         author = Author(request.by, request.note, request.etag, request.request_id)
         paths = list(request.update_mask.paths)
-        updated = await self._revise.update(request.flow_id, given, paths, faults, author)
+        updated = await self.revise.update(request.flow_id, given, paths, faults, author)
         return revision_pb2.UpdateFlowResponse(flow=flow_mapping.flow(updated.flow), changed=updated.changed)
 
     async def ListRevisions(
         self, request: revision_pb2.ListRevisionsRequest, context: Context
     ) -> revision_pb2.ListRevisionsResponse:
         below, limit = flow_page(request, int)
-        page = await self._revisions.page(request.flow_id, below or 0, limit)
+        page = await self.revisions.page(request.flow_id, below or 0, limit)
         return revision_pb2.ListRevisionsResponse(
             revisions=[revision_mapping.revision(found, page.current) for found in page.revisions],
             next_page_token=page_token(page.following or None),
@@ -83,7 +85,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
         self, request: revision_pb2.GetRevisionRequest, context: Context
     ) -> revision_pb2.GetRevisionResponse:
         _, number = every(lambda: identifiers(flow_id=request.flow_id), lambda: _number(request, "revision"))
-        found, config_json, current = await self._revisions.revision(request.flow_id, number)
+        found, config_json, current = await self.revisions.revision(request.flow_id, number)
         return revision_pb2.GetRevisionResponse(
             revision=revision_mapping.revision(found, current), config_json=config_json
         )
@@ -96,7 +98,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
             lambda: _number(request, "from_revision"),
             lambda: _number(request, "to_revision"),
         )
-        first, second, diff = await self._revisions.diff(request.flow_id, first, second)
+        first, second, diff = await self.revisions.diff(request.flow_id, first, second)
         return revision_pb2.DiffRevisionsResponse(
             from_revision=first, to_revision=second, diff=revision_mapping.diff(diff)
         )
@@ -108,7 +110,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
         if request.revision < 1:
             raise InvalidInput([Violation("revision", f"must be the number of a revision, is {request.revision}")])
         author = Author(request.by, request.note, request.etag, request.request_id)
-        registered = await self._revise.roll_back(request.flow_id, request.revision, author)
+        registered = await self.revise.roll_back(request.flow_id, request.revision, author)
         return revision_pb2.RollBackFlowResponse(
             flow=flow_mapping.flow(registered.flow),
             changed=registered.changed,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -20,26 +21,13 @@ from tradewind.scheduler.rpc.job_handlers import JobHandlers
 from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.rpc.times import ms_of, seconds_of, set_ms
-from tradewind.scheduler.use_cases.await_ends import AwaitEnds
-from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
-from tradewind.scheduler.use_cases.bulk_jobs import KeepBulkJobs
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
-from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
-from tradewind.scheduler.use_cases.keep_memory import KeepMemory
-from tradewind.scheduler.use_cases.plan_flow import PlanFlow
-from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter, ReadFlows
+from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter
 from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, ReadLogs
-from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
-from tradewind.scheduler.use_cases.register_flow import RegisterFlow
-from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle
-from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles, RunResult
-from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
-from tradewind.scheduler.use_cases.stop_cycle import StopCycle
-from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.access.identity import is_restricted, require_own
 from tradewind.server.access.metering import counted_calls
@@ -60,68 +48,26 @@ _OUTPUTS_OF = 100
 """The outputs of so many cycles of a bulk are held at a time."""
 
 
+@dataclass(eq=False, kw_only=True)
 class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, CycleHandlers, JobHandlers):
     """Any replica answers any call."""
 
-    def __init__(
-        self,
-        *,
-        register: RegisterFlow,
-        plan: PlanFlow,
-        revise: ReviseFlow,
-        revisions: ReadRevisions,
-        read: ReadFlows,
-        schedules: ReadSchedules,
-        change: ChangeFlow,
-        run: RunCycles,
-        await_ends: AwaitEnds,
-        definitions: Definitions,
-        outputs: SinkOutputs,
-        unused_inputs: UnusedInputs,
-        describe: DescribeCycle,
-        logs: ReadLogs,
-        watch: WatchFlows,
-        doctor: Doctor,
-        explain_flow: ExplainFlow,
-        explain_node: ExplainNode,
-        memory: KeepMemory,
-        backfills: BackfillFlows,
-        streams: OpenStreams,
-        errors: ErrorTable,
-        rerun: RerunCycle,
-        stop_cycle: StopCycle,
-        jobs: KeepBulkJobs,
-    ) -> None:
-        self._rerun = rerun
-        self._stop_cycle = stop_cycle
-        self._jobs = jobs
-        self._outputs = outputs
-        self._unused_inputs = unused_inputs
-        self._register = register
-        self._plan = plan
-        self._revise = revise
-        self._revisions = revisions
-        self._read = read
-        self._schedules = schedules
-        self._change = change
-        self._await_ends = await_ends
-        self._definitions = definitions
-        self._run = run
-        self._describe = describe
-        self._logs = logs
-        self._watch = watch
-        self._doctor = doctor
-        self._explain_flow = explain_flow
-        self._explain_node = explain_node
-        self._memory = memory
-        self._backfills = backfills
-        self._streams = streams
-        self._errors = errors
+    schedules: ReadSchedules
+    change: ChangeFlow
+    run: RunCycles
+    describe: DescribeCycle
+    logs: ReadLogs
+    watch: WatchFlows
+    doctor: Doctor
+    explain_flow: ExplainFlow
+    explain_node: ExplainNode
+    streams: OpenStreams
+    errors: ErrorTable
 
     async def GetFlow(self, request: pb2.GetFlowRequest, context: Context) -> pb2.GetFlowResponse:
         identifiers(flow_id=request.flow_id)
-        response = pb2.GetFlowResponse(flow=flow_mapping.flow(await self._read.flow(request.flow_id)))
-        latest = await self._read.latest(request.flow_id)
+        response = pb2.GetFlowResponse(flow=flow_mapping.flow(await self.read.flow(request.flow_id)))
+        latest = await self.read.latest(request.flow_id)
         if latest is not None:
             cycle_mapping.fill_cycle(response.current_cycle, latest)
         return response
@@ -141,33 +87,33 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             created_before_ms=created_before_ms,
             user_id=request.user_id,
         )
-        flows, following = await self._read.flows(wanted, after or "", limit)
+        flows, following = await self.read.flows(wanted, after or "", limit)
         return pb2.ListFlowsResponse(
             flows=[flow_mapping.flow(record) for record in flows], next_page_token=page_token(following)
         )
 
     async def StartFlow(self, request: pb2.StartFlowRequest, context: Context) -> pb2.StartFlowResponse:
         _, start_ms = every(lambda: identifiers(flow_id=request.flow_id), lambda: ms_of(request, "start_at"))
-        flow = await self._change.start(request.flow_id, start_ms)
+        flow = await self.change.start(request.flow_id, start_ms)
         return pb2.StartFlowResponse(flow=flow_mapping.flow(flow))
 
     async def StopFlow(self, request: pb2.StopFlowRequest, context: Context) -> pb2.StopFlowResponse:
         by, reason = who_and_why(request)
-        flow = await self._change.stop(request.flow_id, by, reason or "the flow was stopped")
+        flow = await self.change.stop(request.flow_id, by, reason or "the flow was stopped")
         return pb2.StopFlowResponse(flow=flow_mapping.flow(flow))
 
     async def PauseFlow(self, request: pb2.PauseFlowRequest, context: Context) -> pb2.PauseFlowResponse:
         by, note = who_and_why(request, "note")
-        flow = await self._change.pause(request.flow_id, by, note)
+        flow = await self.change.pause(request.flow_id, by, note)
         return pb2.PauseFlowResponse(flow=flow_mapping.flow(flow))
 
     async def ResumeFlow(self, request: pb2.ResumeFlowRequest, context: Context) -> pb2.ResumeFlowResponse:
         identifiers(flow_id=request.flow_id)
-        return pb2.ResumeFlowResponse(flow=flow_mapping.flow(await self._change.resume(request.flow_id)))
+        return pb2.ResumeFlowResponse(flow=flow_mapping.flow(await self.change.resume(request.flow_id)))
 
     async def ListFirings(self, request: pb2.ListFiringsRequest, context: Context) -> pb2.ListFiringsResponse:
         before_ms, limit = flow_page(request, int)
-        firings, following = await self._schedules.firings(request.flow_id, before_ms or 0, limit, request.backfill_id)
+        firings, following = await self.schedules.firings(request.flow_id, before_ms or 0, limit, request.backfill_id)
         return pb2.ListFiringsResponse(
             firings=[flow_mapping.firing(line) for line in firings], next_page_token=page_token(following or None)
         )
@@ -176,7 +122,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         self, request: pb2.ListNextExecutionsRequest, context: Context
     ) -> pb2.ListNextExecutionsResponse:
         _, count = every(lambda: identifiers(flow_id=request.flow_id), lambda: _count(request.count))
-        flow, planned = await self._schedules.upcoming(request.flow_id, count)
+        flow, planned = await self.schedules.upcoming(request.flow_id, count)
         response = pb2.ListNextExecutionsResponse(status=flow_mapping.FLOW_STATUS[flow.status])
         for planned_ms in planned:
             set_ms(response.planned_times.add(), planned_ms)
@@ -187,27 +133,27 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
     async def DeleteFlow(self, request: pb2.DeleteFlowRequest, context: Context) -> pb2.DeleteFlowResponse:
         identifiers(flow_id=request.flow_id)
         wait_s = max(0.0, seconds_of(request, "wait"))
-        return pb2.DeleteFlowResponse(done=await self._change.delete(request.flow_id, wait_s))
+        return pb2.DeleteFlowResponse(done=await self.change.delete(request.flow_id, wait_s))
 
     async def RunFlow(self, request: pb2.RunFlowRequest, context: Context) -> pb2.RunFlowResponse:
         return await self._run_one(request, current_traceparent())
 
     async def StreamRuns(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
-        with self._streams.opened():
-            await RunStream(self._run_own, self._errors).serve(context)
+        with self.streams.opened():
+            await RunStream(self._run_own, self.errors).serve(context)
 
     async def _run_own(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
         if not is_restricted():
             return await self._run_one(request, traceparent)
-        require_own(await self._read.owners([request.flow_id]))
+        require_own(await self.read.owners([request.flow_id]))
         async with counted_calls("RunFlow"):
             return await self._run_one(request, traceparent)
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
         (wish,), wait_s = await run_mapping.wishes_of(request, [request], "", traceparent)
-        (result,) = await self._run([wish], wait_s)
+        (result,) = await self.run([wish], wait_s)
         if result.outcome is BeginOutcome.NOT_FOUND:
-            raise await self._read.missing(request.flow_id)
+            raise await self.read.missing(request.flow_id)
         fault = run_mapping.refusal(request.flow_id, result, request.request_id)
         if fault is not None:
             raise fault
@@ -217,7 +163,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             if request.include_outputs:
                 await self._add_outputs(response, result.state, result.planned)
         if result.planned is not None:
-            response.warnings.extend(await self._unused_inputs(result.planned, request.inputs_json))
+            response.warnings.extend(await self.unused_inputs(result.planned, request.inputs_json))
         return response
 
     async def RunFlows(self, request: pb2.RunFlowsRequest, context: Context) -> pb2.RunFlowsResponse:
@@ -231,7 +177,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             def add(group: Sequence[RunResult]) -> None:
                 run_mapping.add_results(response, wishes, group, request.request_id)
 
-            results = await self._run(wishes, wait_s, add)
+            results = await self.run(wishes, wait_s, add)
             await counted.refund(sum(bool(each.error_reason) for each in response.results))
         run_mapping.fit_cycles(response)
         begun = [
@@ -240,7 +186,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             if result.state is not None and result.planned is not None
         ]
         judged = [(message, (planned, inputs_json)) for message, _, planned, inputs_json in begun if inputs_json]
-        for place, warnings in await self._unused_inputs.of_many([run for _, run in judged]):
+        for place, warnings in await self.unused_inputs.of_many([run for _, run in judged]):
             judged[place][0].warnings.extend(warnings)
         if request.include_outputs:
             room = run_mapping.room_for_outputs(response)
@@ -248,7 +194,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
                 some = begun[first : first + _OUTPUTS_OF]
                 runs = [(state, planned) for _, state, planned, _ in some]
                 # Once there is no room left all others are omitted as well.
-                found = await self._outputs(runs) if room >= 0 else [[]] * len(some)
+                found = await self.outputs(runs) if room >= 0 else [[]] * len(some)
                 for (answer, *_), outputs in zip(some, found, strict=True):
                     room = run_mapping.add_outputs(answer, outputs, room)
                 await asyncio.sleep(0)
@@ -263,13 +209,13 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         )
         wanted = CycleFilter(statuses, started_after_ms, started_before_ms)
         below = RunName(request.flow_id, *position) if position else None
-        states, following = await self._read.cycles(request.flow_id, wanted, below, limit)
+        states, following = await self.read.cycles(request.flow_id, wanted, below, limit)
         token = page_token((following.cycle, following.run) if following else None)
         return pb2.ListCyclesResponse(cycles=[cycle_mapping.cycle(state) for state in states], next_page_token=token)
 
     async def DescribeCycle(self, request: pb2.DescribeCycleRequest, context: Context) -> pb2.DescribeCycleResponse:
         which, page_size = every(lambda: cycle_of(request), lambda: page_size_of(request.page_size or MAX_PAGE_SIZE))
-        found = await self._describe(
+        found = await self.describe(
             *which,
             outputs=request.include_outputs,
             lines=not request.omit_logs,
@@ -297,14 +243,14 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             lambda: watch_mapping.told(request),
         )
         cycle = request.cycle if request.HasField("cycle") else None
-        async for states in self._watch(list(request.flow_ids), cycle, after):
+        async for states in self.watch(list(request.flow_ids), cycle, after):
             yield pb2.WatchFlowResponse(events=[watch_mapping.event(state) for state in states])
 
     async def ExplainFlow(
         self, request: explanation_pb2.ExplainFlowRequest, context: Context
     ) -> explanation_pb2.ExplainFlowResponse:
         identifiers(flow_id=request.flow_id)
-        flow, reasons = await self._explain_flow(request.flow_id)
+        flow, reasons = await self.explain_flow(request.flow_id)
         return explanation_pb2.ExplainFlowResponse(
             status=flow_mapping.FLOW_STATUS[flow.status], reasons=reason_messages(reasons)
         )
@@ -313,7 +259,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         self, request: explanation_pb2.ExplainNodeRequest, context: Context
     ) -> explanation_pb2.ExplainNodeResponse:
         _, which = every(lambda: node_or_item(request.node_id), lambda: cycle_of(request))
-        found = await self._explain_node(*which, request.node_id)
+        found = await self.explain_node(*which, request.node_id)
         return explanation_pb2.ExplainNodeResponse(
             cycle=cycle_mapping.cycle(found.state),
             node_task=found.node_task,
@@ -323,12 +269,12 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
     async def RunDoctor(
         self, request: doctor_pb2.RunDoctorRequest, context: Context
     ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
-        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+        async for answer in doctor_answers(self.doctor, request.mend, doctor_pb2.RunDoctorResponse):
             yield answer
 
     async def ListLogs(self, request: pb2.ListLogsRequest, context: Context) -> pb2.ListLogsResponse:
         (position, limit), least = every(lambda: flow_page(request, LogPosition), lambda: _level(request.min_level))
-        lines, following = await self._logs.page(
+        lines, following = await self.logs.page(
             request.flow_id,
             request.cycle if request.HasField("cycle") else None,
             LineFilter(request.node_id, least),

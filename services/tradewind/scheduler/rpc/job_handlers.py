@@ -1,5 +1,6 @@
 """SchedulerService, bulk jobs."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -28,10 +29,11 @@ _STATUS = {
 }
 
 
+@dataclass(eq=False, kw_only=True)
 class JobHandlers(pb2_grpc.SchedulerServiceServicer):
     """Any replica answers any call; the owner of a job's partition carries it out."""
 
-    _jobs: KeepBulkJobs
+    jobs: KeepBulkJobs
 
     async def StartBulkJob(self, request: pb2.StartBulkJobRequest, context: Context) -> pb2.StartBulkJobResponse:
         (action, wanted), by, reason = every(
@@ -39,7 +41,7 @@ class JobHandlers(pb2_grpc.SchedulerServiceServicer):
             lambda: text("by", request.by, 128),
             lambda: text("reason", request.reason, 1024),
         )
-        job = await self._jobs.start(
+        job = await self.jobs.start(
             action,
             wanted,
             dry_run=request.dry_run,
@@ -51,17 +53,17 @@ class JobHandlers(pb2_grpc.SchedulerServiceServicer):
 
     async def GetBulkJob(self, request: pb2.GetBulkJobRequest, context: Context) -> pb2.GetBulkJobResponse:
         identifiers(job_id=request.job_id)
-        return pb2.GetBulkJobResponse(job=_job(await self._jobs.find(request.job_id)))
+        return pb2.GetBulkJobResponse(job=_job(await self.jobs.find(request.job_id)))
 
     async def ListBulkJobs(self, request: pb2.ListBulkJobsRequest, context: Context) -> pb2.ListBulkJobsResponse:
         limit = page_size_of(request.page_size)
-        found = await self._jobs.newest(page_position(request.page_token, tuple[int, str]), limit)
+        found = await self.jobs.newest(page_position(request.page_token, tuple[int, str]), limit)
         following = (found[-1].created_ms, found[-1].job_id) if len(found) == limit else None
         return pb2.ListBulkJobsResponse(jobs=[_job(job) for job in found], next_page_token=page_token(following))
 
     async def CancelBulkJob(self, request: pb2.CancelBulkJobRequest, context: Context) -> pb2.CancelBulkJobResponse:
         identifiers(job_id=request.job_id)
-        return pb2.CancelBulkJobResponse(job=_job(await self._jobs.cancel(request.job_id)))
+        return pb2.CancelBulkJobResponse(job=_job(await self.jobs.cancel(request.job_id)))
 
 
 def _wanted(request: pb2.StartBulkJobRequest) -> tuple[BulkAction, BulkFilter]:

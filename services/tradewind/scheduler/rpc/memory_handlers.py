@@ -1,6 +1,7 @@
 """The part of SchedulerService for variables that nodes keep: parse, call the use case, answer."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -22,14 +23,15 @@ _encode = msgspec.json.Encoder().encode
 _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
+@dataclass(eq=False, kw_only=True)
 class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
     """Memory of cycles and flows."""
 
-    _memory: KeepMemory
+    memory: KeepMemory
 
     async def GetMemory(self, request: pb2.GetMemoryRequest, context: Context) -> pb2.GetMemoryResponse:
         require(_scope_faults(request.scope))
-        memory = await self._memory.get(_scope(request.scope))
+        memory = await self.memory.get(_scope(request.scope))
         variables = memory.variables
         if request.names:
             variables = {name: variables[name] for name in request.names if name in variables}
@@ -48,7 +50,7 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
             request.request_id,
         )
         result_json = request.result_json if request.HasField("result_json") else None
-        memory = await self._memory.change(_scope(request.scope), change, result_json)
+        memory = await self.memory.change(_scope(request.scope), change, result_json)
         return pb2.UpdateMemoryResponse(version=memory.version)
 
 
