@@ -55,6 +55,14 @@ class ModelReader:
         """Return what a value that was read from JSON says. Raises ModelMisfit."""
         return self.decode(msgspec.json.encode(value))
 
+    def written_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of what a value is written as: by the names of fields. Raises TypeError for none."""
+        try:
+            schema: dict[str, Any] = self.adapter.json_schema(mode="serialization", by_alias=False)
+        except sys.modules["pydantic"].PydanticUserError as error:
+            raise TypeError(str(error)) from error
+        return schema
+
     def check(self, value: Any) -> None:
         """Raise ModelMisfit when a value in memory is not of the type; models in it are taken as they are."""
         try:

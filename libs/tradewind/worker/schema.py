@@ -125,8 +125,10 @@ def _schema(annotation: Any) -> JsonSchema:
 def _output_schema(annotation: Any) -> JsonSchema:
     if annotation is Emit:
         return {}
+    emitted = emitted_type(annotation)
     try:
-        return msgspec.json.schema(emitted_type(annotation))
+        reader = reader_of(emitted)
+        return msgspec.json.schema(emitted) if reader is None else reader.written_schema()
     except TypeError:
         # What a node returns is judged by its value: many a type without a schema can be written as JSON.
         return {}

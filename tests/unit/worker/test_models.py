@@ -284,3 +284,20 @@ def test_pydantic_is_looked_for_only_where_it_is_imported(monkeypatch: pytest.Mo
     assert reader_of(list[Order]) is None
     monkeypatch.delitem(sys.modules, "pydantic.main")
     assert reader_of(list[Tick]) is None
+
+
+async def test_a_node_that_returns_models_declares_what_they_are_written_as() -> None:
+    class Fill(BaseModel):
+        shares: int = Field(alias="qty")
+        limit: float | None = None
+
+    @node("fill", outputs=["fills"])
+    def fill(tick: Tick) -> list[Fill]:
+        return [Fill(qty=2)]
+
+    (output,) = fill.declaration().outputs
+    emitted = (await run_node(fill, tick={"price": 1.0})).output
+    assert emitted == [{"shares": 2, "limit": None}]
+    assert json_schema.schema_fault(output.schema_json) is None
+    assert json_schema.faults(output.schema_json, emitted) == []
+    assert [fault.path for fault in json_schema.faults(output.schema_json, [{"shares": "many"}])] == ["[0].shares"]
