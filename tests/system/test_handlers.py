@@ -87,3 +87,24 @@ async def test_a_stop_spares_what_runs_last_and_a_second_does_not(client: Client
     assert ended.status is CycleStatus.CANCELLED
     nodes = {node.node_id: node.status.value for node in (await client.describe_cycle("guarded", 0)).nodes}
     assert nodes == {"long": "terminated", "c": "skipped", "last": "terminated"}
+
+
+async def test_a_job_that_stops_cycles_is_no_second_stop(client: Client, tmp_path: Path) -> None:
+    flow = Flow("guarded", "1h")
+    flow.node("long", "gate", {"file": str(tmp_path / "long")})
+    flow.finally_(flow.node("last", "gate", {"file": str(tmp_path / "last")}))
+    await client.register_flow("guarded", flow)
+    handle = await client.run_flow("guarded")
+    await until(Path(f"{tmp_path}/long.begun").exists, "the node runs")
+    await client.stop_cycle("guarded", reason="enough")
+    await until(Path(f"{tmp_path}/last.begun").exists, "what runs last has begun")
+
+    job = await client.wait_bulk_job((await client.start_bulk_job("stop", ["guarded"])).job_id, 30)
+    assert (job.done, job.failed) == (1, 0)
+    (tmp_path / "last").touch()
+    ended = await handle.wait(30)
+    assert ended.status is CycleStatus.CANCELLED
+    assert ended.stop is not None
+    assert ended.stop.reason == "enough"
+    nodes = {node.node_id: node.status.value for node in (await client.describe_cycle("guarded", 0)).nodes}
+    assert nodes == {"long": "terminated", "last": "completed"}

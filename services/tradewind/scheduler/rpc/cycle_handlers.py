@@ -68,7 +68,7 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
 
     async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:
         asked, request_id = every(lambda: _asked(request), lambda: text("request_id", request.request_id, 128))
-        state = await self.stop_cycle(*_named(request), *asked, request_id)
+        state = await self.stop_cycle(*_named(request), *asked, request_id=request_id)
         return stop_pb2.StopCycleResponse(cycle=cycle_mapping.cycle(state))
 
     async def StopComponent(

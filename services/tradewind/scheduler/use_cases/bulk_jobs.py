@@ -144,7 +144,7 @@ class CarryOutJobs:
         flow_id, cycle, run = state.name
         try:
             if job.action is BulkAction.STOP:
-                await self._stop(flow_id, cycle, run, job.signature, job.reason or "stopped by a job")
+                await self._stop(flow_id, cycle, run, job.signature, job.reason or "stopped by a job", once=True)
             else:
                 request = RememberedRequest(DEFAULT_USER, f"{job.job_id}/{flow_id}/{cycle}", flow_id)
                 wish = RerunWish(flow_id, cycle, run, by=job.signature, reason=job.reason, request=request)

@@ -45,11 +45,19 @@ class StopCycle:
         self._clock = clock
 
     async def __call__(
-        self, flow_id: str, cycle: int | None, run: int | None, by: str, reason: str, request_id: str = ""
+        self,
+        flow_id: str,
+        cycle: int | None,
+        run: int | None,
+        by: str,
+        reason: str,
+        *,
+        request_id: str = "",
+        once: bool = False,
     ) -> ChainState:
         """Ask a cycle to stop and return it. The first stop spares what handles the outcome, the second does not.
 
-        The same request again is the first one still.
+        The same request again still is the first stop. With `once`, a cycle that has been asked to stop stays as it is.
 
         Raises NotFound, FailedPrecondition for one that has ended otherwise.
         """
@@ -59,7 +67,7 @@ class StopCycle:
             if before is not None and state.status is CycleStatus.CANCELLED:
                 return state
             if before is not None and not is_terminal(state.status):
-                repeated = bool(request_id) and request_id == before.request_id
+                repeated = once or (bool(request_id) and request_id == before.request_id)
                 if state.facts.handlers is None or before.forced or repeated:
                     return state
                 before = replace(before, forced=True)

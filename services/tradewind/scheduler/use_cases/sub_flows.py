@@ -165,7 +165,7 @@ class SubFlows:
             return
         _log.info("sub_flow_stopped", run=str(child), node_task=parent.task_id)
         try:
-            await self._stop(*child, "scheduler", f"{_GONE}: {parent.task_id}")
+            await self._stop(*child, "scheduler", f"{_GONE}: {parent.task_id}", once=True)
         except (NotFound, FailedPrecondition):
             return
 
