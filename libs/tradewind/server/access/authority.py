@@ -1,4 +1,4 @@
-"""Where a gate learns whose a token is: from the access service, or from its own use cases."""
+"""Where a gate learns who owns a token: from the access service, or from that service's own use cases."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from tradewind.server.access.identity import Identity
 from tradewind.server.rates import Rate
 
 Changed = Callable[[str | None], None]
-"""Is told of a user of whom something has changed, None when that may be any user."""
+"""Called with the id of a user about whom something has changed; with None when that may be any user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Calls of a user that were counted for a day, as 2026-03-29, of the user's time zone.
+    """Calls of a user counted against a day, such as 2026-03-29, in the user's time zone.
 
-    They were not when `retry_after_s` is not 0: the day's quota does not hold them, and the next day begins then; or
-    they are `rate_limited`, and the rate would admit them then.
+    If `retry_after_s` is not 0, they were not counted, and that is the time to wait: until the next day begins, because
+    the day's quota has no room for them, or, if `rate_limited`, until the rate admits them.
     """
 
     date: str
@@ -26,14 +26,14 @@ class Reservation:
 
 
 class Authority(Protocol):
-    """Knows whose a token is."""
+    """Knows who owns a token."""
 
     async def authorize(self, digest: str) -> Identity:
-        """Return whose a token is. Raises Unauthenticated, or Unavailable when that cannot be found out now."""
+        """Return the owner of a token. Raises Unauthenticated, or Unavailable when that cannot be found out now."""
         ...
 
     async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int) -> float:
-        """Count calls if that keeps within a rate and return 0, else after how many seconds they would be admitted.
+        """Count calls and return 0 if the rate allows them, else return the seconds until it would admit them.
 
         Raises Unavailable when that cannot be found out now.
         """
@@ -42,20 +42,20 @@ class Authority(Protocol):
     async def reserve(
         self, user_id: str, endpoint: str, quota: int, calls: int, rate: Rate | None = None
     ) -> Reservation:
-        """Count calls for the user's day of now if it then has `quota` at most, and for `rate` if that admits them.
+        """Count calls against the quota of the user's current day and against `rate`, if both allow them.
 
-        For both, or for none. Raises Unavailable, as `admit`.
+        Counts against both or neither. Raises Unavailable, as `admit`.
         """
         ...
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
-        """Take back calls that were counted for a day. Raises Unavailable, as `admit`."""
+        """Give back calls that were counted against a day's quota. Raises Unavailable, as `admit`."""
         ...
 
     async def watch(self, changed: Changed) -> None:
-        """Tell of changes until cancelled; None first, and after each gap."""
+        """Report changes until cancelled; None first, and after each gap."""
         ...
 
     async def close(self) -> None:
-        """Let go of what it needs for that."""
+        """Release its resources."""
         ...

@@ -1,4 +1,4 @@
-"""Who calls by the certificate that was shown, where a setting says what its holder may do."""
+"""Identifies callers by the certificates they show, where a setting says what the holder may do."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -13,10 +13,10 @@ _ROLES = (Role.SERVICE, Role.WORKER, Role.OPERATOR, Role.ADMIN)
 
 
 class CertificateRoles:
-    """Knows callers by the DNS names and URIs in their certificates; who is not named is nobody."""
+    """Knows callers by the DNS names and URIs in their certificates. A name that is not listed identifies nobody."""
 
     def __init__(self, roles: Sequence[tuple[str, Role]]) -> None:
-        """Take patterns of names, in which * stands for any text, and roles; the first that fits holds."""
+        """Take pairs of a name pattern, in which * stands for any text, and a role; the first match wins."""
         self._roles = tuple(roles)
 
     def __bool__(self) -> bool:
@@ -28,12 +28,12 @@ class CertificateRoles:
         return any(role is Role.SERVICE for _, role in self._roles)
 
     def identity(self, context: Context) -> Identity | None:
-        """Return who calls, None for a caller whose certificate, if any, carries no name that is known."""
+        """Return who calls; None for a caller without a certificate, or without a known name in it."""
         names = peer_names(context) if self._roles else ()
         for pattern, role in self._roles:
             for name in names:
                 if fnmatchcase(name, pattern):
-                    # No user on record can have this id, so nobody gets another one's sessions by a name.
+                    # No user on record can have this id, so nobody gains another user's sessions through a name.
                     return SERVICE if role is Role.SERVICE else Identity(f"certificate:{name}", role)
         return None
 

@@ -26,10 +26,10 @@ from tradewind.server.rates import Rate
 from tradewind.server.side_tasks import SideTasks
 
 OnOutage = Literal["refuse", "reads", "all"]
-"""What is let through for tokens that were good before, while nobody can say whether they still are."""
+"""Which calls pass with tokens that were good before, while nobody can say whether they still are."""
 
 STALE_S = 300.0
-"""For so long what was known of a token counts while nobody can be asked."""
+"""How long the last answer about a token still counts while the authority cannot be asked."""
 _MOST_KNOWN = 10_000
 _AGAIN_S = 1.0
 _SENT_S = 0.1
@@ -40,16 +40,16 @@ _log = structlog.get_logger(__name__)
 
 @runtime_checkable
 class Owning(Protocol):
-    """A service that knows whose the things are that a request names."""
+    """A service that knows who owns the things that a request names."""
 
     async def owners(self, request: Any) -> Collection[str]:
-        """Return the users to whom belongs what a request names, as far as it is there."""
+        """Return the owners of the things that a request names and that exist."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The last answer about a token, and until when it counts."""
+    """The last answer about a token, and the time until which it counts."""
 
     answer: Identity | Unauthenticated
     until: float
@@ -57,7 +57,7 @@ class _Known:
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """A stream that somebody has opened; `refusal` says why it is ended."""
+    """A stream that a caller has opened; `refusal` says why it is ended."""
 
     identity: Identity
     task: "asyncio.Task[Any]"
@@ -65,12 +65,12 @@ class _Stream:
 
 
 class Gate:
-    """A surrounding of every call. Raises Unauthenticated, PermissionDenied, and Unavailable when nobody can be asked.
+    """Surrounds every call. Raises Unauthenticated, PermissionDenied, and Unavailable when nobody can be asked.
 
-    Whose a token is, is remembered for `cache_s`, and asked for again at once when the authority tells of a change;
-    open streams are looked at again then as well, until somebody can say, and at no other time. The `service_tokens`
-    are known by themselves, and so are `certificates`, which count for calls without a token: who hands on a user's
-    call is not taken for the user.
+    The gate remembers for `cache_s` who owns a token, and asks again at once when the authority reports a change. Only
+    then does it check open streams again too, retrying until it gets an answer. It recognizes `service_tokens` by
+    itself, and also `certificates`, which count only for calls without a token: a server that passes on a user's call
+    must not be taken for that user.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Gate:
         quotas: Mapping[str, int] | None = None,
         certificates: CertificateRoles | None = None,
     ) -> None:
-        """Take `owning` services by the names of their gRPC services, `rates` and daily `quotas` by methods."""
+        """Take `owning` services by the names of their gRPC services, `rates` and daily `quotas` by method."""
         self._limits = Limits(authority, rates or {}, quotas or {}, self._goes_on)
         self._authority = authority
         self._service_tokens = [each.encode() for each in service_tokens]
@@ -103,11 +103,11 @@ class Gate:
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to hear of changes."""
+        """Begin to listen for changes."""
         self._watching = asyncio.get_running_loop().create_task(self._authority.watch(self._changed))
 
     async def stop(self) -> None:
-        """Stop hearing of changes."""
+        """Stop listening for changes."""
         if self._watching is not None:
             await end_tasks([self._watching, *self._tasks])
             self._watching = None
@@ -160,19 +160,19 @@ class Gate:
         return self._on_outage == "all" or (self._on_outage == "reads" and is_read(name))
 
     async def _last(self, identity: Identity, changes: int, behavior: Behavior, request: Any, context: Context) -> Any:
-        """Serve a stream of a caller who was known after so many changes."""
+        """Serve a stream of a caller who was identified when there had been `changes` changes."""
         task = asyncio.current_task()
         assert task is not None
         stream = _Stream(identity, task)
         self._streams.add(stream)
         if changes != self._changes:
-            # A change that came meanwhile did not find this stream among the open ones.
+            # A change that came in the meantime did not find this stream among the open ones.
             self._doubt([stream])
         try:
             return await behavior(request, context)
         except asyncio.CancelledError:
             if stream.refusal is not None:
-                # What is on its way to the caller must have been sent before a status can be.
+                # Whatever is on its way to the caller must be sent before the status.
                 await asyncio.sleep(_SENT_S)
                 raise stream.refusal.with_traceback(None) from None
             raise
@@ -180,7 +180,7 @@ class Gate:
             self._streams.discard(stream)
 
     async def _caller(self, context: Context, name: str) -> Identity:
-        """Return who calls the method of a name, "" for one that is closed."""
+        """Return who calls the method `name`; "" stands for a closed method."""
         token = _token_in(context.invocation_metadata())
         if not token:
             certified = self._certificates.identity(context) if self._certificates else None
@@ -207,7 +207,7 @@ class Gate:
 
     def _last_known(self, known: _Known | None, name: str) -> Identity:
         answer = known.answer if known is not None and known.until + STALE_S > time.monotonic() else None
-        # What runs is to go on: workers must be able to come back, and to say that they are alive.
+        # Running work must go on: workers must be able to come back, and to say that they are alive.
         works = isinstance(answer, Identity) and answer.role is Role.WORKER and self._on_outage != "refuse"
         if isinstance(answer, Identity) and (works or self._goes_on(name)):
             return answer
@@ -220,7 +220,7 @@ class Gate:
         if asking is None:
             asking = self._asking[digest] = asyncio.get_running_loop().create_task(self._look_up(digest))
             asking.add_done_callback(lambda done: self._asked(digest, done))
-        # One call that is cancelled must not take the answer from the others.
+        # One cancelled call must not take the answer away from the others.
         return await asyncio.shield(asking)
 
     def _asked(self, digest: str, done: "asyncio.Task[Identity]") -> None:
@@ -236,7 +236,7 @@ class Gate:
             answer = await self._authority.authorize(digest)
         except Unauthenticated as refusal:
             answer = refusal
-        # What has changed meanwhile may not be in the answer: then the next call asks again.
+        # The answer may miss a change that came in the meantime: then the next call asks again.
         if self._asking.get(digest) is asking:
             self._known.pop(digest, None)
             if len(self._known) >= _MOST_KNOWN:
@@ -247,11 +247,11 @@ class Gate:
         return answer
 
     def _changed(self, user_id: str | None) -> None:
-        """Ask again for everything of a user, or of anybody."""
+        """Ask again about the tokens of a user, or of all users for None."""
         self._changes += 1
         self._asking.clear()
         if user_id is None:
-            # What was known stays known for an outage, and is asked for before it is used otherwise.
+            # Answers are kept for an outage; outside of one they are asked for again before use.
             now = time.monotonic()
             self._known = {digest: replace(known, until=min(known.until, now)) for digest, known in self._known.items()}
         else:
@@ -263,7 +263,7 @@ class Gate:
         self._doubt(each for each in self._streams if user_id in (None, each.identity.user_id))
 
     def _doubt(self, streams: Iterable[_Stream]) -> None:
-        """Look again who has opened them."""
+        """Check again who has opened these streams."""
         doubted = [each for each in streams if each.identity.digest]
         if doubted:
             self._tasks.begin(self._look_again(doubted))
@@ -283,7 +283,7 @@ class Gate:
             self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._look_at_unsure)
 
     async def _look_at(self, digest: str, streams: Sequence[_Stream]) -> None:
-        """Ask about one token, and end the streams that were opened with it if it is not what it was."""
+        """Ask about one token; end the streams opened with it if it is revoked or its role has changed."""
         now: Identity | Unauthenticated
         try:
             now = await self._ask(digest)
@@ -314,9 +314,9 @@ def _too_small(identity: Identity, allowed: Rule, name: str) -> PermissionDenied
 
 
 def _name_caller(request: Any, identity: Identity) -> None:
-    """Write the caller into a request: as who asks, where it names nobody, and as whose things are meant.
+    """Write the caller into a request: as `by` if it names nobody, and as the `user_id` who is meant.
 
-    Raises PermissionDenied when a user names another one as the latter.
+    Raises PermissionDenied when a user names another user as the latter.
     """
     fields = request.DESCRIPTOR.fields_by_name
     if "by" in fields and request.by in UNNAMED and identity.role is not Role.SERVICE:

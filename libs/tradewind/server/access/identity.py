@@ -1,4 +1,4 @@
-"""Who makes the call that is served here; None everywhere while access is off."""
+"""Who makes the call that is being served; None everywhere while access is off."""
 
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -8,12 +8,12 @@ from tradewind.server.access.roles import Role
 from tradewind.server.faults import PermissionDenied
 
 UNNAMED = ("", "default")
-"""What clients send as a user's id when they name nobody; with access on, the caller is meant."""
+"""What clients send as a user's id when they name nobody; with access on, it means the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Somebody who calls; `session_id` is empty for a server, `digest` is that of the token."""
+    """A caller; `session_id` is empty for a server, and `digest` is that of the token."""
 
     user_id: str
     role: Role
@@ -22,26 +22,26 @@ class Identity:
 
 
 SERVICE = Identity("service", Role.SERVICE)
-"""A server, which has shown what only servers have."""
+"""A server that has proved that it is one."""
 
 _current: ContextVar[Identity | None] = ContextVar("tradewind_identity", default=None)
 
 
 def current_identity() -> Identity | None:
-    """Return who makes the call under way, None while access is off."""
+    """Return who makes the current call; None while access is off."""
     return _current.get()
 
 
 def set_identity(identity: Identity) -> None:
-    """Say who makes the call under way in this context."""
+    """Set who makes the current call, in this context."""
     _current.set(identity)
 
 
 def user_meant(user_id: str) -> str:
-    """Return whose things are meant by a `user_id` in a request of the call under way.
+    """Return the user that a `user_id` in a request of the current call means.
 
-    A user means their own, and whoever names nobody theirs; everybody else whom they name. Raises PermissionDenied when
-    a user names another one.
+    A user always means themselves, even when naming nobody; other callers mean whom they name. Raises PermissionDenied
+    when a user names another user.
     """
     identity = current_identity()
     if identity is None:
@@ -54,7 +54,7 @@ def user_meant(user_id: str) -> str:
 
 
 def is_restricted() -> bool:
-    """Say whether the caller may see and touch what is theirs only."""
+    """Say whether the caller may see and touch only their own things."""
     identity = current_identity()
     return identity is not None and identity.role is Role.USER
 
@@ -69,7 +69,7 @@ def require_own(owners: Iterable[str]) -> None:
 
 
 def not_owner(identity: Identity) -> PermissionDenied:
-    """Return the refusal for what is another user's; the other one is not named."""
+    """Return the refusal for something that another user owns; it does not name the owner."""
     return PermissionDenied(
         "NOT_OWNER",
         f'this belongs to another user than "{identity.user_id}": use a token of its owner, or of an operator',

@@ -1,4 +1,4 @@
-"""How often users may call: rates and daily quotas by methods, as the settings say, asked of the authority."""
+"""How often users may call: rates and daily quotas by method from the settings, counted by the authority."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Limits:
-    """Implements Meter; `goes_on` says of a method whether it is let through while nobody can be asked."""
+    """Implements Meter; `goes_on` says whether a method passes while the authority cannot be asked."""
 
     def __init__(
         self,

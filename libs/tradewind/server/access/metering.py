@@ -1,4 +1,4 @@
-"""Counting the calls of users where a setting limits them; where none does, nothing is counted and nobody is asked."""
+"""Counts the calls of users where a setting limits them; elsewhere nothing is counted and nobody is asked."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,14 +9,14 @@ from tradewind.server.access.authority import Reservation
 
 
 class Meter(Protocol):
-    """Counts calls of the caller to an endpoint."""
+    """Counts the caller's calls to an endpoint."""
 
     async def take(self, endpoint: str, calls: int) -> Reservation | None:
-        """Count calls; return what is reserved of a daily quota, None for nothing. Raises Exhausted, Unavailable."""
+        """Count calls; return what is reserved of a daily quota, or None. Raises Exhausted, Unavailable."""
         ...
 
     async def give_back(self, endpoint: str, reserved: Reservation, calls: int) -> None:
-        """Take calls off the quota again, if that can be done now."""
+        """Give calls back to the quota, if that can be done now."""
         ...
 
 
@@ -24,12 +24,12 @@ _meter: ContextVar[Meter | None] = ContextVar("tradewind_meter", default=None)
 
 
 def set_meter(meter: Meter) -> None:
-    """Say what counts the calls within this context, such as those that come over a stream."""
+    """Set what counts the calls within this context, such as those that come over a stream."""
     _meter.set(meter)
 
 
 class Counted:
-    """Calls that were counted, and count for a daily quota unless they are given back."""
+    """Counted calls, which use up the daily quota unless they are given back."""
 
     def __init__(self, endpoint: str, calls: int, meter: Meter | None, reserved: Reservation | None) -> None:
         self._endpoint = endpoint
@@ -38,7 +38,7 @@ class Counted:
         self._reserved = reserved
 
     async def refund(self, calls: int | None = None) -> None:
-        """Give back as many of the calls as were refused, None for all that are left."""
+        """Give back `calls` calls that were refused; None for all that are left."""
         back = self._calls if calls is None else min(calls, self._calls)
         self._calls -= back
         if self._meter is not None and self._reserved is not None and back:
@@ -49,8 +49,8 @@ class Counted:
 async def counted_calls(endpoint: str, calls: int = 1) -> AsyncIterator[Counted]:
     """Count calls, such as those over a stream or many in one call, as if each were a call of its own.
 
-    What then raises an error was refused, and its quota is given back; what is cancelled may have been done. Raises
-    Exhausted, with the time until they would be admitted, and Unavailable.
+    If the block raises an error, the calls count as refused and go back to the quota; if it is cancelled, they may have
+    been carried out and stay counted. Raises Exhausted, with the time until they would be admitted, and Unavailable.
     """
     meter = _meter.get()
     counted = Counted(endpoint, calls, meter, await meter.take(endpoint, calls) if meter is not None else None)

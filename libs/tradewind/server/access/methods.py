@@ -1,4 +1,4 @@
-"""The table of who may call what: the least role of each method. What is not listed is closed."""
+"""The table of who may call what: the least role for each method. A method that is not listed is closed."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ from tradewind.server.access.roles import Role
 class Rule:
     """Who may call a method.
 
-    `least` and every greater role, and with `workers` a worker. What a user names in its request must be theirs when it
-    is `owned`. One that `lasts` is a stream: who opened it stays who calls.
+    Roles from `least` up may, and workers if `workers` is set. If it is `owned`, what a user names in its request must
+    be theirs. If it `lasts`, it is a stream, and whoever opened it remains its caller.
     """
 
     least: Role
@@ -19,11 +19,11 @@ class Rule:
     lasts: bool = False
 
     def admits(self, role: Role) -> bool:
-        """Say whether somebody of a role may call."""
+        """Say whether a caller with this role may call."""
         return self.workers if role is Role.WORKER else role.rank >= self.least.rank
 
     def open_to(self) -> str:
-        """Return the least role, for a person."""
+        """Return the least role, for people to read."""
         return f"{self.least} or worker" if self.workers else str(self.least)
 
 
@@ -39,17 +39,17 @@ def rule(method: str) -> Rule | None:
 
 
 def is_read(name: str) -> bool:
-    """Say whether the method of a name changes nothing."""
+    """Say whether the method `name` changes nothing."""
     return name.startswith(_READS)
 
 
 def methods() -> frozenset[str]:
-    """Return the full names of the methods that are listed."""
+    """Return the full names of the listed methods."""
     return frozenset(_RULES)
 
 
 def counted_names() -> list[str]:
-    """Return the names, without their services, of the methods whose calls may be limited: those of users."""
+    """Return the names, without their services, of the methods whose calls can be limited: those open to users."""
     return sorted({method.rpartition("/")[2] for method, found in _RULES.items() if found.admits(Role.USER)})
 
 
@@ -67,8 +67,8 @@ def _rules(of: str, /, **names: str) -> dict[str, Rule]:
     return found
 
 
-# The name of each list says who: the least role; "own" when a user may name only what is theirs; "worker" when a worker
-# may as well.
+# The name of each list gives the least role, followed by "own" if users may name only what is theirs, and by "worker"
+# if workers may call too.
 _RULES: dict[str, Rule] = {
     **_rules(
         "tradewind.api.scheduler.v1.SchedulerService",
@@ -133,7 +133,7 @@ _RULES: dict[str, Rule] = {
 }
 
 OPEN = ("/grpc.health.", "/grpc.reflection.", "/externalscaler.")
-"""Services that anybody may call: how a server feels, what it speaks, and how much waits for a pool of workers.
+"""Services that anybody may call: a server's health, what it speaks, and how much waits for a pool of workers.
 
-They show nothing of anybody's but that number. KEDA, who asks for it, can send no token: the network, or mTLS, says who
-reaches it."""
+That number is all they show of anybody's work. KEDA asks for it and cannot send a token: the network, or mTLS, decides
+who reaches it."""

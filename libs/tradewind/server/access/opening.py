@@ -1,4 +1,4 @@
-"""The gate of a server, as its settings and services ask for."""
+"""Builds the gate of a server from its settings and services."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -19,17 +19,17 @@ _Limit = TypeVar("_Limit")
 
 @runtime_checkable
 class Authorizing(Protocol):
-    """A service that is itself the authority: the access service."""
+    """A service that is the authority itself: the access service."""
 
     @property
     def authority(self) -> Authority: ...
 
 
 def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
-    """Return the gate of a server of `services`, None while access is off.
+    """Return the gate of a server of `services`; None while access is off.
 
-    Raises ValueError, naming the variable, when there is an access service and nothing to show to it, and when there is
-    none and something is set that goes by who calls.
+    Raises ValueError, naming the variable: with an access service, when there is no token or certificate to show to it;
+    without one, when a setting depends on who calls.
     """
     token, tokens = text_of(settings.service_token), service_tokens_in(settings)
     certificates = certificates_in(settings)
@@ -57,7 +57,7 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
 
 
 def require_open(settings: CommonSettings) -> None:
-    """Check, where calls need no token, that nothing is to go by who calls. Raises ValueError, naming the variable."""
+    """Check that no setting depends on who calls, where tokens are off. Raises ValueError, naming the variable."""
     for field in ("tls_roles", "rate_limits", "quotas"):
         if getattr(settings, field):
             raise ValueError(
@@ -67,7 +67,7 @@ def require_open(settings: CommonSettings) -> None:
 
 
 def service_tokens_in(settings: CommonSettings) -> list[str]:
-    """Return the secrets by which other servers are known. Raises ValueError, naming the variable."""
+    """Return the secrets that identify other servers. Raises ValueError, naming the variable."""
     further = [each.strip() for each in text_of(settings.service_tokens_accepted).split(",")]
     if any(0 < len(each) < LEAST_SECRET for each in further):
         raise ValueError(f"{variable_of('service_tokens_accepted')}: each has {LEAST_SECRET} characters or more")
@@ -75,7 +75,7 @@ def service_tokens_in(settings: CommonSettings) -> list[str]:
 
 
 def certificates_in(settings: TlsSettings) -> CertificateRoles:
-    """Return what certificates stand for. Raises ValueError, naming the variable."""
+    """Return which roles certificates stand for. Raises ValueError, naming the variable."""
     try:
         return certificate_roles_of(settings.tls_roles)
     except ValueError as error:
@@ -83,12 +83,12 @@ def certificates_in(settings: TlsSettings) -> CertificateRoles:
 
 
 def rates_in(settings: CommonSettings) -> Mapping[str, Rate]:
-    """Return the limits of the settings. Raises ValueError, naming the variable."""
+    """Return the rates in the settings. Raises ValueError, naming the variable."""
     return _limits_in("rate_limits", settings.rate_limits, rates_of)
 
 
 def quotas_in(settings: CommonSettings) -> Mapping[str, int]:
-    """Return the daily quotas of the settings. Raises ValueError, naming the variable."""
+    """Return the daily quotas in the settings. Raises ValueError, naming the variable."""
     return _limits_in("quotas", settings.quotas, quotas_of)
 
 
@@ -104,5 +104,5 @@ def _limits_in(field: str, text: str, read: Callable[[str], Mapping[str, _Limit]
 
 
 def owning_of(services: Sequence[Any]) -> dict[str, Owning]:
-    """Return the services that know whose things are, by the names of their gRPC services."""
+    """Return the services that know who owns what, by the names of their gRPC services."""
     return {name: each for each in services if isinstance(each, Owning) for name in getattr(each, "names", ())}

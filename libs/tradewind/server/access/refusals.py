@@ -1,4 +1,4 @@
-"""What a person is told whose token is not good."""
+"""What a caller hears when a token is not good."""
 
 from tradewind.server.faults import Unauthenticated
 

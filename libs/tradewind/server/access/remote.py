@@ -22,14 +22,14 @@ from tradewind.server.spells import Spells
 _CALL_S = 2.0
 _SILENT_S = 0.3
 _SUSPICIOUS_S = 10.0
-"""For so long two are asked at once, after one has not answered."""
+"""How long every question goes out twice, after one was not answered."""
 _PAUSE_S = (0.05, 1.0)
 
 _log = structlog.get_logger(__name__)
 
 
 class RemoteAuthority:
-    """Asks the access service; implements Authority. The channel must carry a server's token, and is closed with it."""
+    """Asks the access service; implements Authority. Needs a channel with a server's token; `close` closes it."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
@@ -69,10 +69,10 @@ class RemoteAuthority:
         await self._channel.close()
 
     async def _soonest(self, request: pb2.AuthorizeRequest) -> pb2.AuthorizeResponse:
-        """Return the first good answer; who asks waits for a replica that hangs only until that is suspected.
+        """Return the first good answer; a replica that hangs delays the caller only until it is suspected.
 
-        gRPC finds out after 8 s, and until then every other call goes there. Of two calls that begin together one goes
-        to another replica.
+        gRPC needs 8 s to find out, and sends every other call there until then. Of two calls that start together, one
+        goes to another replica.
         """
         loop = asyncio.get_running_loop()
         asked: set[asyncio.Task[pb2.AuthorizeResponse]] = set()

@@ -1,4 +1,4 @@
-"""Roles as they go over the wire."""
+"""Maps roles to their numbers in messages and back."""
 
 from tradewind.api.access.v1 import session_pb2
 from tradewind.server.access.roles import Role
@@ -14,5 +14,5 @@ _ROLES: dict[int, Role] = {number: role for role, number in ROLE_MESSAGES.items(
 
 
 def role_of(number: int) -> Role:
-    """Return the role of a message. Raises KeyError when it names none."""
+    """Return the role for a number in a message. Raises KeyError for an unknown number."""
     return _ROLES[number]

@@ -1,4 +1,4 @@
-"""The text of a token: where its record is, and a secret; servers and stores keep and pass on its digest only."""
+"""The text of a token: its record's partition, and a secret; servers and stores keep and pass on only its digest."""
 
 import hashlib
 import re
@@ -12,12 +12,12 @@ _SESSION = 20
 
 
 def new_token(user_id: str) -> str:
-    """Return a new token for a user: 256 random bits behind the partition of the user's records."""
+    """Return a new token for a user: 256 random bits after the partition of the user's records."""
     return f"tw_{partition_of(user_id):02x}_{secrets.token_urlsafe(32)}"
 
 
 def digest_of(token: str) -> str | None:
-    """Return the two digits of a token's partition and its SHA-256 in hexadecimal; None when it is no token."""
+    """Return the two digits of a token's partition and its SHA-256 in hexadecimal; None when the text is no token."""
     found = _FORM.fullmatch(token)
     if found is None or partition_in(found[1]) >= PARTITIONS:
         return None
@@ -25,7 +25,7 @@ def digest_of(token: str) -> str | None:
 
 
 def is_digest(text: str) -> bool:
-    """Say whether a text is a digest, of a partition that there is."""
+    """Say whether a text is a digest with a partition that exists."""
     return _DIGEST.fullmatch(text) is not None and partition_in(text) < PARTITIONS
 
 
@@ -35,5 +35,5 @@ def partition_in(digest: str) -> int:
 
 
 def session_id_of(digest: str) -> str:
-    """Return the name under which a session is listed and revoked."""
+    """Return the name by which a session is listed and revoked."""
     return digest[:_SESSION]
