@@ -1,1 +1,1 @@
-"""The way to Redis: clients, typed Lua scripts, ACL users, pub/sub and the embedded store."""
+"""Access to Redis: clients, typed Lua scripts, ACL users, pub/sub and the embedded store."""

@@ -1,4 +1,4 @@
-"""ACL users: each service may touch its own keys and channels only."""
+"""ACL users: each service may touch only its own keys and channels."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -7,18 +7,19 @@ from pathlib import Path
 
 from tradewind.server.private_file import write_private
 
-# What is left after -@admin -@dangerous and yet reaches beyond a user's own keys: SCRIPT FLUSH, whatever of FUNCTION
-# tells of others' functions or takes them away, SELECT and the commands that look at everybody's keys.
+# Commands that -@admin -@dangerous leave and that still reach beyond a user's own keys: SCRIPT FLUSH, the parts of
+# FUNCTION that list or remove others' functions, SELECT, and commands that look at everybody's keys.
 _COMMANDS = "+@all -@admin -@dangerous -script|flush -function +function|load -select -randomkey -dbsize -scan"
 
 NOBODY = "user default reset off ~* &* +@all"
-"""Whoever has not logged in, which is all that this user cannot do: it keeps its rights, because Redis 7.0 loads the
-append-only file as this user, and would leave out every transaction, as what scripts wrote stands there."""
+"""The user of a connection that has not logged in; it can do nothing, because it cannot log in. It keeps its rights:
+Redis 7.0 loads the append-only file as this user, and would otherwise leave out every transaction, which is how the
+file holds what scripts wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class AclUser:
-    """A store user: its name, glob patterns of the keys and channels it may touch, and the commands it may use.
+    """A store user: its name, glob patterns for its keys and channels, and the commands it may use.
 
     Braces in a pattern are literal, so `trading_flow:{f*` covers the tags `{f0}`, `{f1}` and so on.
     """
@@ -36,9 +37,9 @@ class AclUser:
 
 
 def acl_lines(users: Iterable[AclUser], passwords: Mapping[str, str], admin: str = "admin") -> list[str]:
-    """Return the lines of an ACL file: nobody else, `admin` who may do all, and the users, in this order.
+    """Return the lines of an ACL file: one that keeps out everybody else, `admin`, who may do anything, and the users.
 
-    `passwords` maps the name of each user, `admin` included, to its password. Raises KeyError when one is missing.
+    `passwords` maps the name of each user, including `admin`, to its password. Raises KeyError when one is missing.
     """
     return [
         NOBODY,
@@ -53,5 +54,5 @@ def write_acl_file(path: Path, users: Iterable[AclUser], passwords: Mapping[str,
 
 
 def password_digest(password: str) -> str:
-    """Return what stands in an ACL file for a password."""
+    """Return what an ACL file holds for a password."""
     return hashlib.sha256(password.encode()).hexdigest()

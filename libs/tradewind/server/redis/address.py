@@ -21,7 +21,7 @@ _QUOTED = 'a password is to be quoted, as "%23" for "#"'
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """Where a store is and as whom to log in; `hosts` are servers, seeds of a cluster or sentinels."""
+    """Where a store is and which user to log in as; `hosts` are servers, seeds of a cluster or sentinels."""
 
     kind: Kind
     tls: bool = False
@@ -34,7 +34,7 @@ class StoreAddress:
 
     @classmethod
     def parse(cls, url: str) -> "StoreAddress":
-        """Read a store URL; raises ValueError that says what is wrong without repeating the password."""
+        """Read a store URL. Raises ValueError, which says what is wrong without repeating the password."""
         try:
             parts = urlsplit(url)
         except ValueError:

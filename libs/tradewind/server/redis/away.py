@@ -1,4 +1,4 @@
-"""That the store is away, as a fault that callers who know no Redis understand."""
+"""Turns an unavailable store into a fault that callers understand without knowing Redis."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,9 +26,9 @@ MESSAGES: Mapping[type[Exception], str] = {
     ReplicasMissing: "the store has too few replicas at hand and takes no writes",
     StoreRefuses: "the store refuses to do it at the moment",
 }
-"""What callers are told of what redis-py raises while the store, or the part of it that is asked, is of no use.
+"""What callers hear for redis-py's exceptions while the store, or the part of it they need, is unusable.
 
-It leaves out what people who run this must know, such as which host is away: that is for the log."""
+It leaves out what operators need to know, such as which host is away: that goes to the log."""
 REASON = "STORE_UNAVAILABLE"
 RETRY_S = 1.0
 
@@ -36,13 +36,13 @@ _AWAY = tuple(MESSAGES)
 
 
 def message_of(error: Exception) -> str:
-    """Return what callers are told of one of these."""
+    """Return the message to callers for one of these exceptions."""
     return next(MESSAGES[kind] for kind in type(error).__mro__ if kind in MESSAGES)
 
 
 @contextmanager
 def away_as_fault(spells: Spells) -> Iterator[None]:
-    """Raise Unavailable in the place of what redis-py raises while the store is away, and note it."""
+    """Raise Unavailable instead of redis-py's exceptions while the store is away, and note them."""
     try:
         yield
     except _AWAY as error:

@@ -1,7 +1,7 @@
-"""Backups of a store: taken while it runs, checked, and put back in the place of its data.
+"""Backups of a store: taken while it runs, checked, and restored in place of its data.
 
-A backup is a directory of its own below the one that was named: its files, and `backup.json` with how it was taken and
-what each file must be. It appears under its name only when it is whole.
+A backup is its own directory below the named one: its files, and `backup.json`, which records how it was taken and what
+each file must be. It appears under its name only once it is complete.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ _ATTEMPTS = 20
 
 
 class BackupError(Exception):
-    """A backup cannot be taken, is not whole, or cannot be put back; the message says why and what to do."""
+    """A backup cannot be taken, is incomplete, or cannot be restored; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Backup:
 
     @property
     def bytes(self) -> int:
-        """How large it is."""
+        """Its size."""
         return sum(size for size, _ in self.files.values())
 
 
@@ -61,7 +61,7 @@ async def back_up_store(
     password: str | None = None,
     tls: TlsFiles | None = None,
 ) -> Backup:
-    """Take a snapshot of a running store into a new directory below `target`; raises SnapshotError, BackupError."""
+    """Take a snapshot of a running store into a new directory below `target`. Raises SnapshotError, BackupError."""
     with _new_directory(target, now) as directory:
         await fetch_snapshot(url, directory / SNAPSHOT, user=user, password=password, tls=tls)
         _write_down(directory, "snapshot", now)
@@ -69,10 +69,10 @@ async def back_up_store(
 
 
 def back_up_directory(data: Path, target: Path, now: datetime) -> Backup:
-    """Copy the append-only files of a store's directory, which may be written meanwhile, to one below `target`.
+    """Copy the append-only files of a store's directory, which the store may write meanwhile, to one below `target`.
 
-    What the store's process has handed to its files by now is in it; by `appendfsync everysec` that is all but the last
-    two seconds at worst. Raises BackupError.
+    The copy holds everything that the store's process has handed to its files by now: with `appendfsync everysec`, all
+    but the last two seconds at worst. Raises BackupError.
     """
     source = data / APPEND_ONLY
     if not (source / MANIFEST).exists():
@@ -90,14 +90,14 @@ def back_up_directory(data: Path, target: Path, now: datetime) -> Backup:
 
 
 def list_backups(target: Path) -> list[Backup]:
-    """Return the whole backups below a directory, the oldest first."""
+    """Return the complete backups below a directory, oldest first."""
     return [read_backup(path.parent) for path in sorted(target.glob("*/backup.json")) if path.parent.suffix != ".part"]
 
 
 def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
-    """Remove all but the newest `keep` backups below a directory; return those that were removed.
+    """Remove all but the newest `keep` backups below a directory; return the removed ones.
 
-    Raises BackupError, and removes none, unless the one just `taken` is the newest of them.
+    Raises BackupError, and removes none, unless the backup just `taken` is the newest.
     """
     found = list_backups(target) if keep > 0 else []
     if found and found[-1] != taken:
@@ -112,7 +112,7 @@ def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
 
 
 def find_backup(path: Path) -> Backup:
-    """Return the backup that a path is, or the newest of those below it. Raises BackupError when there is none."""
+    """Return the backup at a path, or the newest one below it. Raises BackupError when there is none."""
     if (path / "backup.json").exists():
         return read_backup(path)
     found = list_backups(path)
@@ -122,7 +122,7 @@ def find_backup(path: Path) -> Backup:
 
 
 def read_backup(path: Path) -> Backup:
-    """Return what `backup.json` says of a backup. Raises BackupError."""
+    """Return the backup that a `backup.json` describes. Raises BackupError."""
     try:
         facts = json.loads((path / "backup.json").read_text(encoding="utf-8"))
         files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in facts["files"].items()}
@@ -132,7 +132,7 @@ def read_backup(path: Path) -> Backup:
 
 
 def check(backup: Backup) -> None:
-    """Compare each file with what it was when the backup was taken. Raises BackupError for the first that differs."""
+    """Compare each file with its state when the backup was taken. Raises BackupError for the first that differs."""
     for name, expected in backup.files.items():
         path = backup.path / name
         if not path.is_file():
@@ -142,9 +142,9 @@ def check(backup: Backup) -> None:
 
 
 async def count_keys(backup: Backup) -> int:
-    """Put a backup back into a directory that is thrown away, start a store over it, and return how many keys it has.
+    """Restore a backup into a temporary directory, start a store over it, and return how many keys it has.
 
-    Raises BackupError when it is not whole, EmbeddedStoreError when a store will not load it.
+    Raises BackupError when it is incomplete, EmbeddedStoreError when a store does not load it.
     """
     with tempfile.TemporaryDirectory(prefix="tradewind-backup-") as folder:
         restore(backup, Path(folder))
@@ -161,12 +161,12 @@ async def count_keys(backup: Backup) -> int:
 def restore(
     backup: Backup, data: Path, *, replace: bool = False, persistence: Persistence = "append-only"
 ) -> Path | None:
-    """Put a checked backup in the place of a stopped store's data; return where what was there is now.
+    """Put a checked backup in place of a stopped store's data; return where the old data are now, if any.
 
     With `persistence` "append-only", which is how Tradewind's stores run, a snapshot becomes the base of the
-    append-only files: a store with `appendonly yes` reads these alone, and would start empty over a bare `dump.rdb`.
-    "snapshot" is for a store with `appendonly no`. Raises BackupError when data are there and `replace` is not
-    given, or a store uses the directory.
+    append-only files: a store with `appendonly yes` reads only these, and would start empty over a bare `dump.rdb`.
+    "snapshot" is for a store with `appendonly no`. Raises BackupError when there are data and `replace` is not given,
+    or when a store uses the directory.
     """
     check(backup)
     if backup.kind == "append-only" and persistence == "snapshot":
@@ -195,9 +195,9 @@ def restore(
 
 
 def _copied(source: Path, target: Path) -> bool:
-    """Copy the files of a manifest; False when the store has begun others meanwhile, then nothing is there."""
+    """Copy a manifest's files; return False, leaving nothing, when the store has begun new files in the meantime."""
     before = (source / MANIFEST).read_text(encoding="utf-8")
-    # What a rewrite has made obsolete (type h) may go at any moment and is not needed.
+    # Files that a rewrite has made obsolete (type h) may go at any moment and are not needed.
     lines = [line for line in before.splitlines() if line.startswith("file ") and not line.endswith(" type h")]
     target.mkdir(mode=0o700)
     try:
@@ -216,7 +216,7 @@ def _copied(source: Path, target: Path) -> bool:
 
 @contextmanager
 def _new_directory(target: Path, now: datetime) -> Iterator[Path]:
-    """Yield a directory that takes its name at the end; after an exception nothing of it is left."""
+    """Yield a directory that gets its final name at the end; an exception removes it."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory = target / f"{_name(now)}.part"
     directory.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""The only place that builds a Redis client, and the narrow face of it that stores are written against."""
+"""The only place that builds a Redis client, and the narrow interface that stores are written against."""
 
 from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Protocol, TypeAlias, cast
@@ -22,7 +22,7 @@ Value: TypeAlias = str | bytes | int | float
 
 
 class Pipeline(Protocol):
-    """Commands that are sent together; the calls return at once, `execute` returns every result in order."""
+    """Commands that are sent together; the calls return at once, and `execute` returns all results in order."""
 
     def execute_command(self, *args: Value) -> object: ...
 
@@ -38,16 +38,16 @@ class Pipeline(Protocol):
 
 
 class Redis(Protocol):
-    """What Tradewind calls on a Redis or Redis Cluster client; texts come back as bytes."""
+    """The part of a Redis or Redis Cluster client that Tradewind uses; texts come back as bytes."""
 
     password: str
-    """What it logs in with, empty for nothing."""
+    """The password it logs in with; empty for none."""
 
     losses: Losses
-    """Whoever listens is told when a connection over which scripts run is lost: the store may come back with less."""
+    """Calls its listeners when a connection that runs scripts is lost: the store may come back with less data."""
 
     def end(self) -> Awaitable[None]:
-        """Close every connection for good: calls under way, and all that come later, fail with ConnectionError."""
+        """Close every connection for good: current and later calls fail with ConnectionError."""
         ...
 
     def ping(self) -> Awaitable[Any]: ...
@@ -57,9 +57,9 @@ class Redis(Protocol):
     def execute_command(self, *args: Value) -> Awaitable[Any]: ...
 
     def call(self, key: str, /, *command: Value) -> Awaitable[Any]:
-        """Run a command about `key`, and others in its slot, at a fraction of what redis-py spends on one.
+        """Run a command about `key`, and other keys in its slot, at a fraction of redis-py's cost.
 
-        The reply is as the server gives it (RESP2), or as `execute_command` would after a redirection in a cluster.
+        The reply is as the server gives it (RESP2); after a redirection in a cluster, as `execute_command` gives it.
         """
         ...
 
@@ -70,7 +70,7 @@ class Redis(Protocol):
     def fcall(self, function: str, numkeys: int, /, *keys_and_args: Value) -> Awaitable[Any]: ...
 
     def load_functions(self, library: str, /) -> Coroutine[Any, Any, None]:
-        """Make functions known to the server, to every master of a cluster."""
+        """Make functions known to the server, or to every master of a cluster."""
         ...
 
     def exists(self, /, *names: str) -> Awaitable[int]: ...
@@ -106,7 +106,7 @@ Client: TypeAlias = Redis
 
 
 class UnsafeStore(Exception):
-    """The store would throw state away under memory pressure."""
+    """The store would discard state under memory pressure."""
 
 
 class _BlockingSentinelPool(SentinelConnectionPool, aioredis.BlockingConnectionPool):
@@ -135,13 +135,13 @@ def connect(
 
     `url` is one of `redis://host:port`, `rediss://...`, `unix:///path`, `redis+sentinel://h1:p,h2:p/<service>` and
     `redis+cluster://h1:p,h2:p`, each with optional `user:password@`, which `user` and `password` override. A command
-    is sent once and never repeated: a script that merely was slow must not run twice, so retrying is left to callers
+    is sent once and never repeated: a script that was merely slow must not run twice, so retrying is left to callers
     who know what is idempotent.
 
-    `tls` are the certificates for `rediss://`; without, the CAs of this machine are trusted. They are read whenever a
+    `tls` are the certificates for `rediss://`; without them, this machine's CAs are trusted. They are read whenever a
     connection is opened.
 
-    Raises ValueError when the URL is none of these, TlsError (which is one) when the files are not good now.
+    Raises ValueError when the URL has none of these forms, TlsError (a ValueError) when the files are not good now.
     """
     address = StoreAddress.parse(url)
     if address.tls and tls is not None:
@@ -158,9 +158,9 @@ def connect(
 def connect_single(
     url: str, *, user: str | None = None, password: str | None = None, tls: TlsFiles | None = None, choice: int = 0
 ) -> PipedRedis:
-    """Return a client of one server, for pub/sub; of a cluster it is number `choice` of the nodes in the URL.
+    """Return a client of one server, for pub/sub; in a cluster, of node number `choice` in the URL.
 
-    TLS files are looked at by its connections only: one that is not good when a connection is opened is an OSError.
+    TLS files are checked only by its connections: a bad file is an OSError when a connection is opened.
     """
     address = StoreAddress.parse(url)
     options = _options(address, user, password, 30.0, 2.0, tls)
@@ -222,13 +222,13 @@ def _pool(address: StoreAddress, choice: int, options: dict[str, Any]) -> aiored
 async def require_safe_policy(client: Client) -> None:
     """Check that the store never evicts keys by itself.
 
-    Raises UnsafeStore when its maxmemory-policy is not `noeviction`. A user without the right to INFO cannot look;
-    then the check is left to whoever runs the store.
+    Raises UnsafeStore when its maxmemory-policy is not `noeviction`. A user without the right to INFO cannot check;
+    that is then left to whoever runs the store.
     """
     try:
         if isinstance(client, aioredis.RedisCluster):
             await client.initialize()
-            # One by one: asked all at once, a refusal by one would leave the others' connections behind.
+            # One by one: if all were asked at once and one refused, the others' connections would be left behind.
             sections = [await client.info("memory", target_nodes=node) for node in client.get_nodes()]
         else:
             sections = [await client.info("memory")]
@@ -245,7 +245,7 @@ async def require_safe_policy(client: Client) -> None:
 
 
 async def why_unreachable(client: Client) -> str | None:
-    """Return why the store does not answer this client, None when it does: what a readiness check asks."""
+    """Return why the store does not answer this client; None when it does. Readiness checks use this."""
     try:
         await client.ping()
     except (RedisError, RedisClusterException, OSError) as error:
@@ -257,7 +257,7 @@ async def why_unreachable(client: Client) -> str | None:
 async def require_reachable(client: Client) -> None:
     """Check that the store answers.
 
-    Raises ConnectionError with a sentence for a person when it does not, or refuses the user.
+    Raises ConnectionError with a sentence for people when it does not, or refuses the user.
     """
     reason = await why_unreachable(client)
     if reason is not None:

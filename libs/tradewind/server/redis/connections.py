@@ -1,4 +1,4 @@
-"""Connections that say in one way that they are lost, on whatever event loop they run, and can be handed over."""
+"""Connections that report their loss in one way, on any event loop, and that can be handed over."""
 
 import asyncio
 from collections.abc import Iterable
@@ -17,18 +17,18 @@ from redis.exceptions import ConnectionError, ResponseError
 
 
 class StoreRefuses(ResponseError):
-    """The store does nothing, or writes nothing, for now: its disk or replicas fail it, or a script keeps it busy."""
+    """The store does nothing, or writes nothing, for now: its disk or replicas fail, or a script keeps it busy."""
 
 
 class DiskFails(StoreRefuses):
-    """It cannot write to its disk, which may be full."""
+    """The store cannot write to its disk, which may be full."""
 
 
 class ReplicasMissing(StoreRefuses):
-    """It has fewer replicas at hand than `min-replicas-to-write`."""
+    """The store has fewer replicas connected than `min-replicas-to-write`."""
 
 
-class _Parser(DefaultParser):  # type: ignore[misc, valid-type]  # It is the one that hiredis is for.
+class _Parser(DefaultParser):  # type: ignore[misc, valid-type]  # The parser that uses hiredis.
     EXCEPTION_CLASSES: ClassVar = {
         **DefaultParser.EXCEPTION_CLASSES,
         "MISCONF": DiskFails,
@@ -38,30 +38,30 @@ class _Parser(DefaultParser):  # type: ignore[misc, valid-type]  # It is the one
 
 
 class Lifetime:
-    """The lifetime of a client. Once it is over its connections are closed, and late calls open no new ones."""
+    """The lifetime of a client. When it is over, its connections are closed, and late calls open no new ones."""
 
     def __init__(self) -> None:
         self._connections: WeakSet[StoreConnection] = WeakSet()
         self._over = False
 
     def begin(self, connection: "StoreConnection") -> None:
-        """Take a connection in."""
+        """Add a connection."""
         self._connections.add(connection)
 
     def end(self) -> None:
-        """Close every connection, without waiting until the store has noticed."""
+        """Close every connection, without waiting for the store to notice."""
         self._over = True
         for connection in list(self._connections):
             connection.close()
 
     def require(self) -> None:
-        """Raise ConnectionError when it is over."""
+        """Raise ConnectionError when the lifetime is over."""
         if self._over:
             raise ConnectionError("the client was closed")
 
 
 class StoreConnection(AbstractConnection):
-    """One of a client's connections, which ends with the client."""
+    """One of a client's connections; it ends with the client."""
 
     def __init__(self, *args: Any, lifetime: Lifetime, **options: Any) -> None:
         super().__init__(*args, parser_class=_Parser, **options)
@@ -69,7 +69,7 @@ class StoreConnection(AbstractConnection):
         lifetime.begin(self)
 
     def close(self) -> None:
-        """Close it at once; whoever waits for a reply gets ConnectionError."""
+        """Close it at once; a caller waiting for a reply gets ConnectionError."""
         if self._writer is not None:
             self._writer.close()
 
@@ -86,8 +86,8 @@ class StoreConnection(AbstractConnection):
         try:
             await super().send_packed_command(command, check_health)
         except (RuntimeError, AttributeError, TypeError) as error:
-            # What uvloop raises where asyncio raises an OSError; redis-py, when another task has disconnected it; and
-            # the writer of Python 3.12 and 3.13, once closed.
+            # Raised by uvloop where asyncio raises an OSError, by redis-py when another task has disconnected it, and
+            # by the writer of Python 3.12 and 3.13 once closed.
             raise ConnectionError(f"the store has closed the connection: {error}") from error
 
     def parse_error(self, text: str) -> Exception:
@@ -96,9 +96,9 @@ class StoreConnection(AbstractConnection):
         return error
 
     def hand_over(self, protocol: asyncio.Protocol) -> asyncio.StreamWriter:
-        """Let `protocol` have what arrives from now on, and forget the connection, which is to be open and silent.
+        """Let `protocol` receive all data from now on, and forget the connection, which must be open and silent.
 
-        Returns its writer, to be kept for as long as the transport is open.
+        Returns its writer, which must be kept as long as the transport is open.
         """
         assert self._writer is not None
         writer, self._reader, self._writer = self._writer, None, None
@@ -111,7 +111,7 @@ class TcpConnection(StoreConnection, Connection):
 
 
 class TlsConnection(StoreConnection, SSLConnection):
-    """A connection over TLS, whose files are read whenever it is opened."""
+    """A connection over TLS; its files are read whenever it is opened."""
 
     async def _connect(self) -> None:
         self.ssl_context.context = None

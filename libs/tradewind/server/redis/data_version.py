@@ -1,4 +1,4 @@
-"""Which version the data in the store have, written at the first start; later and other ones are refused."""
+"""The version of the data in the store, written at the first start; data that this release cannot use are refused."""
 
 import json
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from tradewind.server.redis.client import Client, UnsafeStore
 class DataVersion:
     """Where a service notes its version, and `fixed`: numbers that never change once there is data.
 
-    `hints` says by the name of such a number how to set it. `version` is raised whenever what the service keeps can no
-    longer be read by the release before, `oldest` whenever it can no longer read what that kept.
+    `hints` says how to set a number, by its name. `version` is raised whenever the previous release can no longer read
+    what the service keeps, `oldest` whenever the service can no longer read what the previous release kept.
     """
 
     key: str
@@ -25,19 +25,19 @@ class DataVersion:
 
     @property
     def text(self) -> str:
-        """What stands at the key, once it was written."""
+        """The value at the key, once written."""
         return json.dumps({"version": self.version, **self.fixed})
 
 
 class OtherData(UnsafeStore):
-    """The data in the store are not those that this release works with."""
+    """This release does not work with the data in the store."""
 
 
 async def require_data_version(client: Client, data: DataVersion) -> None:
-    """Note the version where there is none yet, and check the one that is there.
+    """Note the version if there is none yet, and check the one that is there.
 
-    Raises OtherData when it is a later one or too early a one, or the data are divided otherwise; ConnectionError when
-    the store fails.
+    Raises OtherData when the version is too late or too early, or `fixed` numbers differ; ConnectionError when the
+    store fails.
     """
     try:
         await client.set(data.key, data.text, nx=True)

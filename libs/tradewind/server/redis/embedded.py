@@ -1,4 +1,4 @@
-"""A store of one's own: starts and stops a Valkey or Redis server whose data stays in one directory."""
+"""An embedded store: starts and stops a Valkey or Redis server that keeps its data in one directory."""
 
 import asyncio
 import fcntl
@@ -22,18 +22,19 @@ from tradewind.server.redis.client import connect
 from tradewind.server.redis.owned_process import owned
 
 ADMIN = "admin"
-"""The user who may do everything; services log in as their own."""
+"""The user who may do anything; services log in as their own users."""
 
 ALLOCATOR = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=2000"}
-"""Environment of a server that was built with the allocator of glibc, as the wheel's is: with more of its freed pieces
-at hand, a claim from a store of 500 000 records takes half the time. Others pay no heed to it.
+"""Environment of a server built with glibc's allocator, as the wheel's is; other allocators ignore it. With more freed
+pieces at hand, a claim from a store of 500 000 records takes half the time.
 
-So many pieces of each of 64 sizes are kept, 66 MB at most: what grows by realloc takes none of them, so under steady
-load that is what it comes to. With 65535 it was a megabyte a second, to end at 2 GB."""
+glibc keeps up to 2000 pieces of each of 64 sizes, 66 MB at most. Memory that grows by realloc takes none of them, so a
+steady load reaches that size. With a count of 65535, it grew by a megabyte a second, up to 2 GB."""
 
 ENCODINGS = ("--zset-max-listpack-entries", "32", "--hash-max-listpack-entries", "64")
-"""What has more entries is not searched from its beginning for each: with a hundred node tasks running, a node of a
-wide fan-out costs a ninth less than with the server's own 128 and 512, and a finished cycle takes 170 bytes more."""
+"""Collections with more entries are not searched from the start for each access: with a hundred node tasks running, a
+node of a wide fan-out costs a ninth less than with the server's own 128 and 512; a finished cycle takes 170 bytes
+more."""
 
 _SOCKET_PATH_LIMIT = 107
 _BIND_ATTEMPTS = 5
@@ -46,10 +47,10 @@ class EmbeddedStoreError(Exception):
 class EmbeddedStore:
     """One server process over one directory, reachable from this machine only, with a password for every user.
 
-    Listens on 127.0.0.1:`port` (0 picks a free one), or on `unix_socket` alone when that is given. Everything written
-    survives the death of this process; at most a second is lost with the machine (appendfsync everysec). On Linux the
-    server dies with its owner. Start it from the main thread, because "owner" means the thread that started it.
-    Passwords are made at the first start and kept in the directory, readable by its owner only.
+    Listens on 127.0.0.1:`port` (0 picks a free one), or only on `unix_socket` if that is given. Everything written
+    survives the death of this process; at most a second is lost if the machine dies (appendfsync everysec). On Linux
+    the server dies with its owner: start it from the main thread, because "owner" means the thread that started it.
+    Passwords are made at the first start and kept in the directory, readable only by its owner.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class EmbeddedStore:
         lock_wait_s: float = 5.0,
         options: Sequence[str] = (),
     ) -> None:
-        """Take `binary` instead of the one found, and pass `options` to the server as they are, after our own."""
+        """Take `binary` instead of the one found; `options` are passed to the server unchanged, after our own."""
         self.directory = Path(directory).resolve()
         self.port = port
         self._unix_socket = Path(unix_socket).resolve() if unix_socket is not None else None
@@ -89,7 +90,7 @@ class EmbeddedStore:
         return self._passwords[user]
 
     def url_for(self, user: str = ADMIN) -> str:
-        """Return a URL with which `user` can connect; valid while the store runs."""
+        """Return a URL for `user` to connect with; valid while the store runs."""
         login = f"{quote(user, safe='')}:{quote(self.password_of(user), safe='')}"
         if self._unix_socket is not None:
             return f"unix://{login}@{quote(str(self._unix_socket))}"
@@ -98,7 +99,7 @@ class EmbeddedStore:
     async def start(self, timeout_s: float = 20.0) -> None:
         """Start the server and return once it has read its data and answers.
 
-        Raises EmbeddedStoreError when the directory is in use, no server program is there, or it does not come up, and
+        Raises EmbeddedStoreError when the directory is in use, there is no server program, or it does not come up, and
         OSError when the directory cannot be written.
         """
         if self._process is not None:
@@ -115,22 +116,22 @@ class EmbeddedStore:
             raise
 
     async def stop(self, timeout_s: float = 10.0) -> None:
-        """Stop the server, by force after `timeout_s`, and give the directory back. Stopping twice is fine."""
+        """Stop the server, by force after `timeout_s`, and release the directory. Stopping twice is fine."""
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGTERM)
             if not await _ended(process, timeout_s):
                 process.kill()
                 await _ended(process, timeout_s)
-            # Reaps it and lets the Popen object know; it has ended, or nothing can end it.
+            # Reaps it and updates the Popen object; it has ended, or nothing can end it.
             process.poll()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     async def _take_directory(self) -> None:
-        # The server inherits the lock, so it is free only when owner and server are both gone: a server that is just
-        # dying with its killed owner is waited for, never joined by a second one over the same files.
+        # The server inherits the lock, so it is free only when owner and server are both gone: a start waits for a
+        # server that is dying with its killed owner, and never runs a second one over the same files.
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         begun = time.monotonic()
         while True:
@@ -139,7 +140,7 @@ class EmbeddedStore:
                 break
             except OSError:
                 holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
-                # A living holder hardly goes by itself (a killed one may look alive until it is reaped): soon say so.
+                # A living holder rarely goes by itself (a killed one may look alive until it is reaped): say so soon.
                 living = holder.isdecimal() and _alive(int(holder))
                 if time.monotonic() - begun > (min(1.0, self._lock_wait_s) if living else self._lock_wait_s):
                     os.close(lock)
@@ -176,7 +177,7 @@ class EmbeddedStore:
                 failed.kill()
                 await _ended(failed, 5.0)
                 raise EmbeddedStoreError(f"the store in {self.directory} did not answer in time:\n{_tail(log)}")
-            # Somebody may take a free port between looking and listening; then another one will do.
+            # Another process may take a free port between choosing and listening; then try another port.
             if "Address already in use" not in log or attempt == _BIND_ATTEMPTS - 1 or wanted != 0:
                 raise EmbeddedStoreError(f"the store in {self.directory} ended at once:\n{_tail(log)}")
 
@@ -211,12 +212,12 @@ class EmbeddedStore:
         client = connect(self.url_for(ADMIN), max_connections=1, connect_timeout_s=1.0)
         loading = False
         try:
-            # However long it takes to read its data.
+            # However long it takes to load its data.
             while process.poll() is None and (loading or time.monotonic() < deadline):
                 try:
-                    # INFO is answered while data are being read, PING is not.
+                    # INFO is answered while data are loading, PING is not.
                     await client.ping()
-                    # The pid proves that it is ours that answers and not another server on the same port.
+                    # The pid proves that our server answers, not another one on the same port.
                     info = await client.info("server")
                     return int(info["process_id"]) == process.pid
                 except BusyLoadingError:

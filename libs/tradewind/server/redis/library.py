@@ -1,7 +1,7 @@
-"""The Lua functions of a package, which share code and are made known to a server once.
+"""The Lua functions of a package, which share code and are loaded into a server once.
 
-They are a library of Redis Functions: in a script that is sent with EVAL all of Lua's own functions are made anew in
-each run, which costs more than most runs themselves.
+They form a library of Redis Functions: a script sent with EVAL creates all its Lua functions anew in each run, which
+costs more than most runs themselves.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tradewind.server.redis.client import Redis
 
 _INCLUDE = re.compile(r"^--!include[ \t]+([a-z0-9_]+)[ \t]*\n", re.MULTILINE)
 
-# A library that is being loaded may use nothing of Redis, so all of it is made by its first run.
+# A library may not use Redis while it is being loaded, so its first run makes everything.
 _TEXT = """\
 #!lua name=tradewind_{digest}
 local run
@@ -43,15 +43,15 @@ end
 
 
 class Library:
-    """All scripts of a `lua` folder, as they are made known to a server.
+    """All scripts of a `lua` folder, as they are loaded into a server.
 
-    The server knows them by names that end in a digest of their text and of the password of whoever uses them. So two
-    versions of a service do not meet, and no user of the store can put code of its own in the place of another's: the
-    names cannot be told without the password, and ACLs keep everybody from listing them.
+    The server knows them by names that end in a digest of their text and of their user's password. So two versions of a
+    service do not collide, and no store user can replace another's code with its own: the names cannot be computed
+    without the password, and ACLs keep everybody from listing them.
     """
 
     def __init__(self, package: str) -> None:
-        """Read the folder `lua` beside a package or module; raises ModuleNotFoundError or FileNotFoundError."""
+        """Read the folder `lua` beside a package or module. Raises ModuleNotFoundError or FileNotFoundError."""
         self._folders = (_folder(package), resources.files(__package__) / "lua")
         self._shared: dict[str, str] = {}
         self._loading: WeakKeyDictionary[Redis, asyncio.Task[None]] = WeakKeyDictionary()
@@ -66,7 +66,7 @@ class Library:
         return script in self._scripts
 
     def digest(self, password: str) -> str:
-        """Return what the names of its functions end in for who logs in with `password`."""
+        """Return the ending of its functions' names for a client that logs in with `password`."""
         digest = self._digests.get(password)
         if digest is None:
             digest = hmac.new(password.encode(), self._with_digest("").encode(), "sha1").hexdigest()
@@ -74,15 +74,15 @@ class Library:
         return digest
 
     def text(self, password: str) -> str:
-        """Return what FUNCTION LOAD takes."""
+        """Return the text for FUNCTION LOAD."""
         return self._with_digest(self.digest(password))
 
     async def load(self, client: Redis) -> None:
-        """Make it known to the server (to every master of a cluster); calls at the same time share one attempt."""
+        """Load it into the server, or into every master of a cluster; concurrent calls share one attempt."""
         loading = self._loading.get(client)
         if loading is None or loading.done():
             loading = asyncio.get_running_loop().create_task(client.load_functions(self.text(client.password)))
-            # An error is nobody's when every caller has given up.
+            # If every caller has given up, nobody else retrieves an error.
             loading.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._loading[client] = loading
         await asyncio.shield(loading)

@@ -1,4 +1,4 @@
-"""The link of a service to its store in Redis: a client, and a subscriber where messages are heard."""
+"""The link of a service to its store in Redis: a client, and a subscriber if the service listens for messages."""
 
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 
@@ -13,14 +13,14 @@ from tradewind.server.settings import CommonSettings
 from tradewind.server.side_tasks import SideTasks
 
 _REFUSALS = 3
-"""A store counts as read-only after refusing writes at so many looks in a row; a brief refusal is ignored."""
+"""A store counts as read-only after refusing writes at this many checks in a row; a brief refusal is ignored."""
 
 
 class RedisLink:
-    """Implements StoreLink, as the store user that the settings name."""
+    """Implements StoreLink, as the store user in the settings."""
 
     def __init__(self, settings: CommonSettings, data: DataVersion, *, hears: bool = True) -> None:
-        """Take what version of the data the service works with. With `hears`, the subscriber is started as well."""
+        """Take the data version that the service works with. With `hears`, the subscriber is started as well."""
         self._data = data
         user = settings.store_user
         password = settings.store_password.get_secret_value() if settings.store_password else None
@@ -61,9 +61,9 @@ class RedisLink:
         return message_of(refusal) if refusal else ""
 
     async def _refusal(self) -> Exception | None:
-        """Return how the store refuses a write, None when it takes it. Raises RedisError when it does not answer."""
+        """Return how the store refuses a write; None when it accepts it. Raises RedisError when it does not answer."""
         try:
-            # The version is there, so this changes nothing: but a store that takes no writes refuses it.
+            # The version is there already, so this changes nothing; but a store that takes no writes refuses it.
             await self.client.call(self._data.key, "SET", self._data.key, self._data.text, "NX")
         except (ReadOnlyError, OutOfMemoryError, StoreRefuses) as error:
             return error

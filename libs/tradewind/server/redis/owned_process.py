@@ -1,7 +1,7 @@
 """Becomes another program that dies with the process that started it: `owned_process.py <owner pid> <program> ...`.
 
-Run as a script of its own rather than between fork and exec, because forking a process in which gRPC has threads is
-not safe. Only Linux can tie the two together; elsewhere the program outlives a killed owner until somebody stops it.
+A separate script, instead of code between fork and exec: forking a process in which gRPC has threads is not safe. Only
+Linux can tie the two together; elsewhere the program outlives a killed owner until somebody stops it.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG = 1
 def owned(program: Sequence[str]) -> list[str]:
     """Return the command that becomes `program`, whose first word is a path, and that dies with this process.
 
-    To be started by the main thread: on Linux it is the thread that starts it whose end is its own.
+    Start it from the main thread: on Linux it dies with the thread that started it.
     """
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *program]
 

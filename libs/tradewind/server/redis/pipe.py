@@ -1,4 +1,4 @@
-"""One connection on which many commands are under way at once, at a fraction of what redis-py spends on each."""
+"""One connection with many commands in flight at once, each at a fraction of redis-py's cost."""
 
 import asyncio
 from collections import deque
@@ -17,17 +17,17 @@ _INCOMPLETE = object()
 
 
 class Pipe(asyncio.Protocol):
-    """A connection that redis-py has opened, driven without it; commands go out as they come.
+    """A connection that redis-py opened, driven without it; commands go out as they come.
 
-    Replies match commands by order alone, so each command keeps its place until its reply is read, whether or not its
-    caller still waits, and whatever breaks the order (a reply that cannot be read or that nobody asked for) ends the
+    Replies match commands only by order, so each command keeps its place until its reply is read, whether or not its
+    caller still waits, and anything that breaks the order (a reply that is unreadable or unrequested) ends the
     connection. Every command is sent once, and its caller gets its own reply or one error: as soon as a command has
-    waited for `timeout_s`, or the connection is lost, all that wait fail, since none of them can be told to have run.
-    While nothing waits, TCP keepalive alone finds out that the other side has gone.
+    waited for `timeout_s`, or the connection is lost, all waiting commands fail, since it is unknown which of them ran.
+    While nothing waits, only TCP keepalive notices that the other side has gone.
     """
 
     def __init__(self, connection: StoreConnection, timeout_s: float, on_loss: Callable[[], None]) -> None:
-        """Take over a connection that is open and logged in; its next command starts a new order.
+        """Take over a connection that is open and logged in; the order of replies starts with the next command.
 
         `on_loss` is called once, when the connection is lost.
         """
@@ -45,11 +45,11 @@ class Pipe(asyncio.Protocol):
         self._transport = self._writer.transport
 
     def send(self, *command: Word) -> asyncio.Future[Any]:
-        """Send a command and return what becomes its reply, or the error that redis-py would have raised for it.
+        """Send a command; return a future for its reply, or for the error that redis-py would have raised.
 
         Raises ConnectionError, and sends nothing, when the connection is lost.
         """
-        packed = pack_command(command)  # type: ignore[arg-type]  # Its stub knows a tuple of one.
+        packed = pack_command(command)  # type: ignore[arg-type]  # Its stub expects a tuple of one.
         if self.lost:
             raise ConnectionError("the connection to the store was lost")
         reply: asyncio.Future[Any] = self._loop.create_future()
@@ -59,17 +59,17 @@ class Pipe(asyncio.Protocol):
         try:
             self._transport.write(packed)
         except (RuntimeError, OSError) as error:
-            # What uvloop raises for writing to what the store has closed a moment ago.
+            # uvloop raises this for writing to a connection that the store closed a moment ago.
             self._lose(ConnectionError(f"the store has closed the connection: {error}"))
         return reply
 
     async def aclose(self) -> None:
-        """Close the connection; calls that wait fail with ConnectionError."""
+        """Close the connection; waiting calls fail with ConnectionError."""
         self._lose(ConnectionError("the client was closed"))
         await asyncio.shield(self._ended)
 
     def data_received(self, data: bytes) -> None:
-        """Hand every reply in `data` to the call that it belongs to."""
+        """Hand every reply in `data` to the call it belongs to."""
         if self.lost:
             return
         try:
@@ -85,20 +85,20 @@ class Pipe(asyncio.Protocol):
                 if not call.done():
                     call.set_exception(reply)
                 if isinstance(reply, ReadOnlyError):
-                    # After a failover the next connection leads to the new master, this one never will.
+                    # After a failover, a new connection leads to the new master; this one never will.
                     self._lose(ConnectionError("the store has become a replica"))
                     return
         except InvalidResponse as error:
             self._lose(ConnectionError(f"what the store sent makes no sense: {error}"))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail every call that waits."""
+        """Fail every waiting call."""
         self._lose(ConnectionError(f"the store has closed the connection: {error or 'end of stream'}"))
         if not self._ended.done():
             self._ended.set_result(None)
 
     def _watch(self) -> None:
-        # One timer for all: at most one a timeout when calls come one after the other.
+        # One timer for all calls: when they come one after the other, it fires at most once per timeout.
         self._watchdog = None
         if self._waiting:
             left_s = self._waiting[0][1] + self._timeout_s - self._loop.time()
@@ -122,10 +122,10 @@ class Pipe(asyncio.Protocol):
 
 
 class LastingPipe:
-    """A pipe to one server: connected when first needed, and anew by the first call after it was lost.
+    """A pipe to one server: connected when first needed, and reconnected by the first call after a loss.
 
-    All calls share one attempt to connect and its error. None takes longer than `connect_timeout_s` and
-    `socket_timeout_s` together, and none is sent a second time.
+    All calls share one attempt to connect, and its error. No call takes longer than `connect_timeout_s` and
+    `socket_timeout_s` together, and none is sent twice.
     """
 
     def __init__(
@@ -144,14 +144,14 @@ class LastingPipe:
         self._opening: asyncio.Task[Pipe] | None = None
 
     def call(self, *command: Word) -> Awaitable[Any]:
-        """Send a command; its reply, or redis-py's error, is what the returned awaitable gives."""
+        """Send a command; the returned awaitable gives its reply, or raises redis-py's error."""
         pipe = self._pipe
         if pipe is None or pipe.lost:
             return self._call_anew(*command)
         return pipe.send(*command)
 
     async def aclose(self) -> None:
-        """Close the connection; calls that wait fail with ConnectionError."""
+        """Close the connection; waiting calls fail with ConnectionError."""
         opening, self._opening = self._opening, None
         if opening is not None:
             opening.cancel()
@@ -169,14 +169,14 @@ class LastingPipe:
 
     async def _opened(self) -> Pipe:
         if self._pipe is not None and not self._pipe.lost:
-            # Opened since this call was made: another one would leave that one to nobody.
+            # Opened since this call was made: opening another would orphan it.
             return self._pipe
         if self._opening is None or self._opening.done():
             self._opening = asyncio.get_running_loop().create_task(self._open())
-            # An error is nobody's when every caller has given up.
+            # If every caller has given up, nobody else retrieves an error.
             self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         opening = self._opening
-        # Not a task of the first caller's: its end would be the end of everybody's attempt.
+        # A task of its own: the end of the first caller must not end everybody's attempt.
         await asyncio.wait([opening])
         if opening.cancelled():
             raise ConnectionError("the client was closed")

@@ -1,4 +1,4 @@
-"""Clients of redis-py that run known scripts, and what is asked of `call`, through a pipe; all else as it does."""
+"""redis-py clients that run known scripts, and commands given to `call`, through a pipe; all else goes as usual."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,13 +14,13 @@ from tradewind.server.redis.pipe import LastingPipe
 
 
 class Losses:
-    """Told whenever a pipe is lost, it tells those who listen; they must not block."""
+    """Called whenever a pipe is lost; calls its listeners, which must not block."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called at each loss."""
+        """Call `listener` at each loss."""
         self._listeners.append(listener)
 
     def __call__(self) -> None:
@@ -49,7 +49,7 @@ class PipedRedis(aioredis.Redis):
         return self._pipe.call("FCALL", function, numkeys, *keys_and_args)
 
     async def load_functions(self, library: str) -> None:
-        """Make functions known to the server, unless it knows them; raises as redis-py does."""
+        """Make functions known to the server unless it knows them; raises as redis-py does."""
         await _load(self._pipe, library)
 
     def call(self, _key: str, *command: Any) -> Awaitable[Any]:
@@ -57,7 +57,7 @@ class PipedRedis(aioredis.Redis):
         return self._pipe.call(*command)
 
     def exists(self, *names: Any) -> Awaitable[Any]:
-        """Return how many of these keys there are; raises as redis-py does."""
+        """Return how many of these keys exist; raises as redis-py does."""
         return self._pipe.call("EXISTS", *names)
 
     async def end(self) -> None:
@@ -70,13 +70,13 @@ class PipedRedis(aioredis.Redis):
 class PipedCluster(aioredis.RedisCluster):
     """A cluster client whose callers wait their turn, and that closes every connection it opened.
 
-    It has a pipe to each master. What a master refuses because the slot is another's, or moving, has not run: redis-py
-    asks anew, follows the redirection and remembers it.
+    It has a pipe to each master. A command that a master refuses because another one has the slot, or because the slot
+    is moving, has not run: redis-py sends it anew, follows the redirection and remembers it.
     """
 
     def __init__(self, *, max_connections: int, **options: Any) -> None:
-        # Pipelines take their connections past execute_command, hence room for as many again. One redirection teaches
-        # who owns the slot; after some, redis-py would close every connection, calls under way or not, to learn more.
+        # Pipelines take connections without execute_command, hence room for as many again. One redirection teaches who
+        # owns the slot; after several, redis-py would close every connection, even with calls in flight, to learn more.
         super().__init__(max_connections=2 * max_connections, reinitialize_steps=0, **options)
         self.password: str = options.get("password") or ""
         self.connection_kwargs["connection_class"] = connection_class("cluster", bool(options.get("ssl")))
@@ -92,7 +92,7 @@ class PipedCluster(aioredis.RedisCluster):
         async with self._turns:
             self._lifetime.require()
             if self._initialize:
-                # Left to itself, redis-py sends first commands to any master, and is redirected.
+                # By itself, redis-py sends its first commands to any master, and is redirected.
                 _ = await self.initialize()
             return await super().execute_command(*args, **kwargs)
 
@@ -102,7 +102,7 @@ class PipedCluster(aioredis.RedisCluster):
         return self.call(keys_and_args[0], *command) if numkeys else self.execute_command(*command)
 
     async def load_functions(self, library: str) -> None:
-        """Make functions known to every master that can be reached; one that cannot learns them when it is back."""
+        """Load functions into every reachable master; an unreachable one gets them when it is back."""
         if self._initialize:
             _ = await self.initialize()
         loads = [_load(self._pipe_to(node), library) for node in self.get_primaries()]
@@ -112,7 +112,7 @@ class PipedCluster(aioredis.RedisCluster):
             raise errors[0]
 
     async def call(self, key: str, *command: Any) -> Any:
-        """Run a command about `key`, and others in its slot; raises as redis-py does."""
+        """Run a command about `key`, and other keys in its slot; raises as redis-py does."""
         self._lifetime.require()
         if self._initialize:
             _ = await self.initialize()
@@ -122,19 +122,19 @@ class PipedCluster(aioredis.RedisCluster):
         except (AskError, TryAgainError):
             pass
         except (ClusterDownError, ConnectionError, TimeoutError):
-            # It may have run, so it is not sent again; but by now another one may be master.
+            # It may have run, so it is not sent again; but another server may be master by now.
             self._initialize = True
             raise
         return await self.execute_command(*command)
 
     async def end(self) -> None:
-        """Close every connection for good; `aclose` is what redis-py calls to look for the masters anew."""
+        """Close every connection for good; redis-py calls `aclose` to look for the masters anew."""
         self._lifetime.end()
         pipes, self._pipes = self._pipes, {}
         for pipe in pipes.values():
             await pipe.aclose()
         await self.aclose()
-        # After a command that failed the stock client counts as not connected and would leave its connections open.
+        # After a failed command, the stock client counts as not connected and would leave its connections open.
         await self.nodes_manager.aclose()
         await self.nodes_manager.aclose("startup_nodes")
 

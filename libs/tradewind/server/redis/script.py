@@ -1,23 +1,22 @@
 """A typed Lua script: MessagePack in, MessagePack out, read from a `lua/` folder beside the store that runs it.
 
-A script's file begins with a comment that names its KEYS, its args and what it returns. It finds `KEYS`,
+A script's file begins with a comment that names its KEYS, its args and what it returns. The script can use `KEYS` and
 
-- `args`: what the caller passed, unpacked. `None` becomes nil, so a list with a hole in it has no certain length.
-- `now(now_ms)`: `now_ms`, or the server's own time in milliseconds when it is 0.
-- `--!include <name>` on a line of its own: what the script uses of `lua/<name>.lua` of the same package, or this one.
+- `args`: what the caller passed, unpacked. `None` becomes nil, so a list with a hole has no definite length.
+- `now(now_ms)`: returns `now_ms`, or the server's own time in milliseconds when it is 0.
+- `--!include <name>` on its own line: makes `lua/<name>.lua` of the same package, or of this one, available.
 
-What is included is there once for all scripts of the folder, and stays as it is from one run to the next. So variables
-that belong to a run are given their values by a function of which the file says that it is for each:
+Included code exists once for all scripts of the folder, and keeps its state from one run to the next. So variables that
+belong to a run are set by a function that the file registers to run each time:
 
     local records, time
     fresh(function() records, time = {}, now(args.now) end)
 
-These run in the order of the files, before every script of the folder, whatever args that one has.
+These run in the order of the files, before every script of the folder, whatever its args.
 
-A script returns `cmsgpack.pack(...)` of one value. Mind that cmsgpack knows no `bin` (pass `str`, never `bytes`),
+A script returns `cmsgpack.pack(...)` of one value. Note that cmsgpack has no `bin` (pass `str`, never `bytes`), and
 writes an empty table as an empty array (declare a mapping in a reply as a list of pairs) and integral floats as
-integers; and that the included files of a folder have room for 200 locals together, and a function for 60 of those
-outside it.
+integers. A folder's included files together have room for 200 locals, and a function for 60 locals from outside it.
 """
 
 import asyncio
@@ -41,12 +40,12 @@ class Script(Generic[Reply]):
     """One Lua script and the type of its reply.
 
     `package` is the package or module whose neighbouring folder `lua` holds `<name>.lua`. Calls raise redis-py's
-    exceptions as they come and are never repeated, but for one that did not run because the server did not know the
-    script yet. On a cluster all `keys` must share a slot.
+    exceptions and are never repeated, except a call that did not run because the server did not know the script yet. On
+    a cluster all `keys` must share a slot.
     """
 
     def __init__(self, package: str, name: str, reply: type[Reply]) -> None:
-        """Raises FileNotFoundError when there is no such script."""
+        """Raises FileNotFoundError when the script does not exist."""
         self.name = name
         self._library = library(package)
         if name not in self._library:
@@ -59,7 +58,7 @@ class Script(Generic[Reply]):
     async def __call__(self, client: Redis, keys: Sequence[str], args: object) -> Reply:
         """Run the script once and return its reply.
 
-        `args` is whatever msgspec can encode: a Struct (array_like for brevity), tuple, list or dict.
+        `args` is anything msgspec can encode: a Struct (array_like for brevity), tuple, list or dict.
         """
         if SWITCH.on:
             return self.decode(await self._measured(client, keys, _encode(args)))
@@ -90,13 +89,13 @@ class Script(Generic[Reply]):
         return raw
 
     async def load(self, client: Redis) -> None:
-        """Make the script known to the server (to every master of a cluster)."""
+        """Make the script known to the server, or to every master of a cluster."""
         await self._library.load(client)
 
     async def many(self, client: Redis, calls: Sequence[tuple[Sequence[str], object]]) -> list[Reply]:
         """Run the script once per `(keys, args)` in one round trip and return the replies in order.
 
-        The runs are not one transaction. The first error is raised after all of them were tried.
+        The runs are not one transaction. The first error is raised after all of them have been tried.
         """
         begun = time.perf_counter()
         function = self._name_for(client)
@@ -104,7 +103,7 @@ class Script(Generic[Reply]):
         raws: list[Any] = await asyncio.gather(*runs, return_exceptions=True)
         if SWITCH.on:
             SCRIPT_SECONDS.labels(self.name).observe(time.perf_counter() - begun)
-            # One that the server did not know is run again below, and counted there.
+            # A run that failed because the server did not know the script is repeated below, and counted there.
             SCRIPT_ERRORS.inc(sum(isinstance(raw, Exception) and not is_unknown(raw) for raw in raws))
         replies: list[Reply] = []
         failures: list[BaseException] = []
@@ -125,7 +124,7 @@ class Script(Generic[Reply]):
     def decode(self, raw: bytes) -> Reply:
         """Return the reply in the bytes that the script returned.
 
-        Raises msgspec.ValidationError, naming the script, when they do not hold one.
+        Raises msgspec.ValidationError, naming the script, when they hold no valid reply.
         """
         try:
             return self._decode.decode(raw)
@@ -134,5 +133,5 @@ class Script(Generic[Reply]):
 
 
 def is_unknown(error: object) -> bool:
-    """Whether a server refused a run because it does not know the script (yet, or since FUNCTION FLUSH)."""
+    """Whether a server refused a run because it does not know the script (yet, or after FUNCTION FLUSH)."""
     return isinstance(error, ResponseError) and str(error) == "Function not found"

@@ -1,4 +1,4 @@
-"""A snapshot of a running store, over the protocol by which replicas get theirs."""
+"""A snapshot of a running store, fetched with the protocol that replicas use."""
 
 import asyncio
 import ssl
@@ -10,21 +10,21 @@ from tradewind.tls import SYSTEM, TlsFiles
 _CHUNK = 1 << 20
 _ANSWER_S = 30.0
 _SAVING_S = 600.0
-"""How long a store may take to write what it sends; it says every ten seconds that it still does."""
+"""How long a store may take to write its snapshot; it reports every ten seconds that it is still writing."""
 
 
 class SnapshotError(Exception):
-    """No snapshot could be had; the message says why and what to do."""
+    """The snapshot failed; the message says why and what to do."""
 
 
 async def fetch_snapshot(
     url: str, target: Path, *, user: str | None = None, password: str | None = None, tls: TlsFiles | None = None
 ) -> int:
-    """Write the whole store at `url`, as it is at one moment, to the file `target` (RDB); return its bytes.
+    """Write the whole store at `url`, as of one moment, to the file `target` (RDB); return the number of bytes.
 
-    The store goes on meanwhile; it forks once and writes a temporary file of its own. `user` needs the commands PING,
-    SYNC and REPLCONF only. Behind Sentinel it is the master's. `tls` are the certificates for `rediss://`, as in
-    `connect`. Raises SnapshotError.
+    The store keeps running; it forks once and writes a temporary file of its own. `user` needs only the commands PING,
+    SYNC and REPLCONF. Behind Sentinel, the master is used. `tls` are the certificates for `rediss://`, as in `connect`.
+    Raises SnapshotError.
     """
     try:
         address = StoreAddress.parse(url)
@@ -53,7 +53,7 @@ async def fetch_snapshot(
 
 
 class _Link:
-    """One connection, without a client in between: a snapshot is no reply that a client knows."""
+    """One connection, without a client in between: clients cannot read a snapshot as a reply."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -64,13 +64,13 @@ class _Link:
             await self.ask("AUTH", *([user] if user else []), password)
 
     async def ask(self, *words: str) -> list[str]:
-        """Send a command and return the texts of its reply, none for null."""
+        """Send a command and return the texts of its reply; none for null."""
         self._send(*words)
         async with asyncio.timeout(_ANSWER_S):
             return await self._reply(words[0])
 
     async def receive(self, target: Path) -> int:
-        """Ask for a snapshot and write it down."""
+        """Ask for a snapshot and write it to `target`."""
         self._send("SYNC")
         line = b""
         # Empty lines say that the snapshot is still being made.

@@ -1,4 +1,4 @@
-"""The store's clock, for what Python compares with times that scripts wrote."""
+"""The store's clock, for comparing Python's time with times that scripts wrote."""
 
 import time
 
@@ -15,8 +15,8 @@ _log = structlog.get_logger(__name__)
 
 
 class StoreClock:
-    """Implements Clock: the store's time, as told by a clock of this machine that nobody sets and how far apart the two
-    were found to be. Until the store has been asked, the machine's own."""
+    """Implements Clock: the store's time, computed from this machine's monotonic clock and the measured offset. Until
+    the store has been asked, it is the machine's own time."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -37,7 +37,7 @@ class StoreClock:
         self._seen.observe(int(seconds) * 1_000_000 + int(micros), asked_us, _local_us())
 
     async def run(self) -> None:
-        """Go on asking: the store may have moved to another machine, or its clock may have been set."""
+        """Keep asking: the store may have moved to another machine, or its clock may have been set."""
         while True:
             await beat(_EVERY_S)
             try:

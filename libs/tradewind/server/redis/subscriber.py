@@ -1,4 +1,4 @@
-"""One shared pub/sub connection per process, fanned out in memory; mends itself and says when messages were lost."""
+"""One shared pub/sub connection per process, fanned out in memory; repairs itself and reports lost messages."""
 
 import asyncio
 import itertools
@@ -25,13 +25,13 @@ Callback = Callable[[str, bytes], None]
 """Gets the channel and the message, on the event loop; must not block."""
 
 Gap = Callable[[], None]
-"""Is told that messages may have been lost, once the connection is back."""
+"""Called when messages may have been lost, once the connection is back."""
 
 
 class Subscriber:
     """Channels and patterns of one store user over one connection.
 
-    Redis does not keep messages: after every reconnect the `on_gap` callbacks run, so that subscribers look for
+    Redis does not keep messages: after every reconnect the `on_gap` callbacks run, so that subscribers can check for
     themselves. On a cluster any node will do, since a published message reaches all of them.
     """
 
@@ -57,7 +57,7 @@ class Subscriber:
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Close the connection; nothing is called back any more."""
+        """Close the connection; no callbacks run after this."""
         await self._telling.end()
         if self._running is not None:
             await end_tasks([self._running])
@@ -67,17 +67,17 @@ class Subscriber:
         self._confirmed.clear()
 
     async def subscribe(self, channel: str, callback: Callback, on_gap: Gap | None = None) -> Callable[[], None]:
-        """Subscribe to a channel, or to a pattern when it holds `*` or `?`; return what ends it.
+        """Subscribe to a channel, or to a pattern when it holds `*` or `?`; return a function that ends it.
 
-        Returns when the store has confirmed, so no message published from then on is missed; waits for as long as the
-        store is away. The ACL user must be allowed this very channel or pattern.
+        Returns once the store has confirmed, so that no message published from then on is missed; waits as long as the
+        store is away. The ACL user must be allowed exactly this channel or pattern.
         """
         entry = (callback, on_gap)
         self._callbacks.setdefault(channel, []).append(entry)
         confirmed = self._confirmed.get(channel)
         if confirmed is None:
             confirmed = self._confirmed[channel] = asyncio.get_running_loop().create_future()
-            # redis-py closes a connection on which sending is cut off, and all share this one.
+            # A task of its own: redis-py closes a connection when a send is cancelled, and all share this one.
             self._telling.begin(self._tell_store(channel))
         try:
             await asyncio.shield(confirmed)
@@ -90,14 +90,14 @@ class Subscriber:
         async with self._sending:
             connection = self._pubsub.connection if self._pubsub is not None else None
             if connection is not None and connection.is_connected:
-                # When it fails the connection is broken: the loop connects anew and subscribes to everything. What
-                # redis-py does by itself, to connect anew, it must not do while the loop reads.
+                # If it fails, the connection is broken: the loop reconnects and subscribes to everything. redis-py must
+                # not reconnect by itself while the loop reads.
                 with suppress(RedisError, OSError, RuntimeError):
                     command = "PSUBSCRIBE" if _is_pattern(channel) else "SUBSCRIBE"
                     await connection.send_command(command, channel, check_health=False)
 
     def _remove(self, channel: str, entry: tuple[Callback, Gap | None]) -> None:
-        # The store is not told: a channel nobody wants any more is rare, and costs one dictionary look-up a message.
+        # The store is not told: unwanted channels are rare, and each costs one dictionary lookup per message.
         entries = self._callbacks.get(channel, [])
         if entry in entries:
             entries.remove(entry)
@@ -113,7 +113,7 @@ class Subscriber:
             await self._backoff.pause()
 
     async def _hear(self, attempt: int) -> None:
-        """Connect, and deliver until the connection is lost."""
+        """Connect, and deliver messages until the connection is lost."""
         client = connect_single(self._url, user=self._user, password=self._password, tls=self._tls, choice=attempt)
         pubsub = client.pubsub()
         try:
@@ -132,7 +132,7 @@ class Subscriber:
         finally:
             self._pubsub = None
             try:
-                # Whoever is sending on it may finish.
+                # Let a send in progress on it finish.
                 async with self._sending:
                     with suppress(RedisError, OSError):
                         await pubsub.aclose()  # type: ignore[no-untyped-call]
@@ -168,7 +168,7 @@ class Subscriber:
             future.set_result(None)
         if channel in self._missing:
             self._missing.discard(channel)
-            # Only now is nothing missed any more, so whoever looks now sees everything.
+            # Only now is nothing missed any more, so a check made now sees everything.
             if not self._missing:
                 self._tell_gap()
 
@@ -184,9 +184,9 @@ class Subscriber:
 
 
 def _require_sign_of_life(pubsub: PubSub) -> None:
-    """Raise ConnectionError when the store has not answered in the time of one look, at whose start it was asked.
+    """Raise ConnectionError when the store has not answered within one poll, at whose start it was pinged.
 
-    redis-py asks, from a time on that each answer moves, and does not mind when none comes.
+    redis-py pings after a time that each answer postpones, and does not mind when no answer comes.
     """
     connection = pubsub.connection
     if connection is not None and asyncio.get_running_loop().time() > connection.next_health_check + _POLL_S:

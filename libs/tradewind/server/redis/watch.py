@@ -1,4 +1,4 @@
-"""Metrics of the store itself, from what it says of itself by INFO."""
+"""Metrics of the store itself, from its INFO."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +15,7 @@ from tradewind.server.redis.client import connect
 from tradewind.tls import TlsFiles
 
 METRICS = AclUser("metrics", (), commands="-@all +info +ping +cluster|slots +command")
-"""The store user who may ask the store about itself, and touch nothing."""
+"""The store user that may ask the store about itself, and touch nothing."""
 
 _NODE = ["node"]
 UP = Gauge("tradewind_store_up", "1 while the store answers, 0 while it does not.", registry=REGISTRY)
@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 class StoreWatch:
-    """Asks the store about itself every `every_s` seconds, as a user who may."""
+    """Asks the store about itself every `every_s` seconds, as a user with that right."""
 
     def __init__(
         self, url: str, user: str | None, password: str | None, every_s: float, tls: TlsFiles | None = None
@@ -55,7 +55,7 @@ class StoreWatch:
         self._every_s = every_s
 
     async def run(self) -> None:
-        """Go on until cancelled; where the user may not ask, tell only whether the store answers."""
+        """Run until cancelled; if the user has no right to INFO, report only whether the store answers."""
         look: Callable[[], Awaitable[Any]] = self._look
         try:
             while True:

@@ -1,4 +1,4 @@
-"""When something begins: grids of planned times and their window, what becomes of times that passed, filters of events.
+"""When something begins: grids of planned times and their window, catching up on missed times, and event filters.
 
-Pure: every time is given, in whole milliseconds of the epoch, UTC.
+Pure: every time is passed in, in whole milliseconds since the epoch, UTC.
 """

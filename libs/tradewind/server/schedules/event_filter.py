@@ -1,12 +1,12 @@
-"""Filters over the payload of an event: a small part of MongoDB's query language, decided here and bounded.
+"""Filters over the payload of an event: a small, bounded part of MongoDB's query language, evaluated here.
 
     {"symbol": "AAPL"}                                     a field equals a value
     {"order.side": "buy", "price": {"$gt": 100}}           all fields must match; a path goes into objects
     {"status": {"$in": ["failed", "timeout"]}}             operators: $eq $ne $gt $gte $lt $lte $in $nin $exists
     {"$or": [{"price": {"$lt": 90}}, {"urgent": true}]}    $or, $and and $not combine filters
 
-A number compares with numbers and a text with texts only; true and false are no numbers. A path that leads nowhere
-matches nothing but `$ne`, `$nin` and `{"$exists": false}`.
+Numbers compare only with numbers, and texts only with texts; true and false are not numbers. A path that leads nowhere
+matches only `$ne`, `$nin` and `{"$exists": false}`.
 """
 
 import json
@@ -26,7 +26,7 @@ _MISSING = object()
 
 
 class FilterFault(ValueError):
-    """What is wrong with a filter, and where: `path` is such as `price.$gt`."""
+    """What is wrong with a filter, and where: `path` is, for example, `price.$gt`."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -34,7 +34,7 @@ class FilterFault(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """A filter by its JSON text; "" matches everything. Raises FilterFault."""
+    """A filter given as JSON text; "" matches everything. Raises FilterFault."""
 
     text: str
     _test: Test = field(init=False, repr=False, compare=False)
@@ -43,7 +43,7 @@ class EventFilter:
         object.__setattr__(self, "_test", _compiled(self.text))
 
     def matches(self, payload: Mapping[str, Any]) -> bool:
-        """Say whether the payload of an event matches."""
+        """Say whether an event's payload matches."""
         return self._test(payload)
 
 
@@ -65,7 +65,7 @@ def _no_constant(name: str) -> None:
 
 
 class _Reader:
-    """Makes tests of what a filter says, counting its conditions."""
+    """Turns a filter into tests, counting its conditions."""
 
     def __init__(self) -> None:
         self._count = 0

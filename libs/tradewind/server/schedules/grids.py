@@ -1,4 +1,4 @@
-"""Grids: endless rows of planned times, from which a schedule takes those within its window."""
+"""Grids: endless rows of planned times, of which a schedule takes those within its window."""
 
 import bisect
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999: nothing is planned after it."""
 
 COUNTED = 10_000
-"""Times between two moments are counted one by one up to so many; of more it is said that they are at least as many."""
+"""Up to this number, the times between two moments are counted one by one; a greater number is reported as this one."""
 
 _NAMED = {
     "@hourly": "0 * * * *",
@@ -26,7 +26,7 @@ _NAMED = {
     "@annually": "0 0 1 1 *",
 }
 _DAY_MS = 24 * 3_600_000
-# Moments are in UTC without saying so: cronsim is not told of zones, for in some of them it goes round in circles.
+# Moments are naive datetimes in UTC: cronsim is not told about zones, because it loops forever in some of them.
 _EPOCH = datetime(1970, 1, 1)
 _NOTHING = timedelta()
 _MILLISECOND = timedelta(milliseconds=1)
@@ -38,21 +38,21 @@ class Grid(Protocol):
     """Planned times in ascending order."""
 
     def after(self, moment_ms: int) -> int | None:
-        """Return the first planned time after a moment, None when there is none up to the year 9999."""
+        """Return the first planned time after a moment; None when there is none up to the year 9999."""
         ...
 
     def up_to(self, moment_ms: int) -> int | None:
-        """Return the last planned time at or before a moment, None when there is none."""
+        """Return the last planned time at or before a moment; None when there is none."""
         ...
 
     def between(self, after_ms: int, up_to_ms: int) -> int:
-        """Return how many planned times lie after one moment and not after another; 10 000 stands for more, too."""
+        """Return how many planned times lie after one moment and not after another; 10 000 also stands for more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalGrid:
-    """anchor + k * interval for every k from 0 on, exactly: lateness never adds up.
+    """anchor + k * interval for every k from 0 on, exactly: delays never add up.
 
     Raises ValueError for an interval below 1 ms.
     """
@@ -82,14 +82,14 @@ class IntervalGrid:
 
 @dataclass(frozen=True, slots=True)
 class CronGrid:
-    """A cron expression in a time zone: minute, hour, day, month and weekday, or these with seconds in front.
+    """A cron expression in a time zone: minute, hour, day, month and weekday, optionally with seconds in front.
 
-    Those that have a name may be given by it, such as `@daily`; `expression` is what that stands for.
+    An expression with a name may be given by it, such as `@daily`; `expression` is then what the name stands for.
 
     Where clocks are put forward, a time of day that does not exist is planned for the moment of the change; where they
-    are put back, one that comes twice is planned the first time only. An expression whose minutes or hours begin with
-    `*` goes by elapsed time through both, as Debian's cron does. A day of month and a weekday, when both are given, are
-    alternatives. Raises ValueError, whose text is for people.
+    are put back, one that occurs twice is planned only the first time. An expression whose minutes or hours begin with
+    `*` goes by elapsed time through both changes, as Debian's cron does. A day of month and a weekday, when both are
+    given, are alternatives. Raises ValueError, whose text is for people.
     """
 
     expression: str
@@ -116,12 +116,12 @@ class CronGrid:
         return next(self._from(moment_ms), None)
 
     def up_to(self, moment_ms: int) -> int | None:
-        # One second later is the next that cron could mean. On the last day of all, not every zone has a date.
+        # A search back from one second later includes the moment. On the very last day, not every zone has a date.
         start_s = min(moment_ms, LAST_MS - _DAY_MS) // 1000 + 1
         found = next(filter(moment_ms.__ge__, self._times(start_s, reverse=True)), None)
         if found is None or found < 0:
             return None
-        # Where clocks were put back, times of day that are still to come may have come before: they are later ones.
+        # Where clocks were put back, times of day still ahead by the clock may have passed: those come after `found`.
         return max(takewhile(lambda each_ms: each_ms <= moment_ms, self._from(found)), default=found)
 
     def between(self, after_ms: int, up_to_ms: int) -> int:
@@ -130,14 +130,14 @@ class CronGrid:
 
     def _from(self, moment_ms: int) -> Iterator[int]:
         for planned_ms in self._times(moment_ms // 1000):
-            # Where clocks were put back, a time of day that is still to come may have come before; where they were put
-            # forward, several come at the change.
+            # Where clocks were put back, a time of day still ahead by the clock may have passed; where they were put
+            # forward, several coincide at the change.
             if planned_ms > moment_ms:
                 yield planned_ms
                 moment_ms = planned_ms
 
     def _times(self, start_s: int, *, reverse: bool = False) -> Iterator[int]:
-        """Yield the planned times after a moment, or with `reverse` those before it, the latest first."""
+        """Yield the planned times after a moment, or with `reverse` those before it, latest first."""
         try:
             start = _EPOCH + timedelta(seconds=start_s)
             moments = self._by_elapsed_time(start, reverse) if self._elapses else self._by_time_of_day(start, reverse)
@@ -150,7 +150,7 @@ class CronGrid:
         for told in CronSim(self.expression, start + self._offset(start), reverse=reverse):
             offset = told.replace(tzinfo=self._zone).utcoffset() or _NOTHING
             then = self._offset(told - offset)
-            # A time of day that does not exist is after the change by the clocks before it, and the other way round.
+            # A time of day that does not exist is after the change by the old clocks, and before it by the new ones.
             yield self._change(told - then, told - offset) or told - offset
 
     def _by_elapsed_time(self, start: datetime, reverse: bool) -> Iterator[datetime]:
@@ -167,11 +167,11 @@ class CronGrid:
                 seen = planned
             if change is None:
                 return
-            # It goes on from there by the clocks of the other side.
+            # Go on from there by the clocks on the other side.
             start, seen = (change, change - _SECOND) if reverse else (change - _SECOND, change)
 
     def _change(self, seen: datetime, other: datetime) -> datetime | None:
-        """Return when clocks change between two moments, the change nearest to `seen`; None when they do not."""
+        """Return the clock change between two moments that is nearest to `seen`; None when there is none."""
         step = _WEEK if seen < other else -_WEEK
         while seen != other:
             ahead = seen + step if abs(other - seen) > _WEEK else other
@@ -191,7 +191,7 @@ class CronGrid:
 
 @dataclass(frozen=True, slots=True)
 class TimesGrid:
-    """Single times, ascending and distinct. Raises ValueError for none at all."""
+    """Single times, ascending and distinct. Raises ValueError when there are none."""
 
     times_ms: tuple[int, ...]
 
@@ -228,7 +228,7 @@ class EmptyGrid:
 
 
 def read_zone(name: str) -> ZoneInfo:
-    """Return the IANA time zone of a name. Raises ValueError, whose text is for people."""
+    """Return the IANA time zone with this name. Raises ValueError, whose text is for people."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""A grid within a window, and what is to be done about planned times that passed."""
+"""A grid within a window, and what to do about planned times that have passed."""
 
 from dataclasses import dataclass
 
@@ -7,24 +7,24 @@ from tradewind.server.schedules.grids import Grid
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The planned times of a grid from `start_ms` on and before `end_ms`, 0 being no bound."""
+    """The planned times of a grid from `start_ms` on and before `end_ms`; 0 means no bound."""
 
     grid: Grid
     start_ms: int = 0
     end_ms: int = 0
 
     def after(self, moment_ms: int) -> int | None:
-        """Return the first planned time after a moment, None when there is none."""
+        """Return the first planned time after a moment; None when there is none."""
         planned = self.grid.after(max(moment_ms, self.start_ms - 1))
         return None if planned is None or (self.end_ms and planned >= self.end_ms) else planned
 
     def up_to(self, moment_ms: int) -> int | None:
-        """Return the last planned time at or before a moment, None when there is none."""
+        """Return the last planned time at or before a moment; None when there is none."""
         planned = self.grid.up_to(min(moment_ms, self.end_ms - 1) if self.end_ms else moment_ms)
         return None if planned is None or planned < self.start_ms else planned
 
     def span(self, after_ms: int, before_ms: int) -> "Span | None":
-        """Return the planned times after one moment and before another, None when there are none."""
+        """Return the planned times after one moment and before another; None when there are none."""
         first, last = self.after(after_ms), self.up_to(before_ms - 1)
         if first is None or last is None or last < first:
             return None
@@ -33,7 +33,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Planned times that follow each other: the first, the last and how many, 10 000 standing for more, too."""
+    """Consecutive planned times: the first, the last and how many; 10 000 also stands for more."""
 
     first_ms: int
     last_ms: int
@@ -42,7 +42,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to be done about a planned time that is due: which one fires, which is due next, which were missed.
+    """What to do about a planned time that is due: which time fires, which is due next, and which were missed.
 
     `fire_ms` is None when none fires any more, `next_ms` when none follows.
     """
@@ -53,10 +53,10 @@ class Verdict:
 
 
 def catch_up(schedule: Schedule, due_ms: int, now_ms: int, window_ms: int, *, all_of_them: bool = False) -> Verdict:
-    """Judge a planned time that is due, now that it may be late and others may have passed since.
+    """Decide about a planned time that is due, given that it may be late and that others may have passed since.
 
-    No time fires that is later than `window_ms`. Of the others that passed the latest fires, or `all_of_them`: the
-    earliest now, and the next is due at once.
+    A time that is late by more than `window_ms` does not fire. Of the remaining times, the latest fires; with
+    `all_of_them` the earliest fires now, and the next is due at once.
     """
     oldest_ms = now_ms - window_ms
     if all_of_them:
