@@ -1,1 +1,1 @@
-"""What every Tradewind server shares: bootstrap, errors, settings, telemetry and the way to Redis."""
+"""What every Tradewind server shares: bootstrap, errors, settings, telemetry and access to Redis."""

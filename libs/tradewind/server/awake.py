@@ -1,4 +1,4 @@
-"""Noticing that this process stood still: stopped, asleep with its machine, or with a loop that something blocked."""
+"""Notices when this process stood still: stopped, asleep with its machine, or with a blocked event loop."""
 
 import time
 
@@ -9,19 +9,19 @@ _STILL_S = 2.0
 
 
 class Awake:
-    """Knows since when this process has been at work without a break of 2 s, as long as `run` goes on beside it."""
+    """Knows since when this process has run without a break of 2 s, provided that `run` goes on beside it."""
 
     def __init__(self) -> None:
         self._seen_s = self._since_s = time.monotonic()
 
     async def run(self) -> None:
-        """Look once a second, for ever."""
+        """Look once a second, forever."""
         while True:
             await beat(_EVERY_S)
             self.since_s()
 
     def since_s(self) -> float:
-        """Return since when, by `time.monotonic`; from a break on that is when this, or `run`, first looks."""
+        """Return since when, by `time.monotonic`; after a break, that is when this or `run` first looks again."""
         now_s = time.monotonic()
         if now_s - self._seen_s > _STILL_S:
             self._since_s = now_s

@@ -1,13 +1,13 @@
-"""How long to wait before what has failed is tried again."""
+"""How long to wait before retrying what has failed."""
 
 import asyncio
 import random
 
 
 class Backoff:
-    """Pauses between attempts: the first of at most `first_s`, each twice the one before, up to `most_s`.
+    """Pauses between attempts: the first is at most `first_s`; each is twice the previous one, up to `most_s`.
 
-    Half of each is left to chance, so that those who failed together do not come again together.
+    Half of each pause is random, so that clients that failed together do not come back together.
     """
 
     def __init__(self, first_s: float = 0.05, most_s: float = 5.0) -> None:

@@ -1,4 +1,4 @@
-"""Natural batching: while one flush is in flight, what arrives waits and goes with the next."""
+"""Natural batching: whatever arrives while one flush is in flight waits and goes with the next."""
 
 import asyncio
 from collections import deque
@@ -13,15 +13,14 @@ Result = TypeVar("Result")
 class Batcher(Generic[Item, Result]):
     """Turns many single submissions into few flushes, without timers and without latency when idle.
 
-    `flush(items)` gets 1 to `max_items` items in the order of their submission, those submitted `ahead` first, and
-    returns as many results in the same order; when it raises, every waiter of that batch gets the exception. With
-    `weigh`, a batch also ends before its items weigh more than `max_weight` together (one heavier item goes alone).
-    Only one flush runs at a time. A caller that is cancelled before its item was taken withdraws it; later, its result
-    is dropped.
+    `flush(items)` gets 1 to `max_items` items in the order of submission, those submitted `ahead` first, and returns
+    as many results in the same order; if it raises, every waiter of that batch gets the exception. With `weigh`, a
+    batch also ends before its items together weigh more than `max_weight` (one heavier item goes alone). Only one flush
+    runs at a time. A caller that is cancelled before its item is taken withdraws it; after that, its result is dropped.
 
-    Before a batch that is not full is taken, `gate()` is awaited, which must not raise: where results would only wait
-    for something else, it is better that more of them come together. Who waited for the batch before has had a turn of
-    the loop by then.
+    Before it takes a batch that is not full, the batcher awaits `gate()`, which must not raise: where results would
+    only wait for something else, larger batches are better. By then, the waiters of the previous batch have had a turn
+    of the loop.
     """
 
     def __init__(
@@ -47,11 +46,11 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def waiting(self) -> int:
-        """How many items have not been taken into a flush yet."""
+        """How many items no flush has taken yet."""
         return len(self._waiting)
 
     def submit(self, item: Item, *, ahead: bool = False) -> asyncio.Future[Result]:
-        """Queue `item` and return what to await for its result.
+        """Queue `item` and return a future for its result.
 
         Raises RuntimeError when the batcher is closed.
         """
@@ -65,7 +64,7 @@ class Batcher(Generic[Item, Result]):
         else:
             self._waiting.append((item, future))
         if self._running is None:
-            # The task starts in the loop's next round, so everything submitted in this one goes together. An empty
+            # The task starts in the loop's next round, so everything submitted in this round goes together. An empty
             # context keeps the trace of whoever came first out of everybody's flushes.
             self._running = loop.create_task(self._run(), context=Context())
         return future

@@ -1,7 +1,7 @@
-"""Looks that recur are taken at the same moments, so that a process that has nothing to do wakes once for all of them.
+"""Aligns recurring checks to the same moments, so that an idle process wakes once for all of them.
 
-A beat is when a monotonic clock, such as an event loop's, stands at a whole multiple of the period. All processes of a
-machine have that clock in common, so services and the store between them wake together as well.
+A beat is when a monotonic clock, such as an event loop's, reads a whole multiple of the period. All processes of a
+machine share that clock, so services and the store between them wake together as well.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ _EARLY = 0.01
 
 
 def beat_after(now: float, every: float) -> float:
-    """Return the time of the beat after `now`, later by at most 1.01 times `every`; all in one unit."""
+    """Return the time of the beat after `now`, at most 1.01 times `every` later; all in the same unit."""
     return (math.floor(now / every + _EARLY) + 1) * every
 
 

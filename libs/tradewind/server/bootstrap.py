@@ -25,7 +25,7 @@ from tradewind.server.telemetry import CallTraces, Tracing, open_tracing
 from tradewind.tls import TlsError, TlsFiles, server_credentials
 
 STOP_S = 5.0
-"""How long one service may take to start its way out (`stop`), after the calls have ended."""
+"""How long the `stop` of one service may take, after the calls have ended."""
 
 _STOCK_NAMES = ("grpc.channelz.v1.Channelz", "grpc.health.v1.Health", reflection.SERVICE_NAME)
 
@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Service(Protocol):
-    """One bounded context, ready to be bound to a server; alone in its process or beside others."""
+    """One bounded context, ready to be bound to a server; alone in its process or alongside others."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -42,12 +42,12 @@ class Service(Protocol):
 
     @property
     def errors(self) -> ErrorTable:
-        """How its exceptions are told to callers."""
+        """How its exceptions are reported to callers."""
         ...
 
     @property
     def tracing(self) -> Tracing | None:
-        """Where its own spans go, None for nowhere. The server ends it when the service has stopped."""
+        """Where its own spans go, None if nowhere. The server ends it when the service has stopped."""
         ...
 
     def bind(self, server: grpc.aio.Server) -> None:
@@ -57,29 +57,29 @@ class Service(Protocol):
     async def start(self) -> None:
         """Reach the store and start the loops. Must not wait for other services: they may start after this one.
 
-        Raises StartError, OSError (ConnectionError is one) or UnsafeStore with a sentence for a person when it cannot.
+        Raises StartError, OSError (ConnectionError is one) or UnsafeStore with a sentence for people when it cannot.
         """
         ...
 
     async def drain(self) -> None:
-        """End long streams and take no new work; calls in flight go on."""
+        """End long streams and refuse new work; calls in flight go on."""
         ...
 
     async def stop(self) -> None:
-        """Stop the loops and close every client; called also when `start` failed or was not called."""
+        """Stop the loops and close every client; also called when `start` failed or was not called."""
         ...
 
     async def not_ready(self) -> str | None:
-        """Say why it cannot serve at the moment, None when it can."""
+        """Say why it cannot serve at the moment; None when it can."""
         ...
 
 
 class StartError(Exception):
-    """The server cannot start; the message is one sentence for a person."""
+    """The server cannot start; the message is one sentence for people."""
 
 
 class Server:
-    """Binds services to one address, with health, reflection, channelz and the interceptors that all share."""
+    """Binds services to one address, with health, reflection, channelz and interceptors shared by all of them."""
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class Server:
         tls: TlsSettings | None = None,
         options: Sequence[tuple[str, int | str]] = (),
     ) -> None:
-        """Take `port` 0 to have a free one picked; `options` are gRPC's own and go last. Plain text without `tls`.
+        """Pick a free port for `port` 0; `options` are gRPC's own and go last. Speaks plain text without `tls`.
 
-        Without `max_connections` it takes as many as its open files leave room for.
+        Without `max_connections`, it accepts as many as its limit of open files leaves room for.
         """
         self.host = host
         self.port = port
@@ -120,7 +120,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """`host:port`, with the port that was picked once it has started."""
+        """`host:port`, with the port that was picked once the server has started."""
         return _address(self.host, self.port)
 
     async def start(self) -> None:
@@ -132,7 +132,7 @@ class Server:
         for service in self._services:
             table = table.joined(service.errors)
         self._stock_streams = StockStreams()
-        # The outermost first: the log sees the code that the errors were turned into, within the call's trace.
+        # Outermost first: the log sees the code that errors were turned into, within the call's trace.
         surroundings: list[Surrounding] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
         if SWITCH.on:
             surroundings.insert(1, CallMetrics())
@@ -145,7 +145,7 @@ class Server:
             options=self._options,
         )
         # Handlers go by name alone: for each registered method a task waits for its next call, and grpcio looks at all
-        # of these whenever one is done, which took a service of 50 methods 40 us a call.
+        # of these tasks whenever one is done, which cost a service with 50 methods 40 us a call.
         server.add_registered_method_handlers = lambda *_: None  # type: ignore[method-assign]
         self._server = server
         names = list(_STOCK_NAMES)
@@ -165,7 +165,7 @@ class Server:
                 self._gate.start()
             await self._health.start()
         except BaseException as error:
-            # One that was never started cannot be stopped and would keep its port.
+            # A server that was never started cannot be stopped and would keep its port.
             await server.start()
             await self.stop(drain_s=0)
             if isinstance(error, (OSError, UnsafeStore)):
@@ -182,7 +182,7 @@ class Server:
         return server
 
     async def stop(self, drain_s: float | None = None) -> None:
-        """Drain and stop, within `drain_s` (that of the constructor when None) and a few seconds; safe to repeat."""
+        """Drain and stop within `drain_s` (the constructor's for None) and a few seconds; safe to repeat."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -202,7 +202,7 @@ class Server:
             await health_server.stop(0)
         for service in reversed(self._services):
             await _bounded(service.stop(), STOP_S, f"stop of {_title(service)}")
-        # At the same time: each takes seconds where the endpoint is away.
+        # In parallel: each takes seconds if its endpoint is away.
         tracings = [self._tracing, *(each.tracing for each in self._services if each.tracing is not None)]
         await asyncio.gather(*(asyncio.to_thread(each.shutdown) for each in tracings))
         _log.info("stopped", address=self.address)
@@ -252,7 +252,7 @@ def _credentials(tls: TlsSettings) -> grpc.ServerCredentials | None:
 def _options(max_message_bytes: int) -> list[tuple[str, int | str]]:
     message_bytes = max_message_bytes + MESSAGE_SLACK
     return [
-        # Without this two servers on one port both start, and each gets some of the calls.
+        # Without this, two servers on one port both start, and each gets some of the calls.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", message_bytes),
         ("grpc.max_send_message_length", message_bytes),

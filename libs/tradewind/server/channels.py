@@ -14,10 +14,10 @@ from tradewind.tls.channels import open_channel as open_secured
 
 MESSAGE_BYTES = 4 * 1024 * 1024
 MESSAGE_SLACK = 64 * 1024
-"""What an envelope may add to a payload that is itself within the limit."""
+"""What an envelope may add to a payload that is within the limit by itself."""
 
 MAX_METADATA_BYTES = 64 * 1024
-"""How large the metadata of a call may be; error details travel in it."""
+"""The largest metadata of a call; error details travel in it."""
 
 Option = tuple[str, int | str]
 
@@ -38,10 +38,10 @@ def open_channel(
 ) -> grpc.aio.Channel:
     """Return a channel to `address`; it connects at its first call and reconnects by itself, within seconds.
 
-    `address` is `host:port`, whose every address is used in turn, or a gRPC target such as `unix:/path`. The caller
-    closes the channel, passes `timeout=` on every call, and retries only what is idempotent. `traced` calls carry the
-    current `traceparent`, which costs each unary call about 0.1 ms; leave it out where nothing is recorded.
-    Plain text without `security`, else TLS. Raises TlsError when its files are not good.
+    `address` is `host:port`, whose resolved addresses are all used in turn, or a gRPC target such as `unix:/path`.
+    The caller closes the channel, passes `timeout=` on every call, and retries only idempotent calls. `traced` calls
+    carry the current `traceparent`, which costs each unary call about 0.1 ms; turn it off where nothing is recorded.
+    Speaks plain text without `security`, else TLS. Raises TlsError when its files are not good.
     """
     target = address if address.startswith(TARGETS) else f"dns:///{address}"
     message_bytes = max_message_bytes + MESSAGE_SLACK
@@ -60,5 +60,5 @@ def open_channel(
 
 
 def channels_of(settings: TlsSettings) -> OpenChannel:
-    """Return what opens channels to the other servers, with the certificates that the settings name."""
+    """Return a function that opens channels to other servers with the certificates from the settings."""
     return partial(open_channel, security=settings.tls_files())

@@ -13,7 +13,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock, for what Python itself must time. Never returns 0."""
+    """The machine's clock, for what Python itself has to time. Never returns 0."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

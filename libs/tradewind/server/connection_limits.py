@@ -1,4 +1,4 @@
-"""What becomes of connections: how many, how long in silence, and how the dead ones are found."""
+"""Limits of connections: how many there may be, how long they may be idle, and how dead ones are found."""
 
 import resource
 from contextlib import suppress
@@ -6,39 +6,40 @@ from contextlib import suppress
 from tradewind.grpc_engine import FIXED_WINDOW
 
 MAX_IDLE_S = 1800.0
-"""A connection without a call is closed after so long; whoever is behind it connects again at the next call."""
+"""A connection without calls is closed after this time; its client reconnects at the next call."""
 
 _SPARE_FILES = 256
-"""Of the open files that a process may have, so many are for its store, its peers, its logs."""
+"""How many of a process's open files are kept for its store, its peers and its logs."""
 _SILENT_MS = 30_000
 _PING_EVERY_MS = 30_000
 _PONG_WITHIN_MS = 10_000
 _MOST_MS = 2**31 - 1
-"""The largest number that gRPC takes, and takes for no limit; as a time it would be 25 days."""
+"""The largest number that gRPC accepts, which it takes for "no limit"; as a time it would be 25 days."""
 
 
 def raise_open_files() -> None:
-    """Let this process have as many open files as its system allows, each connection being one."""
+    """Raise this process's limit of open files as far as the system allows; each connection takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        # macOS says "no limit" and then allows no such number.
+        # macOS says "no limit" and then refuses that number.
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def most_connections() -> int:
-    """Return how many connections leave the store and the peers their open files, 0 for any number."""
+    """Return how many connections leave enough open files for the store and the peers; 0 for any number."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, soft - _SPARE_FILES) if soft != resource.RLIM_INFINITY else 0
 
 
 def connection_options(age_s: float = 0.0, idle_s: float = MAX_IDLE_S, most: int = 0) -> list[tuple[str, int | str]]:
-    """Return gRPC's options of a server; 0 is no limit of age or idleness, and of connections that of open files.
+    """Return a server's gRPC options; 0 means no limit of age or idleness, and as many connections as open files allow.
 
-    A connection that says nothing for 30 s, or answers no ping within 10 s, is closed. Clients may ping every 4 s.
+    A connection is closed when it has not completed its handshake after 30 s, or does not answer a ping within 10 s.
+    Clients may ping every 4 s.
     """
     limits = {
-        # Only new calls go elsewhere: without a grace set, streams on the old connection may last.
+        # Only new calls go elsewhere: without a grace period, streams on the old connection may go on.
         "grpc.max_connection_age_ms": int(min(age_s * 1000, _MOST_MS)),
         "grpc.max_connection_idle_ms": int(min(idle_s * 1000, _MOST_MS)),
         "grpc.max_allowed_incoming_connections": most or most_connections(),
@@ -48,7 +49,7 @@ def connection_options(age_s: float = 0.0, idle_s: float = MAX_IDLE_S, most: int
         ("grpc.server_handshake_timeout_ms", _SILENT_MS),
         ("grpc.keepalive_time_ms", _PING_EVERY_MS),
         ("grpc.keepalive_timeout_ms", _PONG_WITHIN_MS),
-        # By itself the core gives whoever takes bytes, and answers no ping, a minute.
+        # By default, the core gives a peer that takes bytes but answers no ping a minute.
         ("grpc.http2.ping_timeout_ms", _PONG_WITHIN_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),

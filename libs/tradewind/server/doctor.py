@@ -1,6 +1,6 @@
-"""Checking the invariants of a store: step by step, each finding looked at twice, on request and in the background.
+"""Checks the invariants of a store: step by step, each finding looked at twice, on request and in the background.
 
-A service brings examiners: each walks through a part of its store (a shard, a partition), some records at a time.
+A service provides examiners: each walks through a part of its store (a shard, a partition), some records at a time.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from tradewind.server.settings import CommonSettings
 _log = structlog.get_logger(__name__)
 
 AGAIN_S = 0.3
-"""So long after the first look a finding is looked at again: what was merely in flight is over by then."""
+"""How long after the first look a finding is looked at again: whatever was merely in flight is over by then."""
 _STEP = 100
 """About how many records one step looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken invariant: the check's name, the id of a record or an index and its entry, what is wrong, whether it was
-    mended."""
+    """A broken invariant: the check's name, the id of a record or an index and its entry, what is wrong, and whether it
+    was mended."""
 
     check: str
     subject: str
@@ -34,13 +34,13 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """What it is known by from one look to the next."""
+        """The name that identifies it from one look to the next."""
         return f"{self.check} {self.subject}"
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a step looked at and found; the next one goes on at `at`, which is "" when the examiner is through."""
+    """What a step looked at and found; the next step goes on at `at`, which is "" when the examiner is done."""
 
     records: int
     findings: tuple[Finding, ...]
@@ -53,25 +53,25 @@ class Examiner(Protocol):
     async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
         """Look at about `records` records from `at` on, "" for the beginning.
 
-        A second look takes the names of what the first one found (`again`), returns those only that still hold, and
-        with `mend` puts right what can be. Nothing is changed otherwise.
+        A second look gets the names of the first one's findings (`again`) and returns only those that still hold; with
+        `mend`, it repairs what it can. Otherwise nothing is changed.
         """
         ...
 
 
 Examiners = Callable[[bool], Awaitable[Iterable[Examiner]]]
-"""Returns the examiners that are this replica's to run now, or with True those of all."""
+"""Returns the examiners that this replica has to run now, or with True those of all replicas."""
 
 
 async def no_examiners(everything: bool) -> Iterable[Examiner]:
-    """Return none: of a store that keeps nothing twice, so that nothing in it could be at odds."""
+    """Return none: for a store that keeps nothing twice, so that nothing in it can disagree."""
     return ()
 
 
 class Doctor:
-    """Runs examiners; `examiners()` returns those that are this replica's to run now, or with True those of all.
+    """Runs examiners; `examiners()` returns those that this replica has to run now, or with True those of all replicas.
 
-    What is found in the background is counted in `found`, by check.
+    Counts in `found`, by check, what it finds in the background.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Doctor:
         self.found: Counter[str] = Counter()
 
     async def run(self, *, mend: bool) -> AsyncIterator[Examined]:
-        """Look through everything, at full speed, and yield each step that found something, and the last."""
+        """Look through everything at full speed; yield each step that found something, and the last step."""
         records = 0
         for examiner in await self._examiners(True):
             async for step in self._examine(examiner, mend):
@@ -99,12 +99,12 @@ class Doctor:
                 if step.findings:
                     yield Examined(records, step.findings, step.at)
                     records = 0
-                # The store is there for others as well.
+                # Others need the store as well.
                 await asyncio.sleep(0)
         yield Examined(records, (), "")
 
     async def watch(self) -> None:
-        """Go on for ever: look through what is this replica's, a bounded number of records a second, log and count.
+        """Look through this replica's part forever, a bounded number of records a second; log and count what it finds.
 
         Returns at once when that is switched off.
         """
@@ -140,7 +140,7 @@ class Doctor:
 
 
 def doctor_of(examiners: Examiners, settings: CommonSettings) -> Doctor:
-    """Return the doctor of a service as its settings have it."""
+    """Return the doctor of a service, configured by its settings."""
     return Doctor(
         examiners,
         every_s=settings.doctor_seconds,

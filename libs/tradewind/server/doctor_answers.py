@@ -1,4 +1,4 @@
-"""What a doctor finds, as answers to RunDoctor."""
+"""A doctor's findings as answers to RunDoctor."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol, TypeVar
@@ -10,7 +10,7 @@ Answer = TypeVar("Answer", covariant=True)
 
 
 class AnswerType(Protocol[Answer]):
-    """The RunDoctorResponse of some service."""
+    """The RunDoctorResponse of a service."""
 
     def __call__(self, *, findings: list[FindingMessage], examined: int, found_before: dict[str, int]) -> Answer:
         """Make one."""
@@ -18,7 +18,7 @@ class AnswerType(Protocol[Answer]):
 
 
 async def doctor_answers(doctor: Doctor, mend: bool, answer: AnswerType[Answer]) -> AsyncIterator[Answer]:
-    """Run the doctor and yield an answer for each step that found something, and a last one without findings."""
+    """Run the doctor; yield an answer for each step that found something, and a last one without findings."""
     async for step in doctor.run(mend=mend):
         findings = [
             FindingMessage(check=each.check, subject=each.subject, problem=each.problem, mended=each.mended)

@@ -10,8 +10,9 @@ _AGAIN_S = 1.0
 async def end_tasks(tasks: Iterable["asyncio.Task[Any] | asyncio.Future[Any]"]) -> None:
     """Cancel tasks until they have ended; what they raise is dropped.
 
-    Once is not enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses to write, loses a cancellation that
-    arrives together with its result, and the task goes on. One that cleans up has a second for it, then twice as long.
+    One cancellation is not enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses to write, loses one that
+    arrives together with its result, and the task goes on. A task that cleans up has 1 s before it is cancelled again,
+    then twice as long each time.
     """
     every = set(tasks)
     left = {task for task in every if not task.done()}
@@ -23,5 +24,5 @@ async def end_tasks(tasks: Iterable["asyncio.Task[Any] | asyncio.Future[Any]"]) 
         patience_s *= 2
     for task in every:
         if not task.cancelled():
-            # Asked for, so that asyncio does not log it as one that nobody heard of.
+            # Retrieved, so that asyncio does not log it as never retrieved.
             task.exception()

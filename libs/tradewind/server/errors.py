@@ -29,10 +29,10 @@ def _no_details(_error: Exception) -> Sequence[Message]:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRule:
-    """How one exception type is told to callers.
+    """How one exception type is reported to callers.
 
-    `reason` is a name of `tradewind.api.errors.v1.ErrorReason` without its prefix; None takes the exception's own.
-    `message` replaces the exception's text where that is not for callers. `details` builds further detail messages.
+    `reason` is a name in `tradewind.api.errors.v1.ErrorReason` without its prefix; None takes the exception's own.
+    `message` replaces an exception text that is not meant for callers. `details` builds further detail messages.
     """
 
     code: grpc.StatusCode
@@ -65,21 +65,21 @@ class ErrorTable:
 
 
 class ErrorAnswers(StatusAnswers):
-    """Turns what handlers raise into statuses with details; what no rule knows into INTERNAL with a correlation id."""
+    """Turns handlers' errors into statuses with details; an error without a rule is INTERNAL with a correlation id."""
 
     def __init__(self, table: ErrorTable) -> None:
         self._table = table
         self._store_away = Spells(_log, "calls_refused", "calls_refused_no_more")
 
     def status_of(self, error: Exception, method: str) -> Status:
-        """Return what a caller of `method` is told of `error`; what no rule knows is logged in full."""
+        """Return the status that a caller of `method` gets for `error`; errors without a rule are logged in full."""
         status = self._table.status_of(error)
         if status is None:
             correlation_id = secrets.token_hex(8)
             _log.exception("call_failed", method=method, correlation_id=correlation_id)
             message = f"internal error; the server's log has more under correlation id {correlation_id}"
             return status_with(grpc.StatusCode.INTERNAL, "INTERNAL", message, {"correlation_id": correlation_id})
-        # What callers are told leaves out what people who run this must know, such as which host is away.
+        # The caller's message leaves out what operators need to know, such as which host is away.
         if status.message in away.MESSAGES.values():
             self._store_away.note(status.message, method=method, error=f"{type(error).__name__}: {error}")
         elif status.message != str(error):

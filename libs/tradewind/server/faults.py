@@ -1,17 +1,17 @@
-"""The exceptions that use cases raise and callers are told about; plain Python, no transport.
+"""The exceptions that use cases raise and callers hear about; plain Python, no transport.
 
     Fault
     +-- InvalidInput          every violation of a request, each with its path
-    +-- NotFound              the thing named is not there
-    +-- Conflict              it is there already, and is another one
+    +-- NotFound              the thing named does not exist
+    +-- Conflict              it exists already, and is a different one
     +-- Aborted               somebody else was first; read again and decide anew
-    +-- FailedPrecondition    its present status forbids this
+    +-- FailedPrecondition    its current status forbids this
     +-- Unauthenticated       nobody knows who calls
-    +-- PermissionDenied      it is known who calls, and they may not
+    +-- PermissionDenied      the caller is known, and may not do this
     +-- Exhausted             a limit is reached; later may work
-    +-- Unavailable           this server, its store or a peer is away; later, or elsewhere, will work
+    +-- Unavailable           this server, its store or a peer is away; it will work later, or elsewhere
 
-`reason` is a name of the enum `tradewind.api.errors.v1.ErrorReason` without its prefix, such as `FLOW_NOT_FOUND`; it is
+`reason` is a name in the enum `tradewind.api.errors.v1.ErrorReason` without its prefix, such as `FLOW_NOT_FOUND`; it is
 text here so that the domain needs no generated code. `tradewind.server.errors` turns faults into status codes.
 """
 
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing wrong with a request: `path` as in `edges[3].target`, `message` for a person.
+    """One thing wrong with a request: `path` as in `edges[3].target`, `message` for people.
 
-    One that stands for others that are not told has their number in `count`.
+    If it stands for several violations that are not listed one by one, `count` says how many.
     """
 
     path: str
@@ -32,7 +32,7 @@ class Violation:
 
 
 class Fault(Exception):
-    """An outcome that the caller must hear about, with a reason that programs can test for."""
+    """An outcome that the caller must hear about, with a reason that programs can check."""
 
     def __init__(self, reason: str, message: str, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class InvalidInput(Fault):
 
 
 class NotFound(Fault):
-    """`what` (such as `flow` or `node task`) of this id does not exist; the reason follows from `what`.
+    """The `what` (such as `flow` or `node task`) with this id does not exist; the reason follows from `what`.
 
     The message ends with `hint`.
     """
@@ -71,11 +71,11 @@ class Conflict(Fault):
 
 
 class Aborted(Fault):
-    """Somebody else changed it first, or a policy stepped aside; reading it again and repeating may work."""
+    """Somebody else changed it first, or a policy gave way; reading it again and repeating may work."""
 
 
 class FailedPrecondition(Fault):
-    """The present status of `subject` (such as `flows/momentum`) forbids what was asked."""
+    """The current status of `subject` (such as `flows/momentum`) forbids what was asked."""
 
     def __init__(self, reason: str, message: str, subject: str, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(reason, message, metadata)
@@ -83,7 +83,7 @@ class FailedPrecondition(Fault):
 
 
 class Unauthenticated(Fault):
-    """The call carries no token, or one that is not good; with another one it would be looked at."""
+    """The call carries no token, or a bad one; with a good one it would be considered."""
 
 
 class PermissionDenied(Fault):
@@ -101,7 +101,7 @@ class Exhausted(Fault):
 
 
 class Unavailable(Fault):
-    """What is needed is away for now; trying again after `retry_after_s` seconds, perhaps elsewhere, should work."""
+    """Something needed is away for now; trying again after `retry_after_s` seconds, perhaps elsewhere, should work."""
 
     def __init__(
         self, reason: str, message: str, retry_after_s: float = 1.0, metadata: Mapping[str, str] | None = None

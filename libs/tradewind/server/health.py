@@ -1,4 +1,4 @@
-"""Health under the names `liveness`, `readiness`, "" and each service's; and the end of stock streams at shutdown."""
+"""Health under the names `liveness`, `readiness`, "" and each service's; ends gRPC's own streams at shutdown."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,21 +25,21 @@ _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 _log = structlog.get_logger(__name__)
 
 Check = Callable[[], Awaitable[str | None]]
-"""Asks a service why it is not ready; None when it is."""
+"""Asks a service why it is not ready; None when it is ready."""
 
 
 class OnlyReads(str):
-    """Why a service refuses calls that write, and answers others."""
+    """Why a service refuses calls that write while it answers reads."""
 
     __slots__ = ()
 
 
 class Health:
-    """Serves health. `liveness` depends on nothing but this process; the others on what the services say.
+    """Serves health. `liveness` depends only on this process; the other names depend on what the services say.
 
-    A service's name follows that service; "" and `readiness` need all of them. Those two let pass what only reads: all
-    replicas share a store, and without them nobody would be there to read, or to say why writing is refused. They look
-    every `interval_s`; a check that takes longer than `timeout_s` counts as not ready.
+    A service's name follows that service; "" and `readiness` need all of them, but accept a service that only answers
+    reads: all replicas share a store, so otherwise no replica would be left to read from, or to say why writing is
+    refused. Services are checked every `interval_s`; a check that takes longer than `timeout_s` counts as not ready.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class Health:
         add_HealthServicer_to_server(self._servicer, server)
 
     async def start(self) -> None:
-        """Look once, then keep looking."""
+        """Check once, then keep checking."""
         self._servicer.set(LIVENESS, _SERVING)
         await self._look()
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def drain(self) -> None:
-        """Say NOT_SERVING under every name from now on."""
+        """Answer NOT_SERVING under every name from now on."""
         if self._watching is not None:
             await end_tasks([self._watching])
             self._watching = None
@@ -97,26 +97,26 @@ class Health:
         except TimeoutError:
             return f"the readiness check took longer than {self._timeout_s} s"
         except Exception as error:
-            # One service that cannot even be asked must not end the watch over the others.
+            # A service that cannot even be asked must not end the watch over the others.
             return f"the readiness check failed: {type(error).__name__}: {error}"
 
 
 class _Servicer(HealthServicer):
-    """Tells the statuses. The stock one has whoever sets them wait until every watcher has read the one before."""
+    """Reports the statuses. In the stock servicer, setting one waits until every watcher has read the previous one."""
 
     def __init__(self) -> None:
         self._statuses: dict[str, int] = {}
         self._changed = asyncio.Event()
 
     def set(self, name: str, status: int) -> None:
-        """Tell this status under this name."""
+        """Report this status under this name."""
         if self._statuses.get(name) != status:
             self._statuses[name] = status
             self._changed.set()
             self._changed = asyncio.Event()
 
     def drain(self) -> None:
-        """Tell NOT_SERVING under every name."""
+        """Report NOT_SERVING under every name."""
         for name in self._statuses:
             self.set(name, _NOT_SERVING)
 
@@ -128,7 +128,7 @@ class _Servicer(HealthServicer):
 
     async def List(self, request: object, context: Context) -> Any:
         statuses = {name: health_pb2.HealthCheckResponse(status=each) for name, each in self._statuses.items()}
-        # Which the stubs do not know.
+        # The stubs do not know this message.
         messages: Any = health_pb2
         return messages.HealthListResponse(statuses=statuses)
 
@@ -146,18 +146,18 @@ class _Servicer(HealthServicer):
 class StockStreams:
     """Ends the streams of gRPC's own services (health Watch, reflection) when the server drains.
 
-    They would hold its stop until the grace is over; streams of Tradewind's services end themselves.
+    They would hold up its stop until the grace period is over; streams of Tradewind's services end by themselves.
     """
 
     def __init__(self) -> None:
         self._drained = asyncio.Event()
 
     def drain(self) -> None:
-        """End the open streams, and new ones at once, with UNAVAILABLE."""
+        """End the open streams, and new streams at once, with UNAVAILABLE."""
         self._drained.set()
 
     def until_drained(self, behavior: Behavior) -> Behavior:
-        """Return the handler `behavior`, made to end at the drain."""
+        """Return `behavior` wrapped so that it ends at the drain."""
 
         async def call(request: Any, context: Context) -> None:
             running = asyncio.ensure_future(behavior(request, context))

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from tradewind.server.faults import Violation
 
 IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-"""The regular expression of one."""
+"""The regular expression of an identifier."""
 _IDENTIFIER = re.compile(IDENTIFIER)
 
 
@@ -30,7 +30,7 @@ def check_identifier(path: str, value: str) -> Violation | None:
 
 
 def request_id_faults(request_id: str, path: str = "request_id") -> list[Violation]:
-    """Return what is wrong with the id that a caller gives a request, so that repeating it changes nothing."""
+    """Return what is wrong with a caller's request id, which makes repeating the request harmless."""
     if len(request_id) > 128:
         return [Violation(path, f"must have at most 128 characters, has {len(request_id)}")]
     if not request_id.isprintable() or " " in request_id:
@@ -44,5 +44,5 @@ def new_run_id() -> str:
 
 
 def run_id_of(*what: str) -> str:
-    """Return the identifier of a run that stands for `what`, in the form of a random one."""
+    """Return the identifier of the run that stands for `what`, in the form of a random one."""
     return blake2b("\0".join(what).encode(), digest_size=10).hexdigest()

@@ -1,4 +1,4 @@
-"""One server interceptor, made of what surrounds the handler of each call, whatever its kind."""
+"""One server interceptor, which surrounds the handler of each call, whatever its kind."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -12,33 +12,32 @@ Behavior: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 
 
 class Surrounding(Protocol):
-    """What is done before and after every call; sees, and may replace, what the call raises."""
+    """Acts before and after every call; sees, and may replace, what the call raises."""
 
     def around(self, method: str, behavior: Behavior) -> Behavior:
-        """Return what is called in place of the handler of `method` (`/package.Service/Method`), and calls it.
+        """Return what is called instead of the handler of `method` (`/package.Service/Method`), and calls that handler.
 
-        A coroutine function made once for each method: a context manager entered by each call costs ten times as much.
+        It is a coroutine function made once per method: entering a context manager per call costs ten times as much.
         """
         ...
 
 
 class MethodUnknown(Exception):
-    """Nobody on this server serves the method that was called."""
+    """No service on this server has the method that was called."""
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
-    """Puts the surroundings, the outermost first, around the handler of each call.
+    """Puts the surroundings, outermost first, around the handler of each call.
 
-    A streaming response may come from an async generator or from a coroutine that calls `context.write` (the stock
-    health Watch does). Within the surroundings also fall calls of methods that nobody serves, which raise
-    MethodUnknown, and requests that are no valid message, which raise what the decoder raised. The surrounded handler
-    of a method is made once and kept.
+    A streaming response may come from an async generator or from a coroutine that calls `context.write` (as the stock
+    health Watch does). The surroundings also see calls of unknown methods, which raise MethodUnknown, and requests that
+    are not valid messages, which raise the decoder's error. The surrounded handler of a method is made once and kept.
     """
 
     def __init__(
         self, surroundings: Sequence[Surrounding], until_drained: Callable[[Behavior], Behavior] | None = None
     ) -> None:
-        """Take what ends the streams of gRPC's own services, `until_drained`, which the others do by themselves."""
+        """Take `until_drained`, which ends the streams of gRPC's own services; other streams end by themselves."""
         self._surroundings = tuple(surroundings)
         self._until_drained = until_drained
         self._handlers: dict[str, Any] = {}
@@ -54,7 +53,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             return known
         handler = await continuation(handler_call_details)
         if handler is None:
-            # Not kept: there is no end of methods that one may make up.
+            # Not kept: callers can make up any number of method names.
             return grpc.stream_stream_rpc_method_handler(self._surrounded(method, _unknown(method)))
         return self._handlers.setdefault(method, self._rebuilt(method, handler))
 
@@ -103,7 +102,7 @@ def _unknown(method: str) -> Behavior:
 
 
 def _flattened(handler: Callable[[Any, Context], Any]) -> Behavior:
-    """Make one kind of coroutine of a handler: it returns a unary response, or writes the messages of a stream."""
+    """Make a uniform coroutine of a handler: it returns a unary response, or writes the messages of a stream."""
 
     async def call(request: Any, context: Context) -> Any:
         if type(request) is _Undecodable:

@@ -1,4 +1,4 @@
-"""How deeply JSON may be nested: the same for every version of Python, whose decoders go as deep as its stack does."""
+"""How deeply JSON may be nested: the same for every Python, whose decoders go only as deep as their stack allows."""
 
 from itertools import accumulate
 
@@ -8,7 +8,7 @@ _OTHERS = bytes(set(range(256)) - set(_STEPS))
 
 
 def check_depth(text: str) -> None:
-    """Raise RecursionError, as decoders do, for what is nested more than 500 levels deep; `text` must be JSON."""
+    """Raise RecursionError, as decoders do, when `text`, which must be JSON, is nested more than 500 levels deep."""
     if text.count("[") + text.count("{") <= MOST_LEVELS:
         return
     unescaped = text.replace("\\\\", "").replace('\\"', "")

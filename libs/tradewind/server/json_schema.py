@@ -1,4 +1,4 @@
-"""Checking values against JSON Schemas that workers have declared."""
+"""Checks values against the JSON Schemas that workers declare."""
 
 import json
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ _HIDDEN = ("$secret", "$encoded")
 
 _MESSAGE_CHARACTERS = 300
 _MOST_FAULTS = 100
-# What decides over a whole value by looking at all that is in it, so that a hidden one within leaves it undecided. What
-# `if` decides shows as the place of the failing keyword, in `then` or `else`.
+# Keywords that judge a whole value by everything in it, so that a hidden value inside leaves them undecided. What `if`
+# decides shows in the path of the failing keyword, as `then` or `else`.
 _SUMMING_UP = frozenset(
     {"anyOf", "const", "contains", "enum", "not", "oneOf", "unevaluatedItems", "unevaluatedProperties", "uniqueItems"}
 )
 _BRANCHES = frozenset({"then", "else", "dependentSchemas", "dependencies"})
 
-# Schemas come from workers: they may not make a server fetch documents, nor spend its time on regular expressions.
+# Schemas come from workers: they must not make a server fetch documents, or spend its time on regular expressions.
 _OFFLINE: dict[str, Any] = {
     "offline": True,
     "pattern_options": jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000),
@@ -33,7 +33,7 @@ def schema_fault(schema_text: str) -> str | None:
     """Return what is wrong with a schema, or None when values can be checked against it.
 
     A schema is a JSON object of any draft from 4 to 2020-12 (the latest when it names none) that refers to no document
-    but itself.
+    other than itself.
     """
     try:
         _compiled(schema_text)
@@ -43,11 +43,11 @@ def schema_fault(schema_text: str) -> str | None:
 
 
 def faults(schema_text: str, value: object, at: str = "") -> list[Violation]:
-    """Return everything in which `value` (as read from JSON) fails the schema, at most 100 faults.
+    """Return everything in which `value` (as read from JSON) violates the schema, at most 100 faults.
 
-    Paths begin with `at`, as in `nodes[3].config.window`. What stands for a value that only workers can read is
-    accepted in place of any, and what cannot be decided without it is no fault. Raises ValueError when `schema_fault`
-    finds one.
+    Paths begin with `at`, as in `nodes[3].config.window`. A placeholder for a value that only workers can read is
+    accepted in place of any value, and what cannot be decided without that value is not a fault. Raises ValueError when
+    `schema_fault` finds a fault.
     """
     found = faults_by_place(schema_text, value)
     if not found:
@@ -58,14 +58,14 @@ def faults(schema_text: str, value: object, at: str = "") -> list[Violation]:
 
 
 def faults_by_place(schema_text: str, value: object) -> list[tuple[tuple[str | int, ...], str]]:
-    """Return the same with the keys that lead to each place within `value` instead of a path."""
+    """Return the same faults, each with the keys that lead to its place within `value` instead of a path."""
     found: list[tuple[tuple[str | int, ...], str]] = []
     for error in _compiled(schema_text).iter_errors(value):
         if _depends_on_hidden(error, value):
             continue
         place = tuple(error.instance_path)
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
-            # At the top the callers say what there is, in their own words.
+            # At the top level, callers say in their own words which keys exist.
             names = NearestName(_known_at(schema_text, error.schema_path) if place else ())
             found += [((*place, key), f"is not known{names.hint(key)}") for key in error.kind.unexpected]
         else:
@@ -76,13 +76,13 @@ def faults_by_place(schema_text: str, value: object) -> list[tuple[tuple[str | i
 
 
 def only_keys(schema_text: str) -> list[str]:
-    """Return the keys that an object may have by a schema without fault, none where it may have others."""
+    """Return the keys that a valid schema allows an object to have; none if it allows any key."""
     schema = json.loads(schema_text)
     return list(schema.get("properties", ())) if schema.get("additionalProperties") is False else []
 
 
 def _known_at(schema_text: str, additional: Sequence[str | int]) -> list[str]:
-    """Return the keys that stand beside an `additionalProperties`, to which these steps lead."""
+    """Return the keys listed beside the `additionalProperties` to which these steps lead."""
     part = json.loads(schema_text)
     try:
         for step in additional[:-1]:
@@ -93,7 +93,7 @@ def _known_at(schema_text: str, additional: Sequence[str | int]) -> list[str]:
 
 
 def is_hidden(value: object) -> bool:
-    """Say whether a value stands for one that only workers can read."""
+    """Say whether a value is a placeholder for one that only workers can read."""
     return isinstance(value, dict) and len(value) == 1 and any(isinstance(value.get(name), str) for name in _HIDDEN)
 
 
@@ -113,7 +113,7 @@ def _compiled(schema_text: str) -> jsonschema_rs.Validator:
         place = _path("", error.instance_path)
         raise ValueError(_shortened(f"{place}: {error.message}" if place else error.message)) from None
     except ValueError as error:
-        # The library calls the whole text a string; what it says after that names line and column.
+        # The library calls the whole text a string; the rest of its message gives the line and column.
         raise ValueError(f"not JSON: {str(error).removeprefix('Invalid string: ')}") from None
 
 
@@ -157,6 +157,6 @@ def _path(at: str, steps: Sequence[str | int]) -> str:
 def _shortened(message: str) -> str:
     if len(message) <= _MESSAGE_CHARACTERS:
         return message
-    # The end of a message says what was expected, its beginning quotes the value.
+    # The end of a message says what was expected; its beginning quotes the value.
     kept = _MESSAGE_CHARACTERS // 2
     return f"{message[:kept]} ... {message[-kept:]}"

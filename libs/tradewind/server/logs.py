@@ -18,7 +18,7 @@ _log = structlog.get_logger(__name__)
 
 
 def configure_logging(level: str = "info", format: str = "console") -> None:
-    """Send logs of this process, also those of libraries, to stderr: `console` for people, `json` for machines."""
+    """Send this process's logs, including those of libraries, to stderr: `console` for people, `json` for machines."""
     number = logging.getLevelNamesMapping()[level.upper()]
     shared, renderers = _shared(), [_console()]
     if format == "json":
@@ -40,7 +40,7 @@ def configure_logging(level: str = "info", format: str = "console") -> None:
 
 
 def quieten_logging(level: str) -> None:
-    """Keep what is below `level` out of the standard error of a program that has not said how it logs."""
+    """Keep logs below `level` off the standard error of a program that has not configured its logging."""
     if not structlog.is_configured():
         structlog.configure(
             processors=[*_shared(), _console()],
@@ -50,16 +50,16 @@ def quieten_logging(level: str) -> None:
 
 
 class RequestLog:
-    """Logs each call when it has ended: DEBUG when it succeeded or its client left, WARNING when it failed.
+    """Logs each call when it ends: DEBUG if it succeeded or its client left, WARNING if it failed.
 
-    Those that failed because the store is away are told of together elsewhere.
+    Calls that fail because the store is away are summarized elsewhere.
     """
 
     def __init__(self) -> None:
         self._draining = False
 
     def drain(self) -> None:
-        """Take it as nothing special from now on that calls are sent elsewhere."""
+        """Treat it as normal from now on that calls are sent elsewhere."""
         self._draining = True
 
     def around(self, method: str, behavior: Behavior) -> Behavior:
@@ -77,7 +77,7 @@ class RequestLog:
                 write("call", **_facts(method, context, begun), details=context.details())
                 raise
             except BaseException as error:
-                # Only a cancelled call gets here: everything else was turned into a status further in.
+                # Only a cancelled call gets here: all other errors became a status further in.
                 _log.debug("call_ended", method=method, peer=context.peer(), error=type(error).__name__)
                 raise
             if _log.is_enabled_for(logging.DEBUG):
@@ -88,9 +88,9 @@ class RequestLog:
 
 
 class _StandardError:
-    """The process's own, whatever stands in for it at the moment; what it does not take is lost.
+    """The process's original stderr, whatever replaces it at the moment; text that it does not accept is lost.
 
-    No log may end what it tells of.
+    A log must never break the work that it reports on.
     """
 
     def write(self, text: str) -> None:
@@ -113,7 +113,7 @@ def _shared() -> list[structlog.typing.Processor]:
 
 
 def _console() -> structlog.typing.Processor:
-    # Not with the values of variables, which is the default: passwords and what users send are among them.
+    # Without the values of variables, which the default shows: they include passwords and what users send.
     tracebacks = structlog.dev.RichTracebackFormatter(show_locals=False)
     return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=tracebacks)
 
@@ -137,7 +137,7 @@ def _add_trace_ids(_logger: Any, _name: str, event: MutableMapping[str, Any]) ->
 
 
 def _tell_error(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Write an exception as its kind and what it says: those of redis-py leave that out of their repr."""
+    """Show an exception as its type and message: redis-py's exceptions leave the message out of their repr."""
     error = event.get("error")
     if isinstance(error, BaseException):
         event["error"] = f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""Metrics of this process for Prometheus: what every server counts, and the endpoint that serves them.
+"""Metrics of this process for Prometheus: what every server counts, and the endpoint that serves it.
 
-Each service declares its own beside its use cases, in the same registry. Labels have few values, which the code bounds:
-never an id of a flow, cycle, task, worker or user.
+Each service declares its own metrics beside its use cases, in the same registry. Labels have few values, which the code
+bounds: never an id of a flow, cycle, task, worker or user.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 
 FAST = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Bounds in seconds for what takes milliseconds."""
+"""Bounds in seconds for operations that take milliseconds."""
 SLOW = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
-"""Bounds in seconds for what may take minutes."""
+"""Bounds in seconds for operations that may take minutes."""
 
 RPC_SECONDS = Histogram(
     "tradewind_rpc_seconds",
@@ -53,13 +53,13 @@ SCRIPT_ERRORS = Counter(
 _LAG_S = 0.25
 _MOST_NAMES = 200
 OTHER = "other"
-"""The label of all names beyond the first 200."""
+"""The label for all names after the first 200."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Switch:
-    """Whether anybody looks: what is on the hot path counts only then."""
+    """Whether any endpoint serves metrics: the hot path counts only then."""
 
     __slots__ = ("_endpoints", "on")
 
@@ -77,7 +77,7 @@ SWITCH = Switch()
 
 
 class BoundedNames:
-    """Names that people give, such as node types, as values of a label: beyond the first 200 all are `other`."""
+    """Names chosen by people, such as node types, as label values: all names after the first 200 become `other`."""
 
     def __init__(self, most: int = _MOST_NAMES) -> None:
         self._most = most
@@ -94,7 +94,7 @@ class BoundedNames:
 
 
 class MetricsEndpoint:
-    """Serves `/metrics` from a thread of its own while it is open, and watches the lag of the loop; not with port 0."""
+    """Serves `/metrics` from its own thread while open, and watches the loop's lag; does nothing if the port is 0."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host
@@ -103,7 +103,7 @@ class MetricsEndpoint:
         self._watching = SideTasks()
 
     async def open(self) -> None:
-        """Listen. Raises ConnectionError with a sentence for a person when the port is taken."""
+        """Listen. Raises ConnectionError with a sentence for people when the port is taken."""
         if not self._port:
             return
         try:
@@ -117,7 +117,7 @@ class MetricsEndpoint:
         _log.info("serving_metrics", address=f"{self._host}:{self._port}")
 
     async def close(self) -> None:
-        """Listen no more; safe to repeat."""
+        """Stop listening; safe to repeat."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -131,7 +131,7 @@ class CallMetrics:
     """Measures each call."""
 
     def around(self, method: str, behavior: Behavior) -> Behavior:
-        """Surround the calls of one method; those of gRPC's own services are not measured."""
+        """Surround the calls of one method; gRPC's own services are not measured."""
         name, streaming = _named(method)
 
         async def unary(request: Any, context: Context) -> Any:
@@ -161,7 +161,7 @@ class CallMetrics:
 
 
 def _named(method: str) -> tuple[str, bool]:
-    """Return `Service/Method`, and whether it streams; "unknown" for what somebody has made up."""
+    """Return `Service/Method`, and whether it streams; "unknown" for a method that a caller made up."""
     service, _, name = method.lstrip("/").partition("/")
     try:
         found = descriptor_pool.Default().FindMethodByName(f"{service}.{name}")

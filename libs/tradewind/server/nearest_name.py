@@ -1,4 +1,4 @@
-"""Finds the name that somebody who mistyped one most likely meant."""
+"""Finds the name most likely meant by a mistyped one."""
 
 import difflib
 import heapq
@@ -12,10 +12,10 @@ _LOOKS = 200_000
 
 
 class NearestName:
-    """Suggests among `names`, for as long as that stays cheap: one that differs in case alone, else difflib's choice.
+    """Suggests one of `names`, as long as that stays cheap: one that differs only in case, else difflib's choice.
 
-    difflib takes some 20 us a name, so over many names only the fifty that share most of their beginning and end with
-    the word are compared; after 200 000 names looked at there are no more suggestions.
+    difflib takes some 20 us per name, so of many names only the fifty that share the most of their beginning and end
+    with the word are compared; after looking at 200 000 names, it suggests nothing more.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -44,7 +44,7 @@ class NearestName:
 
 
 def _shared_ends(one: str, other: str) -> int:
-    """Return how many characters two words share at their beginning and at their end, their lengths being near."""
+    """Return how many characters two words share at their beginning and their end, less the difference in length."""
     shared = -abs(len(one) - len(other))
     for a, b in zip(one, other, strict=False):
         if a != b:

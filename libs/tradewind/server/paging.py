@@ -1,4 +1,4 @@
-"""Pages of a list: how many entries one has, and the opaque token that says where the next begins."""
+"""Pages of a list: how many entries a page has, and the opaque token that says where the next page begins."""
 
 import base64
 import binascii
@@ -11,14 +11,14 @@ from tradewind.server.faults import InvalidInput, Violation
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 1000
 MESSAGE_BYTES = 512 * 1024
-"""What goes into one message where characters are counted, each of which may take four bytes."""
+"""How much text goes into one message where sizes are in characters, each of which may take four bytes."""
 
 Position = TypeVar("Position")
 Item = TypeVar("Item")
 
 
 class Page(Generic[Item]):
-    """Up to `limit` items: fewer where they would not go into one message, but one at least."""
+    """Up to `limit` items: fewer if they would not fit into one message, but at least one."""
 
     def __init__(self, limit: int, room: int = MESSAGE_BYTES) -> None:
         self.items: list[Item] = []
@@ -42,16 +42,16 @@ def page_size_of(requested: int, path: str = "page_size") -> int:
 
 
 def page_token(position: object | None) -> str:
-    """Return the token for `position` (what msgspec can encode): where the next page begins; "" for None, the end."""
+    """Return the token for `position` (anything msgspec encodes), where the next page begins; "" for None, the end."""
     if position is None:
         return ""
     return base64.urlsafe_b64encode(msgspec.msgpack.encode(position)).decode().rstrip("=")
 
 
 def page_position(token: str, shape: type[Position], path: str = "page_token") -> Position | None:
-    """Return the position in a token, None for the empty token of a first page.
+    """Return the position in a token; None for the empty token of a first page.
 
-    Raises InvalidInput, for field `path`, when the token is not one that this call gave out.
+    Raises InvalidInput, for field `path`, when the token was not issued by this call.
     """
     if not token:
         return None

@@ -1,4 +1,4 @@
-"""Who calls, as the certificate of mTLS says, and which names may."""
+"""Who calls, according to their mTLS certificate, and which names may call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ _HEALTH = "/grpc.health.v1.Health/"
 
 @dataclass(frozen=True, slots=True)
 class PeerIdentity:
-    """The holder of the certificate that a caller has shown, which the CA has vouched for."""
+    """The holder of the certificate that a caller has shown, as vouched for by the CA."""
 
     names: tuple[str, ...]
     """Its subject alternative names: DNS names, addresses, URIs such as `spiffe://cluster/tradewind/scheduler`."""
 
     @property
     def service(self) -> str:
-        """What the first name calls it: the last part of a URI's path, or the first label of a DNS name."""
+        """The service that the first name stands for: the last part of a URI's path, or a DNS name's first label."""
         name = self.names[0] if self.names else ""
         return name.rstrip("/").rpartition("/")[2] if "://" in name else name.partition(".")[0]
 
 
 class CallerNotAllowed(Exception):
-    """The caller's certificate carries no name that may call this server."""
+    """The caller's certificate carries no name that is allowed to call this server."""
 
 
 def peer_identity(context: Context) -> PeerIdentity | None:
@@ -43,14 +43,14 @@ def peer_names(context: Context) -> tuple[str, ...]:
 
 
 class AllowedCallers:
-    """A Surrounding that takes calls only of holders of some names; health answers everybody."""
+    """A Surrounding that admits only callers with certain names; health answers everybody."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """Take patterns in which * stands for any text."""
         self._patterns = tuple(patterns)
 
     def around(self, method: str, behavior: Behavior) -> Behavior:
-        """Look before each call of one method."""
+        """Check the caller before each call of one method."""
         if method.startswith(_HEALTH):
             return behavior
 

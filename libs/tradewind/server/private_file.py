@@ -1,11 +1,11 @@
-"""Files that only their owner can read, and that are never there in part."""
+"""Files that only their owner can read, and that are never seen half-written."""
 
 import os
 from pathlib import Path
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put a file in the place of what was there, which stays when that fails. Raises OSError."""
+    """Replace the file at `path`; the old one stays if that fails. Raises OSError."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
@@ -14,7 +14,7 @@ def write_private(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        # What the system says of a full disk names no file.
+        # The system's error for a full disk names no file.
         raise OSError(f"cannot write {path}: {error.strerror}") from None
     finally:
         beside.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Asks a server for its health: `python -m tradewind.server.probe [--liveness] [HOST:PORT]`.
 
-For what cannot speak gRPC itself, such as a container's health check. Exits 0 when the server is ready (or alive), 1
-with a reason when it is not, 2 for wrong usage.
+For tools that cannot speak gRPC themselves, such as a container's health check. Exits 0 when the server is ready (or
+alive), 1 with a reason when it is not, 2 for wrong usage.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _TIMEOUT_S = 4.0
 async def probe(
     address: str, name: str = READINESS, open_channel: OpenChannel = open_channel, timeout_s: float = _TIMEOUT_S
 ) -> str | None:
-    """Return why the server at `address` is not well by this name of its health service, None when it is."""
+    """Return why the server at `address` is not well under `name` of its health service; None when it is."""
     channel = open_channel(address, traced=False)
     stub: Any = HealthStub(channel)
     try:
@@ -39,7 +39,7 @@ async def probe(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return the exit code; without an address it is this machine's at TRADEWIND_PORT; TRADEWIND_TLS_* hold."""
+    """Return the exit code. The default address is this machine's at TRADEWIND_PORT; TRADEWIND_TLS_* apply."""
     rest = [argument for argument in arguments if argument != "--liveness"]
     if len(rest) > 1 or any(argument.startswith("-") for argument in rest):
         print("usage: python -m tradewind.server.probe [--liveness] [HOST:PORT]", file=sys.stderr)

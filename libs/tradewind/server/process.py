@@ -1,4 +1,4 @@
-"""The process of a server: settings, signals, and an end in bounded time."""
+"""The process of a server: settings, signals, and a shutdown in bounded time."""
 
 import asyncio
 import faulthandler
@@ -24,10 +24,10 @@ from tradewind.server.settings import CommonSettings, SettingsError, load_settin
 from tradewind.server.telemetry import open_tracing
 
 _END_S = 15.0
-"""How long a process may take beyond its drain: the gate, its service, the last spans."""
+"""How long a process may take beyond its drain: for the gate, its service and the last spans."""
 
 _GARBAGE = 7_000
-"""How many more objects than before make the collector look; Python's own number is 700."""
+"""How many additional objects trigger the garbage collector; Python's own number is 700."""
 
 _log = structlog.get_logger(__name__)
 
@@ -40,7 +40,7 @@ def run(
     name: str = "tradewind",
     argv: Sequence[str] | None = None,
 ) -> NoReturn:
-    """Be the process of a server: read `settings`, build, serve until SIGTERM or SIGINT, drain, and exit.
+    """Run as the process of a server: read `settings`, build, serve until SIGTERM or SIGINT, drain, and exit.
 
     Exits 0 after a signal, in bounded time (a second signal ends it at once), 1 when it cannot start, 2 when the
     settings or arguments are wrong. `build` runs inside the event loop. `--help-settings` prints the settings.
@@ -62,7 +62,7 @@ def run(
             runner.run(_serve(build, values, name))
         except (StartError, ConnectionError) as error:
             _fail(f"{name} cannot start: {error}", 1)
-    # Nothing is left to do, and threads of gRPC may wait for the interpreter while it takes itself down, for ever.
+    # Nothing is left to do, and while the interpreter shuts down, gRPC's threads may wait for it forever.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -102,10 +102,10 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
         starting.cancel()
     try:
         await starting
-        # What is here now stays for good: the collector need not look at it again and again.
+        # The objects that exist now stay for good: the collector need not look at them again and again.
         gc.collect()
         gc.freeze()
-        # Nearly all that calls leave behind goes by its reference count: look for cycles a tenth as often.
+        # Reference counts free nearly everything that calls leave behind: look for cycles a tenth as often.
         gc.set_threshold(_GARBAGE, 10, 10)
         await ending
     except asyncio.CancelledError:
@@ -131,18 +131,18 @@ def _watch_store(values: CommonSettings) -> list[asyncio.Task[None]]:
 
 def _on_signal(ended: asyncio.Event, drain_s: float) -> None:
     if ended.is_set():
-        # Asked twice: whoever asks does not want to wait for calls in flight.
+        # Asked twice: the sender does not want to wait for calls in flight.
         os._exit(130)
     ended.set()
     last = threading.Timer(drain_s + _END_S, _give_up, [asyncio.get_running_loop(), drain_s + _END_S])
     last.daemon = True
     last.start()
-    # An interpreter that hangs on its way out runs no thread of Python's any more.
+    # An interpreter that hangs while it shuts down no longer runs Python threads.
     faulthandler.dump_traceback_later(drain_s + _END_S + STOP_S, exit=True)
 
 
 def _give_up(loop: asyncio.AbstractEventLoop, after_s: float) -> None:
-    """End the process though something in it goes on, a call that heeds no cancellation or a thread; say what."""
+    """End the process although something goes on, a thread or a call that ignores cancellation; log what it is."""
     _log.error("did_not_end", after_s=after_s, left=[repr(task) for task in asyncio.all_tasks(loop)])
     faulthandler.dump_traceback()
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Rates such as `100/m`: so many may begin at once, and that many more in each unit of time."""
+"""Rates such as `100/m`: up to that number may begin at once, and that many more in each unit of time."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LONGEST_MS = max(_UNITS_MS.values())
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A bucket of `count` tokens that is filled evenly within `period_ms`."""
+    """A bucket of `count` tokens that refills evenly within `period_ms`."""
 
     count: int
     period_ms: int
@@ -34,18 +34,18 @@ class Rate:
 
     @property
     def period_us(self) -> int:
-        """How long an empty bucket takes to be full, in microseconds."""
+        """How long an empty bucket takes to fill, in microseconds."""
         return self.period_ms * 1000
 
     @property
     def interval_us(self) -> int:
-        """How long one token takes, in microseconds, at least 1."""
+        """How long one token takes to arrive, in microseconds, at least 1."""
         return max(1, self.period_us // self.count)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRate:
-    """A rate under a key of a user's own, of which each that begins takes `cost` tokens."""
+    """A rate under a key that a user chose; each task that begins takes `cost` tokens."""
 
     key: str
     rate: Rate
@@ -53,12 +53,12 @@ class KeyRate:
 
     @property
     def length_us(self) -> int:
-        """How long it takes until as many tokens are there as one that begins takes, in microseconds."""
+        """How long the tokens for one task take to arrive, in microseconds."""
         return self.cost * self.rate.interval_us
 
 
 def cost_fault(cost: int, rate: Rate) -> str | None:
-    """Say what is wrong with a cost, None for nothing."""
+    """Say what is wrong with a cost; None if nothing is."""
     if cost < 1:
         return f"must be at least 1, is {cost}"
     if cost > rate.count:

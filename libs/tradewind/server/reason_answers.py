@@ -1,4 +1,4 @@
-"""Reasons as messages."""
+"""Reasons as protobuf messages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from tradewind.server.reasons import Reason
 
 
 def reason_messages(reasons: Iterable[Reason]) -> list[explanation_pb2.Reason]:
-    """Return reasons as they go over the wire."""
+    """Return reasons as messages."""
     messages = []
     for reason in reasons:
         message = explanation_pb2.Reason(code=reason.code, sentence=reason.sentence)

@@ -1,4 +1,4 @@
-"""Why something waits, or ended as it did: a stable code, a sentence, and the facts behind it."""
+"""Why something waits, or why it ended as it did: a stable code, a sentence, and the facts behind it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,14 +17,14 @@ CODES = (
     *("tick_queued", "tick_skipped", "tick_dropped", "tick_missed", "outside_window", "cycle_running"),
     *("backfilling", "next_tick", "waits_for_event"),
 )
-"""Every code, the most decisive first: in this order reasons are told. docs/explain.md lists them with their facts."""
+"""Every code, most decisive first: reasons are listed in this order. docs/explain.md lists them with their facts."""
 _RANKS = {code: rank for rank, code in enumerate(CODES)}
 _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """`code` is one of CODES; times among the facts are ISO 8601 text in UTC, lengths of time seconds."""
+    """`code` is one of CODES; in the facts, times are ISO 8601 text in UTC, and durations are in seconds."""
 
     code: str
     sentence: str
@@ -32,26 +32,26 @@ class Reason:
 
 
 def ordered(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons, the most decisive first."""
+    """Return reasons, most decisive first."""
     return sorted(reasons, key=lambda reason: _RANKS.get(reason.code, 0))
 
 
 def iso(ms: int) -> str:
-    """Return a time in epoch milliseconds as text, "" for 0."""
+    """Return a time in epoch milliseconds as text; "" for 0."""
     if not ms:
         return ""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def store_takes_no_writes(why: str) -> list[Reason]:
-    """That a store refuses to write, and so anything that begins or ends; nothing when there is no such `why`."""
+    """Say that the store refuses to write, so that nothing can begin or end; nothing if `why` is empty."""
     if not why:
         return []
     return [Reason("store_takes_no_writes", f"{why}: until it does, nothing goes on", {"why": why})]
 
 
 def waits_for_nodes(sources: Mapping[str, str]) -> Reason:
-    """What is not ready: it waits for nodes, each with its status, "" where that is not known."""
+    """Say which nodes it waits for, each with its status, which is "" when not known."""
     shown = ", ".join(f'"{source}"' for source in list(sources)[:_NAMED])
     more = len(sources) - _NAMED
     words = f"waits for node{'s' if len(sources) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
@@ -67,10 +67,10 @@ def no_live_worker(
     last_worker: str = "",
     until: str = "",
 ) -> Reason:
-    """Nobody takes what is ready.
+    """Say that nobody takes a ready task.
 
-    Workers that offer the type are draining, or were last heard of at a time (ms); the last that was connected was so
-    until a time, as text.
+    The workers that offer the type are draining, or were last heard of at a time in ms; or the last connected worker
+    was connected until a time, given as text.
     """
     words = f'no live worker offers node type "{node_type}"'
     seen = last_seen or {}
@@ -94,7 +94,7 @@ def no_live_worker(
 def workers_busy(
     node_type: str, workers: int = 0, slots: int = 0, free: int = 0, not_connected: Sequence[str] = ()
 ) -> Reason:
-    """Those who offer the type have no room, as far as is known; some are on record as alive and `not_connected`."""
+    """Say that workers for the type have no room, as far as known; some may be alive on record, but `not_connected`."""
     words = f'waits for a worker that offers "{node_type}" to have room'
     if workers:
         do = "do" if workers > 1 else "does"

@@ -1,4 +1,4 @@
-"""Settings: read from the environment, checked at once, and able to print their own table."""
+"""Settings: read from the environment, checked at once, and able to print a table of themselves."""
 
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -13,15 +13,15 @@ from tradewind.tls.files import StoreTlsFiles, TlsFiles
 
 PREFIX = "TRADEWIND_"
 LEAST_SECRET = 16
-"""So many characters a secret of servers has at least."""
+"""The least number of characters in a secret of servers."""
 
 
 class SettingsError(Exception):
-    """The environment holds values that cannot be used; the message names each variable."""
+    """The environment holds unusable values; the message names each variable."""
 
 
 class Settings(BaseSettings):
-    """The settings of one server: one frozen class whose every field has a description.
+    """The settings of one server, in a frozen class in which every field has a description.
 
     A field `store_url` is read from the variable `TRADEWIND_STORE_URL`; empty variables count as not set.
     """
@@ -37,7 +37,7 @@ class Settings(BaseSettings):
 
 
 class TlsSettings(Settings):
-    """The certificates of a server; without any of them it speaks plain text."""
+    """The certificates of a server; without any, it speaks plain text."""
 
     tls_cert: Path | None = Field(
         None, description="PEM file of the certificate and the chain below it; read again when it is replaced."
@@ -67,12 +67,12 @@ class TlsSettings(Settings):
     )
 
     def tls_files(self) -> TlsFiles | None:
-        """Return where the certificates are, None for plain text."""
+        """Return where the certificates are; None for plain text."""
         return TlsFiles.find(self.tls_ca, self.tls_cert, self.tls_key, self.tls_server_name, environment={})
 
 
 class TelemetrySettings(Settings):
-    """What servers and workers can be told about logs, traces and metrics."""
+    """Settings of servers and workers for logs, traces and metrics."""
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="The least level that is logged."
@@ -95,7 +95,7 @@ class TelemetrySettings(Settings):
     @field_validator("otlp_endpoint")
     @classmethod
     def _has_no_path(cls, endpoint: str | None) -> str | None:
-        """Refuse `http://host:4318/v1/traces`: the exporter would drop the path, and never be understood."""
+        """Refuse `http://host:4318/v1/traces`: the exporter would drop the path and speak the wrong protocol."""
         if endpoint and endpoint.startswith("http") and "/" in endpoint.partition("://")[2].rstrip("/"):
             message = "traces go by gRPC, to http://host:4317 without a path; OTLP over HTTP is not spoken"
             raise PydanticCustomError("endpoint", message)
@@ -103,7 +103,7 @@ class TelemetrySettings(Settings):
 
 
 class CommonSettings(TelemetrySettings, TlsSettings):
-    """What every Tradewind server can be told."""
+    """The settings of every Tradewind server."""
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(7700, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
@@ -171,7 +171,7 @@ class CommonSettings(TelemetrySettings, TlsSettings):
     )
 
     def store_tls_files(self) -> TlsFiles | None:
-        """Return the certificates for the store, None for those of this machine."""
+        """Return the certificates for the store; None for those that this machine trusts."""
         return StoreTlsFiles.find(self.store_tls_ca, self.store_tls_cert, self.store_tls_key, environment={})
 
 
@@ -179,7 +179,7 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 def load_settings(settings: type[AnySettings], **overrides: Any) -> AnySettings:
-    """Read settings from the environment, `overrides` first.
+    """Read settings from the environment; `overrides` take precedence.
 
     Raises SettingsError with one line per bad value, without repeating secrets.
     """
@@ -199,12 +199,12 @@ def text_of(secret: SecretStr | None) -> str:
 
 
 def variable_of(field: str) -> str:
-    """Return the environment variable that a field is read from."""
+    """Return the environment variable for a field."""
     return PREFIX + field.upper()
 
 
 def settings_table(settings: type[Settings]) -> list[tuple[str, str, str]]:
-    """Return name of the variable, default and description for each field, in order."""
+    """Return the variable, default and description of each field, in order."""
     rows = []
     for name, field in settings.model_fields.items():
         if field.default is PydanticUndefined:

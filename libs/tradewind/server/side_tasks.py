@@ -1,4 +1,4 @@
-"""Tasks that go on beside whoever has begun them."""
+"""Tasks that run beside the code that started them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class SideTasks(set["asyncio.Task[Any]"]):
-    """The ones that have not ended yet: an event loop by itself does not keep its tasks from the garbage collector."""
+    """The tasks that have not ended yet: an event loop alone does not keep its tasks from the garbage collector."""
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> None:
         """Begin `work`."""
@@ -25,11 +25,11 @@ class SideTasks(set["asyncio.Task[Any]"]):
         return task
 
     async def settle(self) -> None:
-        """Return when all of them have ended, those that are begun meanwhile too; what they raise stays theirs."""
+        """Return when all tasks have ended, including those begun in the meantime; their exceptions stay with them."""
         while self:
-            # Not `gather`: from Python 3.12 on it returns at once where all are done, before anything takes them out.
+            # Not `gather`: from Python 3.12 on it returns at once if all are done, before they leave this set.
             await asyncio.wait(self)
 
     async def end(self) -> None:
-        """Cancel them and return when they have ended; what they raise is dropped."""
+        """Cancel the tasks and return when they have ended; what they raise is dropped."""
         await end_tasks(self)

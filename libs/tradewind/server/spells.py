@@ -1,4 +1,4 @@
-"""Tells in two lines of what goes wrong again and again: one when it begins, one when it is over."""
+"""Logs something that goes wrong again and again in two lines: one when it begins, one when it is over."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class _Spell:
 
 
 class Spells:
-    """Logs `event` when it happens, and `over` when it has not for 10 s: how often it did, and for how long."""
+    """Logs `event` when it happens, and `over` after 10 s without it: how often it happened, and for how long."""
 
     def __init__(self, log: structlog.typing.FilteringBoundLogger, event: str, over: str) -> None:
         self._log = log
@@ -25,7 +25,7 @@ class Spells:
         self._spells: dict[str, _Spell] = {}
 
     def note(self, what: str, **facts: object) -> None:
-        """It happens, maybe again: each `what` has spells of its own. The log has the facts of the first time."""
+        """Note that it happened, perhaps again; each `what` has its own spells. The log has the first one's facts."""
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         spell = self._spells.get(what)

@@ -16,13 +16,13 @@ from tradewind.server.interception import Behavior, Context
 DOMAIN = "tradewind"
 STATUS_KEY = "grpc-status-details-bin"
 _MOST_BYTES = 7 * 1024 + 512
-"""How large an error's message and details may be: stock clients refuse metadata beyond 8 KiB, and then see neither."""
+"""The most that an error's message and details may take: stock clients refuse metadata beyond 8 KiB and see neither."""
 _MOST_MESSAGE_BYTES = 1000
 UNDECODABLE = "the request is no valid message of this method"
 
 
 class StatusAnswers(ABC):
-    """Surrounds every call: what its handler raises is told as a status."""
+    """Surrounds every call: reports what its handler raises as a status."""
 
     def around(self, method: str, behavior: Behavior) -> Behavior:
         """Answer the errors of the calls of one method."""
@@ -39,7 +39,7 @@ class StatusAnswers(ABC):
 
     @abstractmethod
     def status_of(self, error: Exception, method: str) -> Status:
-        """Return what a caller of `method` is told of `error`; called while that is handled."""
+        """Return the status that a caller of `method` gets for `error`; called while `error` is being handled."""
 
 
 async def abort(context: Context, status: Status) -> None:
@@ -48,7 +48,7 @@ async def abort(context: Context, status: Status) -> None:
 
 
 def code_of(status: Status) -> grpc.StatusCode:
-    """Return the code of a status, UNKNOWN for one that there is not."""
+    """Return the code of a status; UNKNOWN if it has no valid one."""
     return next((code for code in grpc.StatusCode if code.value[0] == status.code), grpc.StatusCode.UNKNOWN)
 
 
@@ -59,22 +59,22 @@ def status_with(
     metadata: Mapping[str, str] | None = None,
     details: Sequence[Message] = (),
 ) -> Status:
-    """Return a status whose reason is a name of `tradewind.api.errors.v1.ErrorReason` without its prefix."""
+    """Return a status; `reason` is a name in `tradewind.api.errors.v1.ErrorReason` without its prefix."""
     info = details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)
     message = message.encode()[:_MOST_MESSAGE_BYTES].decode(errors="ignore")
     status = Status(code=code.value[0], message=message, details=[_packed(info)])
     for detail in details:
         if isinstance(detail, details_pb2.BadRequest):
-            # The message goes along by itself as well, quoted: whatever is not ASCII takes three times its bytes.
+            # The message is also sent by itself, quoted: each byte that is not ASCII takes three.
             detail = _cut(detail, _MOST_BYTES - len(quote(message)) - status.ByteSize())
         status.details.append(_packed(detail))
     return status
 
 
 def _cut(bad_request: details_pb2.BadRequest, budget: int) -> details_pb2.BadRequest:
-    """Return as many violations as fit into `budget` bytes, the last one saying that there are more.
+    """Return as many violations as fit into `budget` bytes; the last one says that there are more.
 
-    How many there are stands in the message of the status.
+    The message of the status says how many there are.
     """
     if bad_request.ByteSize() + 100 <= budget:
         return bad_request

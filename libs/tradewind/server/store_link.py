@@ -1,4 +1,4 @@
-"""How a service is tied to whatever its stores keep their data in."""
+"""How a service is tied to the store behind its adapters."""
 
 from typing import Protocol
 
@@ -6,32 +6,32 @@ from tradewind.server.clock import Clock, SystemClock
 
 
 class StoreLink(Protocol):
-    """Opened when the service starts, closed when it stops."""
+    """The link to the store: opened when the service starts, closed when it stops."""
 
     @property
     def clock(self) -> Clock:
-        """The clock by which the stores write times; exact once this is open."""
+        """The clock by which the stores write times; exact once the link is open."""
         ...
 
     async def open(self) -> None:
-        """Make sure that the stores will do. Raises ConnectionError or UnsafeStore when they will not."""
+        """Make sure that the stores are usable. Raises ConnectionError or UnsafeStore when they are not."""
         ...
 
     async def close(self) -> None:
-        """Close every connection; also when it was never opened."""
+        """Close every connection; also works if it was never opened."""
         ...
 
     async def not_ready(self) -> str | None:
-        """Return why calls of the stores would fail now, None when they would not."""
+        """Return why calls of the stores would fail now; None if they would not."""
         ...
 
     async def takes_no_writes(self) -> str:
-        """Return why the stores refuse to write anything now, for people; "" when they do not."""
+        """Return why the stores refuse all writes now, for people; "" when they do not."""
         ...
 
 
 class NoLink:
-    """The link of stores in this process's own memory: nothing to open, nothing that could be away."""
+    """The link of stores in this process's own memory: nothing to open, and nothing that could be away."""
 
     clock: Clock = SystemClock()
 

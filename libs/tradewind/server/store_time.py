@@ -1,12 +1,12 @@
-"""How far the store's clock is from this machine's, from what was seen of both."""
+"""Estimates how far the store's clock is from this machine's, from readings of both."""
 
 
 class StoreTime:
-    """Tells the store's time from a local clock that runs evenly; both in microseconds, whatever they count from.
+    """Computes the store's time from a local clock that runs evenly; both in microseconds, from any origin.
 
-    Each time the store told its clock, it did so after the local time of asking and before that of its answer; the
-    narrowest overlap of all those intervals holds the offset. When one does not overlap, a clock was set, and it
-    starts anew from there.
+    Each time the store told its time, that was after the local time of asking and before that of the answer; the
+    offset lies in the overlap of all those intervals. When an interval does not overlap, a clock was set, and the
+    estimate starts anew from there.
     """
 
     def __init__(self) -> None:
@@ -16,14 +16,14 @@ class StoreTime:
 
     @property
     def offset_us(self) -> int:
-        """What to add to the local time; 0 until something was seen."""
+        """What to add to the local time; 0 until there is a reading."""
         return (self._least_us + self._most_us) // 2
 
     def observe(self, store_us: int, asked_us: int, answered_us: int) -> int:
-        """Take note that the store's clock showed `store_us` between two local times.
+        """Note that the store's clock showed `store_us` between two local times.
 
-        Returns by how much, at least, the two clocks have moved apart since they were last seen; 0 when they may not
-        have.
+        Returns the least by which the two clocks must have moved apart since the last reading; 0 if they may not have
+        moved.
         """
         least_us, most_us = store_us - answered_us, store_us - asked_us
         jump_us = max(least_us - self._most_us, self._least_us - most_us, 0) if self._known else 0

@@ -1,4 +1,4 @@
-"""The long streams that are open: both their directions at once, and their end when the server leaves."""
+"""Open long streams: running both directions at once, and ending them when the server leaves."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator
@@ -10,7 +10,7 @@ from tradewind.server.faults import Unavailable
 
 
 async def both(reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, None]) -> None:
-    """Read and write until either side ends, and raise what ended it, the reader's word first."""
+    """Read and write until either side ends; raise what ended it, the reader's error first."""
     tasks = [asyncio.create_task(reading), asyncio.create_task(writing)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -22,7 +22,7 @@ async def both(reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, 
 
 
 class OpenStreams:
-    """Cancels every open stream on `drain`; each answers that the server is leaving."""
+    """Cancels every open stream on `drain`; each then answers that the server is leaving."""
 
     def __init__(self) -> None:
         self._open: set[asyncio.Task[object]] = set()
@@ -30,7 +30,7 @@ class OpenStreams:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Hold the place of the stream that runs inside. Raises Unavailable when the server is leaving."""
+        """Register the stream that runs inside. Raises Unavailable when the server is leaving."""
         if self._draining:
             raise _draining()
         task = asyncio.current_task()
@@ -46,7 +46,7 @@ class OpenStreams:
             self._open.discard(task)
 
     def drain(self) -> None:
-        """End every stream and take no new one."""
+        """End every stream and refuse new ones."""
         self._draining = True
         for task in self._open:
             task.cancel()

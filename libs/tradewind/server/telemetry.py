@@ -1,4 +1,4 @@
-"""Traces: set-up, spans, and `traceparent` carried through calls. Costs next to nothing when no endpoint is set."""
+"""Traces: setup, spans, and `traceparent` carried through calls. Costs next to nothing if no endpoint is set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TRACEPARENT = "traceparent"
 
 FLUSH_S = 5.0
-"""For so long at most the spans that are held back are sent when tracing ends, all batches together."""
+"""How long the end of tracing may take to send the spans held back, all batches together."""
 
 Attributes = Mapping[str, str | int | float | bool]
 
@@ -33,14 +33,14 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class Tracing:
-    """Where spans of this process go; without an exporter nothing is recorded, only passed on."""
+    """Where this process's spans go; without an exporter nothing is recorded, only passed on."""
 
     def __init__(self, service: str, exporter: SpanExporter | None, sampling: float = 1.0) -> None:
         self._provider: TracerProvider | None = None
         self._chosen = 0
         self._exporter = exporter
         if exporter is not None:
-            # The SDK is imported by those who record only, because importing it takes a tenth of a second.
+            # Only processes that record import the SDK: the import takes a tenth of a second.
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -48,7 +48,7 @@ class Tracing:
             from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
             class Ids(RandomIdGenerator):
-                """At random, unless a span has an id of its own."""
+                """Random ids, except for a span whose id was chosen."""
 
                 def __init__(self, tracing: Tracing) -> None:
                     self._tracing = tracing
@@ -72,7 +72,7 @@ class Tracing:
 
     @property
     def provider(self) -> TracerProvider | None:
-        """What makes tracers for others, such as the code of nodes; None when nothing is recorded."""
+        """Makes tracers for other code, such as that of nodes; None when nothing is recorded."""
         return self._provider
 
     def begin(
@@ -87,11 +87,11 @@ class Tracing:
         follows: int = 0,
         linked: str = "",
     ) -> Span:
-        """Begin a span below the `traceparent` `parent`, or at the root of a new trace; the caller ends it.
+        """Begin a span below the `traceparent` in `parent`, or at the root of a new trace; the caller ends it.
 
-        `begun_ns` is since the epoch, now when None. `span_id` is its id where others are to know it beforehand, and
-        `follows` the id of a span of the same trace that it is linked to; `linked` is the `traceparent` of one of
-        another trace. The loop's thread only.
+        `begun_ns` counts from the epoch; None means now. `span_id` sets the span's id if others must know it
+        beforehand. The span links to the span with the id `follows` in the same trace, and to that of the
+        `traceparent` in `linked`, in another trace. Call this only in the loop's thread.
         """
         context = context_from(parent)
         links = []
@@ -121,7 +121,7 @@ class Tracing:
         ending.cancel()
 
     def _give_up(self) -> None:
-        # The SDK bounds each batch by itself: without its exporter it is soon through with all of them.
+        # The SDK bounds each batch by itself: without its exporter it soon gets through all of them.
         assert self._exporter is not None
         _log.warning("spans_dropped", hint="the endpoint of traces does not take what is left: TRADEWIND_OTLP_ENDPOINT")
         self._exporter.shutdown()
@@ -132,7 +132,7 @@ def open_tracing(
 ) -> Tracing:
     """Return tracing to an OTLP endpoint such as `http://localhost:4317`, or tracing that is off for None.
 
-    `timeout_s` is how long a batch of spans is sent and sent again; None for what OpenTelemetry's variables say, or 10.
+    `timeout_s` bounds sending a batch of spans, retries included; None for OpenTelemetry's variables, or 10 s.
     """
     if not endpoint:
         return Tracing(service, None)
@@ -142,12 +142,12 @@ def open_tracing(
 
 
 def current_traceparent() -> str:
-    """Return the W3C `traceparent` of the span that is current here, "" when there is none."""
+    """Return the W3C `traceparent` of the current span; "" when there is none."""
     return traceparent_of(trace.get_current_span())
 
 
 def traceparent_of(span: Span) -> str:
-    """Return the `traceparent` of a span, "" when it is none."""
+    """Return the `traceparent` of a span; "" if the span is not valid."""
     context = span.get_span_context()
     if not context.is_valid:
         return ""
@@ -155,12 +155,12 @@ def traceparent_of(span: Span) -> str:
 
 
 def sampled(traceparent: str) -> bool:
-    """Say whether spans below a `traceparent` are recorded: whoever began the trace has decided it for all."""
+    """Say whether spans below a `traceparent` are recorded: whoever began the trace decided that for all of it."""
     return bool(traceparent) and traceparent[-1] in "13579bdf"
 
 
 def attempt_id(trace_id: str, task_id: str, attempt: int) -> int:
-    """Return the id of the span in which an attempt is handed out, which any replica finds without being told."""
+    """Return the id of the span in which an attempt is handed out, which any replica can compute by itself."""
     name = f"{trace_id}:{task_id}:{attempt}".encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") or 1
 
@@ -171,7 +171,7 @@ def context_from(traceparent: str) -> TraceContext:
 
 
 def checked(traceparent: str) -> str:
-    """Return a `traceparent` that somebody else has written, "" when it is malformed."""
+    """Return a `traceparent` that somebody else wrote; "" when it is malformed."""
     return traceparent_of(trace.get_current_span(context_from(traceparent))) if traceparent else ""
 
 
@@ -206,7 +206,7 @@ class CallTraces:
                 try:
                     return await behavior(request, context)
                 finally:
-                    # None as long as nobody has set a code: the call has gone well.
+                    # None until somebody sets a code: the call went well.
                     code = context.code() or grpc.StatusCode.OK
                     if code is not grpc.StatusCode.OK:
                         span.set_status(StatusCode.ERROR, code.name)
@@ -231,7 +231,7 @@ class TraceUnaryUnaryInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
 
 
 class TraceUnaryStreamInterceptor(grpc.aio.UnaryStreamClientInterceptor):
-    """Sends the current `traceparent` along with calls that are answered by a stream."""
+    """Sends the current `traceparent` along with calls whose response is a stream."""
 
     async def intercept_unary_stream(
         self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request: Any

@@ -1,4 +1,4 @@
-"""Node types that are part of Tradewind: the node task manager carries them out, and no worker is needed."""
+"""Node types that are part of Tradewind: the node task manager runs them, without a worker."""
 
 from tradewind.server.built_in.approvals import APPROVAL, Approval
 from tradewind.server.built_in.delays import DELAY, Delay

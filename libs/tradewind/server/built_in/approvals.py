@@ -1,4 +1,4 @@
-"""`approval`: asks a person, and goes on by what is answered."""
+"""`approval`: asks a person and goes on according to the answer."""
 
 import json
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """What is asked, until when (as in Delay; 0 and -1 together for ever), and what then."""
+    """What is asked, until when (as in Delay; 0 and -1 together mean forever), and what then."""
 
     form: Mapping[str, Any]
     until_ms: int

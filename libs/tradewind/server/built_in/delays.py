@@ -28,7 +28,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """How long: `until_ms` since the epoch, or `after_ms` from when the node is ready; 0 and -1 stand for the other."""
+    """How long: `until_ms` since the epoch, or `after_ms` from when the node is ready; the unused one is 0 or -1."""
 
     until_ms: int
     after_ms: int

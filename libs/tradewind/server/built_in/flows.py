@@ -1,4 +1,4 @@
-"""`flow`: runs a cycle of another flow and waits for its end."""
+"""`flow`: runs a cycle of another flow and waits for it to end."""
 
 import json
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from tradewind.server.identifiers import check_identifier
 
 OUTPUT = "output"
 MOST_DEPTH = 8
-"""So many flows may be above a cycle."""
+"""How many flows may be above a cycle."""
 MOST_INPUT_BYTES = 1024 * 1024
-"""So large may be what a cycle is given."""
+"""The largest input of a cycle."""
 _SCHEMA = {
     "type": "object",
     "properties": {
@@ -29,7 +29,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class SubFlow:
-    """The flow of which a cycle runs, and the inputs of it that stand in the config."""
+    """The flow to run a cycle of, and the inputs that its config gives the cycle."""
 
     flow_id: str
     input: Mapping[str, Any] = field(default_factory=dict)

@@ -75,14 +75,14 @@ class Answer:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self, *, by: str) -> str:
-        """Return it as it is emitted, and as a node reads it, with who gave it."""
+        """Return the answer as it is emitted, and as a node reads it, with who gave it."""
         return json.dumps({"approved": self.approved, "values": dict(self.values), "by": by}, ensure_ascii=False)
 
 
 def read_answer(form: Mapping[str, Any], payload: object) -> tuple[Answer, list[Fault]]:
-    """Return an answer to a form without faults, and everything in which it does not fit.
+    """Return an answer to a form without faults, and everything in which the answer does not fit.
 
-    Of a rejection no value is required, but those that are given are checked.
+    A rejection does not require values, but those given are checked.
     """
     given = {} if payload is None else payload
     if not isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""What there is to know of a node type that is built in."""
+"""The definition of a built-in node type."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,9 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A node type: handles, the JSON Schema of its config as text, and `faults`, all that is wrong with a config.
+    """A node type: handles, the JSON Schema of its config as text, and `faults`, which finds all faults of a config.
 
-    With `any_input` it takes any input handle, and as many edges into each as there are; with `retries` it may be tried
-    again.
+    With `any_input` it accepts any input handle, with any number of edges into each; with `retries` it may be retried.
     """
 
     name: str
@@ -39,14 +38,14 @@ class BuiltIn:
 
 
 def raise_first(faults: Sequence[Fault]) -> None:
-    """Raise ValueError with the first of the faults, if there is one, behind its place."""
+    """Raise ValueError with the first of the faults, if any, after its place."""
     if faults:
         keys, message = faults[0]
         raise ValueError(": ".join(filter(None, (".".join(map(str, keys)), message))))
 
 
 def time_faults(config: Mapping[str, Any], *, required: bool) -> list[Fault]:
-    """Return what is wrong with `seconds` and `until`, of which at most one may be there."""
+    """Return what is wrong with `seconds` and `until`, of which at most one may be given."""
     found: list[Fault] = []
     seconds, until = config.get("seconds"), config.get("until")
     if seconds is not None and until is not None:
@@ -63,12 +62,12 @@ def time_faults(config: Mapping[str, Any], *, required: bool) -> list[Fault]:
 
 
 def unknown_faults(config: Mapping[str, Any], known: tuple[str, ...]) -> list[Fault]:
-    """Return each key that nothing knows."""
+    """Return a fault for each unknown key."""
     return [((key,), f"is not known; there are {', '.join(known)}") for key in config if key not in known]
 
 
 def times_of(config: Mapping[str, Any]) -> tuple[int, int]:
-    """Return until when (epoch ms, 0 for never), and how long in ms (-1 for not given), of a config without faults."""
+    """Return the end (epoch ms, 0 for never) and the duration in ms (-1 for not given) from a config without faults."""
     until = _parsed(config.get("until"))
     seconds = config.get("seconds")
     return (
