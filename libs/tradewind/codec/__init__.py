@@ -1,4 +1,4 @@
-"""Codecs of payloads, such as encryption: clients and workers apply them, servers keep what they never open."""
+"""Codecs for payloads, such as encryption: clients and workers apply them, servers keep payloads unopened."""
 
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.codec.aes_gcm import AesGcm

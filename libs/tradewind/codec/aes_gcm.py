@@ -1,4 +1,4 @@
-"""Encryption of payloads by AES-GCM, with keys that may be replaced one after the other."""
+"""Encrypts payloads with AES-GCM, with keys that can be rotated."""
 
 import base64
 import os
@@ -13,10 +13,10 @@ _LENGTHS = (16, 24, 32)
 
 
 class AesGcm:
-    """A codec that encrypts. The first of `keys`, each of 16, 24 or 32 bytes, encrypts; each decrypts what it has made.
+    """A codec that encrypts with the first of `keys`, each of 16, 24 or 32 bytes; every key decrypts what it encrypted.
 
-    To replace a key put a new one first, and leave the old one out once nothing is kept that it has encrypted. Raises
-    ValueError for keys that are none.
+    To replace a key, put a new one first, and drop the old one once nothing that it encrypted is kept. Raises
+    ValueError for invalid keys.
     """
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
@@ -33,12 +33,12 @@ class AesGcm:
         self._current = next(iter(keys))
 
     def encode(self, payload: bytes) -> bytes:
-        """Return the key's name, a nonce, and what is encrypted under both."""
+        """Return the key's name, a nonce, and the payload encrypted under both."""
         name, nonce = self._current.encode(), os.urandom(_NONCE)
         return bytes([len(name)]) + name + nonce + self._ciphers[self._current].encrypt(nonce, payload, name)
 
     def decode(self, payload: bytes) -> bytes:
-        """Return what was encrypted. Raises CodecError when its key is not there, or it was changed."""
+        """Return what was encrypted. Raises CodecError when its key is not known, or it was changed."""
         from cryptography.exceptions import InvalidTag
 
         end = 1 + payload[0]
@@ -55,9 +55,9 @@ class AesGcm:
 
 
 def aes_gcm() -> AesGcm:
-    """Return the codec with the keys of the file that TRADEWIND_CODEC_KEYS names: lines of name, space, base64.
+    """Return the codec with the keys in the file that TRADEWIND_CODEC_KEYS names: lines of name, space, base64.
 
-    Raises ValueError that says what is wrong with the file, without a key.
+    Raises ValueError, which says what is wrong with the file without showing a key.
     """
     path = os.environ.get(KEYS_VARIABLE)
     if not path:
@@ -75,7 +75,7 @@ def aes_gcm() -> AesGcm:
             decoded = base64.b64decode(key, validate=True)
         except ValueError:
             raise ValueError(f"{path}, line {number}: this is not a name, a space and a key in base64") from None
-        # In the wrong order, what stands in the place of the name is the key: it is not told.
+        # If name and key are swapped, the name is the key: do not show it.
         if len(decoded) not in _LENGTHS:
             raise ValueError(f"{path}, line {number}: the key has {len(decoded)} bytes, not 16, 24 or 32")
         if name in keys:

@@ -1,4 +1,4 @@
-"""The payloads of a client's calls: encoded in what it is about to send, decoded by its channel."""
+"""The payloads of a client's calls: encoded before a request is sent, decoded by the channel."""
 
 import logging
 from collections.abc import Callable
@@ -16,7 +16,7 @@ logger = logging.getLogger("tradewind.codec")
 Request = TypeVar("Request", bound=Message)
 
 OBJECTS = frozenset({"inputs_json", "parameters_json", "set_json"})
-"""Fields of requests whose members are encoded one by one."""
+"""Fields of requests in which each member is encoded."""
 VALUES = frozenset({"result_json"})
 """Fields of requests that are encoded as a whole."""
 
@@ -24,8 +24,8 @@ VALUES = frozenset({"result_json"})
 def encoded(codec: Codec, message: Request) -> Request:
     """Return a message with its payloads encoded. Raises CodecError.
 
-    This is for before a call, not for its channel: what is sent again must be the same, though a codec may encode
-    otherwise each time, and in place of what a serializer raises gRPC would send an empty message.
+    Call this before a call, not in its channel: a retry must send the same bytes, though a codec may encode differently
+    each time; and where a serializer raises, gRPC would send an empty message.
     """
     copy = type(message)()
     copy.CopyFrom(message)
@@ -34,7 +34,7 @@ def encoded(codec: Codec, message: Request) -> Request:
 
 
 class DecodingChannel(WrappedChannel):
-    """What cannot be decoded is left as it is, with a line in the log: a person may look at all else."""
+    """Decodes responses. It logs a value that it cannot decode and leaves it as it is: the rest may still be useful."""
 
     def __init__(self, channel: grpc.aio.Channel, codec: Codec) -> None:
         super().__init__(channel)

@@ -11,15 +11,15 @@ CODEC_VARIABLE = "TRADEWIND_CODEC"
 
 
 def codec_of(given: Codec | None) -> Codec | None:
-    """Return the codec that is given, or else the one that TRADEWIND_CODEC names. Raises ValueError."""
+    """Return the given codec, or else the one that TRADEWIND_CODEC names. Raises ValueError."""
     target = os.environ.get(CODEC_VARIABLE)
     return given if given is not None or not target else load_codec(target)
 
 
 def load_codec(target: str) -> Codec:
-    """Import `module:attribute` and return the codec that it is, or, when it is a function or class, returns.
+    """Import `module:attribute` and return that codec, or the one that this function or class returns.
 
-    Raises ValueError that says what is wrong.
+    Raises ValueError, which says what is wrong.
     """
     name, colon, attribute = target.partition(":")
     if not (name and colon and attribute):

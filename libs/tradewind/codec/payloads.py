@@ -11,10 +11,10 @@ _SIGN = f'"{ENCODED_KEY}"'
 
 
 class Codec(Protocol):
-    """Makes other bytes of the JSON text of a value, and the text of these again. Used from any thread."""
+    """Turns the JSON text of a value into other bytes, and back. Used from any thread."""
 
     def encode(self, payload: bytes) -> bytes:
-        """Return what is kept in place of `payload`. May raise any exception when it cannot."""
+        """Return what is kept instead of `payload`. May raise any exception when it cannot."""
         ...
 
     def decode(self, payload: bytes) -> bytes:
@@ -23,7 +23,7 @@ class Codec(Protocol):
 
 
 class CodecError(ValueError):
-    """A value that cannot be encoded, or read here; the message says why, and holds nothing of the value."""
+    """A value cannot be encoded, or cannot be read here; the message says why, and shows nothing of the value."""
 
 
 def encode_text(codec: Codec, text: str) -> str:
@@ -33,15 +33,15 @@ def encode_text(codec: Codec, text: str) -> str:
     except CodecError:
         raise
     except Exception as error:
-        # Its message may hold what it was given: the type has to do.
+        # Its message may quote its argument, so show only the type.
         raise CodecError(f"the codec cannot encode the value: {type(error).__qualname__}") from None
     return f'{{"{ENCODED_KEY}":"{payload}"}}'
 
 
 def encode_members(codec: Codec, text: str) -> str:
-    """Return the text of a JSON object whose members are encoded one by one; their names stay.
+    """Return the text of a JSON object with each member encoded; the names stay.
 
-    What is encoded already stays as it is, and so does a text that is no object. Raises CodecError.
+    A member that is encoded already stays as it is, and so does text that is not an object. Raises CodecError.
     """
     if not text:
         return text
@@ -57,9 +57,9 @@ def encode_members(codec: Codec, text: str) -> str:
 
 
 def decode_text(codec: Codec | None, text: str) -> str:
-    """Return JSON text with the values in place of what is encoded, wherever it stands.
+    """Return JSON text with every encoded value, wherever it stands, replaced by its content.
 
-    Raises CodecError when something cannot be read, or there is no codec.
+    Raises CodecError when a value cannot be read, or there is no codec.
     """
     if _SIGN not in text:
         return text
@@ -81,7 +81,7 @@ def _decoded(codec: Codec | None, value: Any) -> Any:
         return value
     encoded = value.get(ENCODED_KEY)
     if len(value) == 1 and isinstance(encoded, str):
-        # The text stays as it was written: numbers beyond 2^53 and all.
+        # The text stays as it was written, including numbers beyond 2^53.
         return msgspec.Raw(_opened(codec, encoded))
     return {name: _decoded(codec, each) for name, each in value.items()}
 
@@ -97,6 +97,6 @@ def _opened(codec: Codec | None, encoded: str) -> bytes:
     except (binascii.Error, msgspec.DecodeError):
         raise CodecError("the value is encoded in another way than this codec knows") from None
     except Exception as error:
-        # Its message may hold what it was given: the type has to do.
+        # Its message may quote its argument, so show only the type.
         raise CodecError(f"the codec cannot read the value: {type(error).__qualname__}") from None
     return text

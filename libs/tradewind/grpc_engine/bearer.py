@@ -1,4 +1,4 @@
-"""A channel whose every call carries a token; made once, so that a call costs one more pair of metadata and no more."""
+"""A channel that adds a token to every call; made once, so each call costs only one more pair of metadata."""
 
 import os
 from collections.abc import Callable
@@ -12,17 +12,17 @@ TOKEN_VARIABLE = "TRADEWIND_TOKEN"
 
 
 def token_of(given: str | None) -> str | None:
-    """Return the token that is given, or else what TRADEWIND_TOKEN holds; None without either."""
+    """Return the given token, or else the value of TRADEWIND_TOKEN; None without either."""
     return given or os.environ.get(TOKEN_VARIABLE) or None
 
 
 def with_token(channel: grpc.aio.Channel, token: str | None) -> grpc.aio.Channel:
-    """Return a channel whose calls carry `authorization: Bearer <token>`, the channel itself without a token."""
+    """Return a channel whose calls carry `authorization: Bearer <token>`; without a token, the channel itself."""
     return _TokenChannel(channel, token) if token else channel
 
 
 class _Calls:
-    """The calls of one method. Attributes are those of what it stands for."""
+    """The calls of one method. Attributes are those of the wrapped object."""
 
     def __init__(self, calls: Any, pair: tuple[str, str]) -> None:
         self._calls = calls

@@ -1,4 +1,4 @@
-"""A channel in front of another one."""
+"""A channel that wraps another one."""
 
 from typing import Any, Self
 
@@ -6,7 +6,7 @@ import grpc
 
 
 class WrappedChannel(grpc.aio.Channel):
-    """Hands on all but the methods that are called; those are for the class that derives from it."""
+    """Passes everything on except calls of methods, which subclasses define."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel

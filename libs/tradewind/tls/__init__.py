@@ -1,4 +1,4 @@
-"""TLS for servers and clients: certificates from PEM files that may be replaced at any time."""
+"""TLS for servers and clients: certificates from PEM files that can be replaced at any time."""
 
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.tls.channels import Security, security_of

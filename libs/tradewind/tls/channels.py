@@ -1,4 +1,4 @@
-"""Channels of clients, which take new certificates for new connections."""
+"""Client channels that use new certificates for new connections."""
 
 import asyncio
 import json
@@ -16,26 +16,26 @@ from tradewind.grpc_engine import FIXED_WINDOW
 from tradewind.tls.files import Pem, TlsFiles, WatchedFiles
 
 Security: TypeAlias = grpc.ChannelCredentials | TlsFiles | None
-"""How a client connects: with credentials as they are, by files that may be replaced, or, None, in plain text."""
+"""How a client connects: with fixed credentials, with files that can be replaced, or, for None, in plain text."""
 
 Options: TypeAlias = Sequence[tuple[str, int | str]]
 Interceptors: TypeAlias = Sequence[grpc.aio.ClientInterceptor] | None
 
 TARGETS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
-"""How an address begins that gRPC is to take as it stands."""
+"""Prefixes of an address that gRPC takes unchanged."""
 
 _EVERY_CHANNEL: Options = (
     *FIXED_WINDOW,
-    # Streams and calls spread over all replicas, and what is asked again may reach another one.
+    # Streams and calls are spread over all replicas, and a retry may reach another one.
     ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
-    # A peer that hangs must be out of the way long before what its workers hold lapses. gRPC's own threads answer,
-    # however busy Python is.
+    # A hanging peer must be dropped long before the leases of its workers lapse. gRPC's own threads answer, however
+    # busy Python is.
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 3_000),
-    # By itself the core gives whoever takes bytes, and answers no ping, a minute.
+    # By default, the core gives a peer that takes bytes but answers no ping a minute.
     ("grpc.http2.ping_timeout_ms", 3_000),
-    # Whoever calls again paces that; gRPC's own pauses would come on top: of up to two minutes, and of 30 s until a
-    # name is looked up again.
+    # Callers pace their own retries; gRPC's own pauses would come on top: up to two minutes before it reconnects,
+    # and 30 s before it looks up a name again.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
@@ -48,20 +48,20 @@ FORKED = (
 
 _open: WeakSet[grpc.aio.Channel] = WeakSet()
 _cut_off = False
-"""Whether this process shares what wakes gRPC with the one that it was forked from: calls would hang in both."""
+"""Whether this process shares gRPC's wake-up mechanism with its parent, so that calls would hang in both."""
 
 _LINGER_S = 600.0
-"""How long calls over a connection with an older certificate may go on."""
+"""How long calls in flight over a connection with an older certificate may go on."""
 _CUT = "the connection with the certificate before was closed: call again"
 
 
 def security_of(given: Security) -> Security:
-    """Return what is given, or else what the TRADEWIND_TLS_* variables say."""
+    """Return the given security, or else what the TRADEWIND_TLS_* variables say."""
     return given if given is not None else TlsFiles.find()
 
 
 def target_of(address: str) -> str:
-    """Return the gRPC target, every address of which is used in turn. Raises ValueError for what is no `host:port`."""
+    """Return the gRPC target, whose addresses are all used in turn. Raises ValueError unless it is `host:port`."""
     if address.startswith(TARGETS):
         return address
     host, _, port = address.rpartition(":")
@@ -107,9 +107,9 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class RenewedChannel(grpc.aio.Channel):
-    """A channel that is opened anew when its files have been replaced: gRPC's own keep the certificate they began with.
+    """A channel that is reopened when its files are replaced: gRPC's own channels keep their first certificate.
 
-    Each call goes over the newest; those under way go on over theirs, for ten minutes at most.
+    Each call uses the newest channel; calls in flight go on over theirs, for ten minutes at most.
     """
 
     def __init__(self, files: WatchedFiles, opened: Callable[[grpc.ChannelCredentials], grpc.aio.Channel]) -> None:
@@ -137,7 +137,7 @@ class RenewedChannel(grpc.aio.Channel):
         await self.close()
 
     async def close(self, grace: float | None = None) -> None:
-        """Close it, and those before it."""
+        """Close the channel and its predecessors."""
         self.closed = True
         leaving = dict(self._leaving)
         for task in leaving:
@@ -169,7 +169,7 @@ class RenewedChannel(grpc.aio.Channel):
 
 
 class _Method:
-    """A method of whichever channel is the newest when it is called."""
+    """A method on the channel that is newest at each call."""
 
     def __init__(
         self, owner: RenewedChannel, method: str, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -193,9 +193,9 @@ class _Method:
 
 
 class _Stream:
-    """A call that is answered by a stream; it ends as UNAVAILABLE when it is cut off with an older connection.
+    """A call with a streamed response; it ends as UNAVAILABLE when it is cut off with an older connection.
 
-    gRPC would have whoever reads believe that its own task was cancelled. Other attributes are those of the call.
+    gRPC would make the reader believe that its own task was cancelled. Other attributes are those of the call.
     """
 
     def __init__(self, call: Any, owner: RenewedChannel) -> None:
@@ -231,9 +231,9 @@ def _credentials(pem: Pem) -> grpc.ChannelCredentials:
 
 
 def _of_machine() -> bytes | None:
-    """Return the CAs that this machine trusts, as OpenSSL finds them; gRPC would take a list that it brings along."""
+    """Return the CAs that this machine trusts, as OpenSSL finds them; gRPC would use a list of its own."""
     context = ssl.create_default_context()
-    # A CA in a folder is read only when a certificate names it, by a hash of that name: it is in no list before.
+    # OpenSSL reads a CA in a folder only once a certificate names it, by a hash of its name: no list has it before.
     for file in Path(ssl.get_default_verify_paths().capath or os.devnull).glob("*.[0-9]"):
         with suppress(OSError):
             context.load_verify_locations(file)

@@ -1,4 +1,4 @@
-"""What a connection failed with, where TLS is the reason, for a person."""
+"""Explains to people why a connection failed, where TLS is the reason."""
 
 _CAUSES = (
     (
@@ -26,7 +26,7 @@ _CONNECTING = ("connections to all backends failing", "failed to connect to all 
 
 
 def explained(details: str) -> str | None:
-    """Return what the text of a gRPC status says of TLS; None when that is not why."""
+    """Return what the text of a gRPC status says about TLS; None when TLS is not the reason."""
     if not details.startswith(_CONNECTING):
         return None
     return next((sentence for sign, sentence in _CAUSES if sign in details), None)

@@ -1,4 +1,4 @@
-"""Which PEM files TLS is made of, what they hold, and whether they have been replaced."""
+"""The PEM files that TLS uses, what they hold, and whether they have been replaced."""
 
 import logging
 import os
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 SYSTEM = "system"
-"""In the place of a CA file: whom this machine trusts."""
+"""Given instead of a CA file: the CAs that this machine trusts."""
 
 _LOOK_S = 1.0
-"""How often files are looked at, at most."""
+"""The shortest time between two checks of the files."""
 
 logger = logging.getLogger("tradewind.tls")
 
@@ -29,7 +29,7 @@ class TlsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """What the files hold, checked; None for a file that is not named."""
+    """What the files hold, checked; None for a file that was not named."""
 
     ca: bytes | None
     cert: bytes | None
@@ -40,13 +40,13 @@ class Pem:
 class TlsFiles:
     """Paths of PEM files.
 
-    `ca` holds who is trusted to say who the other side is, "system" stands for whom this machine trusts; `cert` and
-    `key` are one's own certificate, with the chain below it, and its key. `server_name` is the name that servers'
-    certificates carry, where that is not in the address.
+    `ca` holds the CAs that are trusted to identify the other side; "system" stands for those that this machine trusts.
+    `cert` and `key` are one's own certificate, with the chain below it, and its key. `server_name` is the name in the
+    servers' certificates, if their address does not have it.
     """
 
     prefix: ClassVar[str] = "TRADEWIND_TLS_"
-    """What the variables begin with that name these files."""
+    """The prefix of the variables that name these files."""
 
     ca: Path | str | None = None
     cert: Path | str | None = None
@@ -62,7 +62,7 @@ class TlsFiles:
         server_name: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Self | None:
-        """Return what is given, or else the variables of `prefix` name; None, for plain text, without any of it."""
+        """Return what is given, or else what the variables with `prefix` name; None, for plain text, without either."""
         known = os.environ if environment is None else environment
         found = cls(
             ca or known.get(cls.variable("ca")) or None,
@@ -80,7 +80,7 @@ class TlsFiles:
     def read(self) -> Pem:
         """Return what the files hold.
 
-        Raises TlsError when one is missing, holds no certificate, has expired, or is not the key of the certificate.
+        Raises TlsError when a file is missing, holds no certificate, has expired, or is not the key of the certificate.
         """
         if bool(self.cert) != bool(self.key):
             there, absent = ("certificate", "key") if self.cert else ("key", "certificate")
@@ -117,25 +117,25 @@ class TlsFiles:
         return Pem(ca, cert, key)
 
     def stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """Return what differs once a file has been replaced."""
+        """Return a value that changes when a file is replaced."""
         return tuple(_stamp(path) for path in (self.ca, self.cert, self.key) if path)
 
 
 class StoreTlsFiles(TlsFiles):
-    """Those for a store at `rediss://`."""
+    """The files for a store at `rediss://`."""
 
     __slots__ = ()
     prefix: ClassVar[str] = "TRADEWIND_STORE_TLS_"
 
 
 class WatchedFiles:
-    """What files hold now, looked at no more than once a second. Usable from any thread.
+    """What the files hold now, checked at most once a second. Usable from any thread.
 
-    While a new set is not whole, as between the writing of a certificate and that of its key, the one before stays.
+    While a new set is incomplete, as between writing a certificate and writing its key, the previous set stays in use.
     """
 
     def __init__(self, files: TlsFiles, look_s: float = _LOOK_S) -> None:
-        """Raises TlsError when the files are not good to begin with."""
+        """Read the files. Raises TlsError when they are not good."""
         self._files = files
         self._look_s = look_s
         self._lock = threading.Lock()
@@ -146,11 +146,11 @@ class WatchedFiles:
 
     @property
     def files(self) -> TlsFiles:
-        """Where they are."""
+        """The paths of the files."""
         return self._files
 
     def current(self) -> Pem:
-        """Return what the files hold; the same object for as long as they are not replaced."""
+        """Return what the files hold; the same object until they are replaced."""
         if time.monotonic() < self._next:
             return self._pem
         with self._lock:
@@ -171,7 +171,7 @@ class WatchedFiles:
                 )
             return
         if self._files.stamp() != stamp:
-            # Replaced while they were read: the next look takes them.
+            # Replaced while they were being read: the next check takes them.
             return
         self._stamp, self._pem, self._refused = self._files.stamp(), pem, None
         logger.info("TLS files have been replaced: %s", self._files.cert or self._files.ca)
@@ -185,7 +185,7 @@ def _read(path: Path | str, variable: str) -> bytes:
 
 
 def _certificates(pem: bytes, path: Path | str, variable: str) -> "list[x509.Certificate]":
-    # Takes a while, and is needed only where there is TLS.
+    # This import takes a while, and is needed only with TLS.
     from cryptography import x509
 
     try:

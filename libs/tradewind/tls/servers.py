@@ -1,4 +1,4 @@
-"""The credentials of servers, which take new certificates for new connections."""
+"""Server credentials that use new certificates for new connections."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from tradewind.tls.files import Pem, TlsError, TlsFiles, WatchedFiles
 
 
 def server_credentials(files: TlsFiles, *, require_client_cert: bool) -> grpc.ServerCredentials:
-    """Return credentials that look at the files at each handshake; connections that are open go on.
+    """Return credentials that check the files at each handshake; open connections go on.
 
     With `require_client_cert`, callers must show a certificate that the CA has signed. Raises TlsError when the files
-    are not good, or one is not named.
+    are not good, or a needed one is not named.
     """
     if not files.cert:
         raise TlsError(
@@ -31,7 +31,7 @@ def server_credentials(files: TlsFiles, *, require_client_cert: bool) -> grpc.Se
         )
 
     def replaced() -> Any:
-        # None, which the stubs do not know of, stands for no change.
+        # None, which the stubs do not allow, means no change.
         pem = watched.current()
         if pem is known[0]:
             return None
