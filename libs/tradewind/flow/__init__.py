@@ -5,7 +5,7 @@
     fast = flow.node("fast", "moving_average", {"window": 3})
     feed["prices"] >> fast["prices"]
 
-What a definition means is checked by the server, all at once; here only what is no flow at all is an error.
+The server checks what a definition means, all at once; here, only a definition that is not a flow at all is an error.
 """
 
 from tradewind.flow.builder import Flow

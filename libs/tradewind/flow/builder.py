@@ -1,4 +1,4 @@
-"""`Flow`: a flow put together in Python, or as read from a file."""
+"""`Flow`: a flow built in Python, or read from a file."""
 
 import inspect
 import json
@@ -21,7 +21,7 @@ FailurePolicy = Literal["skip_downstream", "fail_fast", "continue"]
 
 
 class NodeType(Protocol):
-    """What names a node type, as a function under `@node` does."""
+    """Anything that names a node type, such as a function under `@node`."""
 
     @property
     def type(self) -> str:
@@ -30,7 +30,7 @@ class NodeType(Protocol):
 
 
 class Flow:
-    """A flow in Weather Syntax, with its id. FlowError is for what is not a flow at all; the server checks the rest."""
+    """A flow in Weather Syntax, with its id. FlowError means that it is no flow at all; the server checks the rest."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class Flow:
         """Begin a flow without nodes.
 
         `interval` is the time between cycles, 0 for one cycle only: a number of seconds, text such as "500ms" or "5m",
-        or a timedelta; `schedule` says more in its place, such as {"cron": "30 9 * * 1-5", "zone": "Europe/Berlin"}, or
-        {"event": {"name": "price", "filter": {"symbol": "AAPL"}}} or {"flow_finished": {"flow_ids": ["prices"]}}.
-        `timeout` limits a cycle, `max_running` how many of its nodes run at once; of ended cycles the newest
-        `keep_cycles` stay on record, for `keep_for` ("1m" to "7d"); `pause_after_failures` pauses the flow after so
-        many failed cycles in a row. What is None stays at the server's default.
+        or a timedelta. Instead, `schedule` can say more: {"cron": "30 9 * * 1-5", "zone": "Europe/Berlin"}, or
+        {"event": {"name": "price", "filter": {"symbol": "AAPL"}}}, or {"flow_finished": {"flow_ids": ["prices"]}}.
+        `timeout` limits a cycle, `max_running` how many of its nodes run at once; the newest `keep_cycles` ended cycles
+        stay on record, for `keep_for` ("1m" to "7d"); `pause_after_failures` pauses the flow after that many failed
+        cycles in a row. None leaves a field at the server's default.
         """
         for argument in unknown:
             raise TypeError(f'Flow has no argument "{argument}"{_place_of(argument, unknown[argument])}')
@@ -82,9 +82,9 @@ class Flow:
 
     @classmethod
     def from_weather(cls, flow_id: str, weather: Mapping[str, Any]) -> Self:
-        """Return the flow that is written in Weather Syntax, with all that stands there, known or not.
+        """Return the flow that `weather` describes in Weather Syntax, with all its fields, known or not.
 
-        Raises FlowError when it is no object, or its nodes or edges are no lists of objects.
+        Raises FlowError when `weather` is not an object, or its nodes or edges are not lists of objects.
         """
         if not isinstance(weather, Mapping):
             raise FlowError(f"a flow is an object with interval, nodes and edges, not {kind_of(weather)}")
@@ -120,20 +120,20 @@ class Flow:
         max_parallel: int | None = None,
         min_success: int | float | None = None,
     ) -> Node:
-        """Add a node and return it, to be joined to others.
+        """Add a node and return it, so that it can be joined to others.
 
         `type` is the name of a node type, or the `@node` function itself. `schedule_to_start` limits the wait for a
-        worker, `timeout` one attempt, `timeouts` has further limits; `retry` says how often it may be tried. Of ready
-        nodes the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of waiting.
-        `concurrency` bounds how many run at once under a key of the user's, in any flow, such as {"key": "acct-7",
-        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. `rate` bounds how many begin in a
-        time under a key, such as {"key": "acct-7", "limit": "100/m", "cost": 2}. With `cache`, its
-        name or a Cache, it does not run when the same work was done before.
+        worker, `timeout` one attempt, and `timeouts` has further limits; `retry` says how often the node may be tried.
+        Among ready nodes, the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of
+        waiting. `concurrency` limits how many run at once under a key that the user chooses, in any flow, such as
+        {"key": "acct-7", "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. `rate` limits how
+        many begin per unit of time under a key, such as {"key": "acct-7", "limit": "100/m", "cost": 2}. With `cache`, a
+        cache's name or a Cache, the node does not run if the same work was done before.
 
-        `map` names the input at which a list arrives: the node runs once for each of its items, at most `max_parallel`
-        (100) at once, and emits lists of what they emit, in order. It completes when `min_success` of them do: an int
-        is a number of items, a float a share over 0 up to 1.0; all when left out. Raises FlowError when the id is
-        taken, the config is no JSON or the share none.
+        `map` names the input that receives a list: the node runs once for each item, at most `max_parallel` (100) at
+        once, and emits lists of what these runs emit, in order. It completes when `min_success` of them do: an int is a
+        number of items, a float a share above 0 and up to 1.0; the default is all. Raises FlowError when the id is
+        taken, the config is not JSON or the share is invalid.
         """
         path = f"nodes[{len(self._nodes)}]"
         if node_id in self._by_id:
@@ -158,7 +158,7 @@ class Flow:
         weather |= {name: _rule(name, rule, f"{path}.{name}") for name, rule in rules.items() if rule is not None}
         if isinstance(min_success, float) and not 0 < min_success <= 1:
             raise FlowError(f"a share is over 0 and at most 1.0, is {min_success}", f"{path}.min_success")
-        # In JSON 1.0 is 1, which is one item; without the field it is all of them.
+        # In JSON, 1.0 is 1, which would mean one item; leaving the field out means all of them.
         if min_success is not None and not (isinstance(min_success, float) and min_success == 1):
             weather["min_success"] = json_copy(min_success, f"{path}.min_success")
         self._nodes.append(weather)
@@ -178,12 +178,12 @@ class Flow:
         max_parallel: int | None = None,
         min_success: int | float | None = None,
     ) -> Node:
-        """Add a node that runs a cycle of another flow and waits for its end; return it, to be joined to others.
+        """Add a node that runs a cycle of another flow and waits for its end; return it, so that it can be joined.
 
-        `flow` is that flow, or its id. `input` are inputs of the cycle by name; what arrives at an input handle of the
-        node, which may have any name, goes before. Its output is what the cycle's last nodes emit:
-        {"node": {"handle": value}}. `timeouts` limits all of it by its `total`; with `retry` each further attempt runs
-        a new cycle; the rest is as for `node`.
+        `flow` is that flow, or its id. `input` gives the cycle's inputs by name; values that arrive at input handles of
+        the node, which may have any name, take precedence. The node's output is what the cycle's last nodes emit:
+        {"node": {"handle": value}}. `timeouts` limits all of this by its `total`; with `retry`, each further attempt
+        runs a new cycle; the other arguments are as for `node`.
         """
         config: dict[str, Any] = {"flow_id": flow if isinstance(flow, str) else flow.flow_id}
         if input is not None:
@@ -203,15 +203,15 @@ class Flow:
     def edge(self, source: str, target: str) -> Self:
         """Add an edge between handles of nodes, as in `flow.edge("feed.prices", "fast.prices")`; return the flow.
 
-        A source without a handle means its handle `output`. Raises FlowError when a node is not there yet, or a dot in
-        an id leaves open which one is meant; then write `flow["a.b"]["x"] >> flow["c"]["y"]`.
+        A source without a handle means its handle `output`. Raises FlowError when a node does not exist yet, or when
+        dots in ids make it ambiguous; then write `flow["a.b"]["x"] >> flow["c"]["y"]`.
         """
         path = f"edges[{len(self._edges)}]"
         self._handle(source, f"{path}.source", DEFAULT_OUTPUT) >> self._handle(target, f"{path}.target", "")
         return self
 
     def __getitem__(self, node_id: str) -> Node:
-        """Return a node by its id. Raises FlowError, naming the nearest, when there is none."""
+        """Return a node by its id. Raises FlowError, which suggests the nearest id, when there is none."""
         if node_id not in self._by_id:
             raise FlowError(self._no_node(node_id))
         return self._by_id[node_id]
@@ -223,19 +223,19 @@ class Flow:
     __iter__ = None
 
     def on_failure(self, *nodes: Node) -> None:
-        """Run these, joined to no others, when all others have ended, and badly: as failed, partial or timeout.
+        """Run these nodes, joined to no others, after all others have ended badly: as failed, partial or timeout.
 
         Their entry nodes may have a parameter `outcome`: status, reason, failed_nodes with their errors, failed_count.
         """
         self._handle_outcome("on_failure", nodes)
 
     def finally_(self, *nodes: Node) -> None:
-        """Run these, joined to no others, last, however the others ended; they are told of it as on failure."""
+        """Run these nodes, joined to no others, last, however the others ended; they get an `outcome` as well."""
         self._handle_outcome("finally", nodes)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Its nodes, in their order."""
+        """The flow's nodes, in order."""
         return tuple(self._node_of(weather) for weather in self._nodes)
 
     def to_weather(self) -> dict[str, Any]:
@@ -248,7 +248,7 @@ class Flow:
         return json.dumps(self.to_weather(), indent=indent, ensure_ascii=False, allow_nan=False)
 
     def to_text(self, *, unicode: bool = True) -> str:
-        """Draw the flow for a terminal: nodes in the order in which they can run, with the edges out of them."""
+        """Draw the flow for a terminal: nodes in an order in which they can run, with their outgoing edges."""
         return drawing.text(self._nodes, self._edges, unicode=unicode)
 
     def to_mermaid(self) -> str:
@@ -286,7 +286,7 @@ class Flow:
         )
 
     def _handle(self, text: str, path: str, default: str) -> Handle:
-        """Return the handle in `node.handle`; ids and handles may hold dots, so every way to cut it is tried."""
+        """Return the handle in `node.handle`; ids and handles may contain dots, so try every way to split it."""
         cuts = [(text[:place], text[place + 1 :]) for place, character in enumerate(text) if character == "."]
         if default:
             cuts.append((text, default))
@@ -306,7 +306,7 @@ class Flow:
 
 
 def _objects(weather: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the list of objects under a name, empty when there is none."""
+    """Return the list of objects under a name; empty when there is none."""
     items = json_copy(weather.get(name, []), name)
     if not isinstance(items, list):
         raise FlowError(f"must be a list, is {kind_of(items)}", name)
@@ -322,7 +322,7 @@ def _rule(name: str, rule: Timeouts | Retry | Cache, path: str) -> dict[str, Any
 
 
 def _place_of(name: str, value: object) -> str:
-    """Say where an argument goes that a flow does not have."""
+    """Say where an argument that a flow does not have belongs."""
     from tradewind.flow.schedule_spec import KNOWN
 
     if name in KNOWN:

@@ -1,4 +1,4 @@
-"""Which cache a node's outputs may come from."""
+"""The cache that a node's outputs may come from."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,11 +19,11 @@ SCOPES: dict[str, cache_pb2.CacheScope.ValueType] = {
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A node's outputs may be those that another run of the same work has put into cache `name`.
+    """A node's outputs may be those that another run of the same work has put into the cache `name`.
 
-    The same work is the same node type and version with the same config and inputs or, where `key` is given, under
-    that key. `scope` says whose runs: the same user's (unless told otherwise), the same flow's, everybody's. They are
-    good for `ttl` at most: seconds, text such as "10m", or a timedelta; None leaves it to the cache.
+    The same work means the same node type and version with the same config and inputs or, if `key` is given, the same
+    key. `scope` says whose runs count: the same user's (the default), the same flow's, or everybody's. Outputs are good
+    for at most `ttl`: seconds, text such as "10m", or a timedelta; None leaves it to the cache.
     """
 
     name: str
@@ -33,17 +33,17 @@ class Cache:
 
     @classmethod
     def of(cls, given: "Cache | str") -> "Cache":
-        """Return the cache that a text names, or the one that is given."""
+        """Return the cache with the given name, or the given cache itself."""
         return cls(given) if isinstance(given, str) else given
 
     def to_weather(self, path: str = "cache") -> dict[str, Any]:
-        """Return it in Weather Syntax; `path` is where it stands, for FlowError."""
+        """Return it in Weather Syntax; FlowError reports `path` as its place."""
         weather = {name: json_copy(getattr(self, name), f"{path}.{name}") for name in ("name", "key", "scope")}
         weather["ttl"] = None if self.ttl is None else duration(self.ttl, f"{path}.ttl")
         return {name: value for name, value in weather.items() if value is not None}
 
     def to_message(self) -> cache_pb2.CacheUse:
-        """Return it as it travels. Raises ValueError for a scope or a length of time that is none."""
+        """Return it as a message. Raises ValueError for an invalid scope or length of time."""
         if self.scope is not None and self.scope not in SCOPES:
             raise ValueError(f'"{self.scope}" is none of {", ".join(SCOPES)}')
         message = cache_pb2.CacheUse(name=self.name, key=self.key or "")

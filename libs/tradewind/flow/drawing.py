@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Item = Mapping[str, Any]
-"""A node or an edge in Weather Syntax, whatever may be wrong with it."""
+"""A node or an edge in Weather Syntax, which may have any fault."""
 
 _DEEPEST_INDENT = 20
 _UNICODE = ("├─", "└─", "→")
@@ -13,10 +13,10 @@ _ASCII = ("|-", "`-", "->")
 
 
 def text(nodes: Sequence[Item], edges: Sequence[Item], *, unicode: bool = True) -> str:
-    """Draw component by component nodes in the order in which they can run, indented by their depth, with their edges.
+    """Draw each component's nodes in an order in which they can run, indented by their depth, with their edges.
 
-    Nodes on a way that leads back to itself cannot run; they come last and say so. An empty line stands between
-    components. Linear time but for sorting.
+    Nodes on a closed path cannot run; they come last and say so. Components are separated by an empty line. Takes
+    linear time, apart from sorting.
     """
     fork, last, arrow = _UNICODE if unicode else _ASCII
     known = {_id(node) for node in nodes}
@@ -87,12 +87,12 @@ def dot(nodes: Sequence[Item], edges: Sequence[Item]) -> str:
 
 
 def _words(nodes: Iterable[Item]) -> dict[str, list[str]]:
-    """Return what stands below the id of each node: its type, the flow it runs, and what it runs over."""
+    """Return what stands below each node's id: its type, the flow it runs, and what it runs over."""
     return {_id(node): [_text(node, "type"), *filter(None, [_flow_run_by(node), _mapped(node)])] for node in nodes}
 
 
 def _flow_run_by(node: Item, before: str = "") -> str:
-    """Return `runs flow prices` of a node that runs another flow, "" of any other."""
+    """Return `runs flow prices` for a node that runs another flow, "" for any other."""
     config = node.get("config")
     if node.get("type") != "flow" or not isinstance(config, Mapping) or "flow_id" not in config:
         return ""
@@ -100,7 +100,7 @@ def _flow_run_by(node: Item, before: str = "") -> str:
 
 
 def _mapped(node: Item, before: str = "") -> str:
-    """Return `for each of prices, 4 at once` of a node that runs once for each item of a list, "" of any other."""
+    """Return `for each of prices, 4 at once` for a node that runs once for each item of a list, "" for any other."""
     if node.get("map") is None:
         return ""
     most = f", {_text(node, 'max_parallel')} at once" if node.get("max_parallel") is not None else ""
@@ -125,14 +125,14 @@ def _ends(edges: Iterable[Item]) -> Iterable[tuple[Item, str, str]]:
 
 
 def _names(nodes: Iterable[Item], edges: Iterable[Item]) -> dict[str, str]:
-    """Return a name without meaning for every node, since ids may be words of the drawing's own language."""
+    """Return a neutral name for every node, since ids may be keywords of the drawing's language."""
     ids = [_id(node) for node in nodes]
     ids += [end for _, source, target in _ends(edges) for end in (source, target)]
     return {node_id: f"n{place}" for place, node_id in enumerate(dict.fromkeys(ids))}
 
 
 def _depths(nodes: Sequence[Item], edges: Sequence[Item]) -> dict[str, int]:
-    """Return the length of the longest way to each node that can run."""
+    """Return the length of the longest path to each node that can run."""
     waits_for = {_id(node): 0 for node in nodes}
     leads_to: dict[str, list[str]] = defaultdict(list)
     for _, source, target in _ends(edges):
@@ -151,7 +151,7 @@ def _depths(nodes: Sequence[Item], edges: Sequence[Item]) -> dict[str, int]:
 
 
 def _components(nodes: Sequence[Item], edges: Sequence[Item]) -> dict[str, int]:
-    """Return for each node which component it is part of: 0, 1, ... in the order of their first nodes."""
+    """Return the component of each node: 0, 1, ... in the order of their first nodes."""
     beside: dict[str, list[str]] = {_id(node): [] for node in nodes}
     for _, source, target in _ends(edges):
         if source in beside and target in beside:
@@ -173,6 +173,6 @@ def _components(nodes: Sequence[Item], edges: Sequence[Item]) -> dict[str, int]:
 
 
 def _in_order(nodes: Sequence[Item], depths: Mapping[str, int], parts: Mapping[str, int]) -> list[Item]:
-    """Return the nodes by component, then depth, those that cannot run last; else in their own order."""
+    """Return the nodes by component, then depth, with nodes that cannot run last; otherwise in their own order."""
     beyond = len(nodes)
     return sorted(nodes, key=lambda node: (parts[_id(node)], depths.get(_id(node), beyond)))

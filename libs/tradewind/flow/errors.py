@@ -1,13 +1,13 @@
 """What can be wrong with a flow before any server has seen it.
 
 ValueError
-+-- FlowError            what was put together is no flow
-    +-- FlowFileError    what stands in a file is no flow, and where in the file
++-- FlowError            what was built is not a flow
+    +-- FlowFileError    the content of a file is not a flow; says where in the file
 """
 
 
 class FlowError(ValueError):
-    """Something that cannot be part of a flow; `path` says where, as in `nodes[3].config`, "" for nowhere special."""
+    """Something that cannot be part of a flow; `path` says where, as in `nodes[3].config`; "" means the whole."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -16,7 +16,7 @@ class FlowError(ValueError):
 
 
 class FlowFileError(FlowError):
-    """A file that holds no flow; `line` and `column` count from 1 and are 0 when they are not known."""
+    """A file that does not hold a flow; `line` and `column` count from 1, and are 0 when not known."""
 
     def __init__(self, file: str, message: str, *, line: int = 0, column: int = 0, path: str = "") -> None:
         super().__init__(message, path)

@@ -1,4 +1,4 @@
-"""Reading the fields of a definition for the typed messages, and putting words for their enum values back."""
+"""Reads the fields of a definition into the typed messages, and turns enum values back into words."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def say(weather: dict[str, Any], name: str, number: int, words: Mapping[str, Any
 
 
 class Fields:
-    """The fields of one object, each read as the kind of value that the message has for it; absent ones are empty."""
+    """The fields of one object, each read as the type that the message has for it; absent fields are empty."""
 
     def __init__(self, values: object, path: str, known: tuple[str, ...]) -> None:
         if not isinstance(values, Mapping):
@@ -47,7 +47,7 @@ class Fields:
         value = self._values.get(name, "")
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise FlowError(f"must be a number of seconds or text, is {kind_of(value)}", self.at(name))
-        # A float's own notation may have an exponent, which durations have not.
+        # A float's own notation may have an exponent, which durations do not allow.
         return value if isinstance(value, str) else format(Decimal(repr(value)), "f")
 
     def integer(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Values as JSON text, the same for nodes and clients."""
+"""Values as JSON text, in the same way for nodes and clients."""
 
 import math
 from typing import Any
@@ -7,13 +7,13 @@ import msgspec
 
 
 def encode_json(value: Any, path: str = "the value") -> bytes:
-    """Return compact JSON text of what msgspec knows, and of what `to_builtin` turns into it.
+    """Return compact JSON text for anything that msgspec or `to_builtin` can convert.
 
-    Raises ValueError for what JSON cannot say: NaN and infinities, which it does not have, by their place below `path`.
+    Raises ValueError for what JSON cannot express; of NaN and infinities it names the place below `path`.
     """
     try:
         text = _encode(value)
-        # msgspec writes NaN and infinities as null, so only a text with a null in it needs a look at the value.
+        # msgspec writes NaN and infinities as null, so the value needs checking only if its text contains null.
         if value is not None and text.find(b"null") >= 0:
             _refuse_non_finite(msgspec.to_builtins(value, enc_hook=to_builtin), path)
     except RecursionError as error:
@@ -24,13 +24,13 @@ def encode_json(value: Any, path: str = "the value") -> bytes:
 
 
 def to_builtin(value: Any) -> Any:
-    """Return a value that msgspec does not know as JSON's types: numpy's scalars and arrays, pydantic's models."""
+    """Convert a value that msgspec does not know to JSON's types: numpy's scalars and arrays, pydantic's models."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if isinstance(value, tuple | frozenset):
-        # As values these are known; msgspec asks for them as keys only.
+        # msgspec knows these as values; it asks for them only as keys.
         raise TypeError(f"the keys of an object are text or numbers, not a {type(value).__name__}")
     raise TypeError(f"a value of type {type(value).__qualname__} cannot be written as JSON")
 

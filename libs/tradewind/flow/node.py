@@ -6,11 +6,11 @@ from typing import Any, TypeAlias, overload
 from tradewind.flow.errors import FlowError
 
 DEFAULT_OUTPUT = "output"
-"""The output handle of a node type that names none, as `@node` does."""
+"""The output handle of a node type that names none, such as one made by `@node`."""
 
 
 class Handle:
-    """One handle of a node: on the left of `>>` an output, on the right an input."""
+    """One handle of a node: an output on the left of `>>`, an input on the right."""
 
     def __init__(self, node: "Node", name: str) -> None:
         self.node = node
@@ -26,7 +26,7 @@ class Handle:
     def __rshift__(self, target: "Iterable[Handle]") -> "tuple[Node, ...]": ...
 
     def __rshift__(self, target: "Handle | Iterable[Handle]") -> "Node | tuple[Node, ...]":
-        """Add an edge to an input handle, or one to each of several; return what was reached, to go on from there."""
+        """Add an edge to an input handle, or to each of several; return the target nodes, to continue from."""
         if isinstance(target, Node):
             raise FlowError(f'which handle of "{target.id}" receives? Write {self!r} >> {target.id}["<handle>"]')
         if isinstance(target, Handle):
@@ -75,10 +75,10 @@ class Node:
     def __rshift__(self, target: Iterable[Handle]) -> "tuple[Node, ...]": ...
 
     def __rshift__(self, target: Handle | Iterable[Handle]) -> "Node | tuple[Node, ...]":
-        """As `node["output"] >> target`."""
+        """The same as `node["output"] >> target`."""
         return self[DEFAULT_OUTPUT] >> target
 
-    # Else Python would take what can be indexed for something to iterate over, by 0, 1, 2 and so on for ever.
+    # Otherwise Python would iterate over anything that can be indexed, by 0, 1, 2 and so on forever.
     __iter__ = None
 
     def _join(self, source: Handle, target: Handle) -> "Node":

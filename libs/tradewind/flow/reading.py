@@ -1,4 +1,4 @@
-"""Reading flows from JSON and YAML; what cannot be read is told with its file and line."""
+"""Reads flows from JSON and YAML; errors name the file and line."""
 
 import json
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from tradewind.flow.errors import FlowError, FlowFileError
 
 
 def read_flow(file: str | Path, flow_id: str | None = None) -> Flow:
-    """Read a flow from a file, `.yaml` and `.yml` as YAML, `.json` as JSON, others by how they begin.
+    """Read a flow from a file: `.yaml` and `.yml` as YAML, `.json` as JSON, others depending on how they begin.
 
-    Its id is `flow_id`, else the name of the file without its ending. Raises FlowFileError for what is no flow, OSError
-    for a file that cannot be opened.
+    Its id is `flow_id`, or else the file's name without its suffix. Raises FlowFileError if the content is not a flow,
+    OSError if the file cannot be opened.
     """
     path = Path(file)
     try:
@@ -26,9 +26,9 @@ def read_flow(file: str | Path, flow_id: str | None = None) -> Flow:
 
 
 def parse_flow(text: str, flow_id: str, file: str = "<text>") -> Flow:
-    """Read a flow from JSON text (when it begins with a brace) or YAML; `file` is what errors call it.
+    """Read a flow from JSON text (if it begins with a brace or bracket) or YAML; errors call it `file`.
 
-    Raises FlowFileError for what is no flow.
+    Raises FlowFileError if the text is not a flow.
     """
     return _read(text, flow_id, file, None)
 
@@ -57,7 +57,7 @@ def _parse_json(text: str, file: str) -> Any:
         place = yaml_text.place_of_double_key(text)
         raise FlowFileError(file, str(double), line=place.line, column=place.column) from None
     except (ValueError, RecursionError) as error:
-        # Numbers without end, or thousands of brackets.
+        # NaN and infinities, numbers that are too long, or thousands of brackets.
         raise FlowFileError(file, f"is no JSON: {error}") from None
 
 
@@ -69,7 +69,7 @@ def _parse_yaml(text: str, file: str) -> Any:
 
 
 class _DoubleKey(Exception):
-    """A key that stands twice in one object."""
+    """A key occurs twice in one object."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from tradewind.flow.values import Duration, duration, json_copy
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Up to `attempts` attempts of a node in all; what is None stays at the server's default.
+    """Up to `attempts` attempts of a node in all; None leaves a field at the server's default.
 
-    The first wait is `initial` (1 s), each further one `factor` (2) times as long, up to `maximum` (1 min); the part
-    `jitter` (0.1) of each is left to chance. `non_retryable` names exceptions, such as "ValueError", or codes, such as
-    "TIMEOUT", after which no attempt follows.
+    The first wait is `initial` (1 s), each further wait `factor` (2) times as long, up to `maximum` (1 min); a share of
+    `jitter` (0.1) of each wait is random. `non_retryable` names exceptions, such as "ValueError", or codes, such as
+    "TIMEOUT", after which there is no further attempt.
     """
 
     attempts: int
@@ -23,7 +23,7 @@ class Retry:
     non_retryable: tuple[str, ...] | list[str] = ()
 
     def to_weather(self, path: str = "retry") -> dict[str, Any]:
-        """Return it in Weather Syntax; `path` is where it stands, for FlowError."""
+        """Return it in Weather Syntax; FlowError reports `path` as its place."""
         weather: dict[str, Any] = {"attempts": self.attempts}
         for name in ("initial", "factor", "maximum", "jitter"):
             value = getattr(self, name)

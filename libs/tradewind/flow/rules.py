@@ -1,4 +1,4 @@
-"""The rules of a node that are objects of their own."""
+"""Checks the rules of a node that have their own classes."""
 
 from tradewind.flow.cache import Cache
 from tradewind.flow.errors import FlowError
@@ -14,7 +14,7 @@ _RULES = {
 
 
 def check_rule(name: str, rule: object, path: str) -> None:
-    """Raise FlowError, with the path of the rule, for one that is no object of its kind."""
+    """Raise FlowError, with the path of the rule, if it is not an object of the right class."""
     kind, example = _RULES[name]
     if not isinstance(rule, kind):
         raise FlowError(f"must be a {kind.__name__}, such as {example}, is {kind_of(rule)}", path)

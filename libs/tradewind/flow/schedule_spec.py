@@ -46,7 +46,7 @@ def schedule_spec_of(schedule: Mapping[str, Any], path: str) -> flow_pb2.Schedul
 
 
 def schedule_weather(spec: flow_pb2.ScheduleSpec, path: str) -> dict[str, Any]:
-    """Return a typed schedule in Weather Syntax, without what stands at its default."""
+    """Return a typed schedule in Weather Syntax, without fields at their defaults."""
     names = (*_DURATIONS, *_TEXTS, "max_cycles")
     weather: dict[str, Any] = {name: value for name in names if (value := getattr(spec, name))}
     if spec.at:

@@ -67,8 +67,8 @@ Object: TypeAlias = Mapping[str, Any]
 def spec_of(weather: Object) -> flow_pb2.FlowSpec:
     """Return a flow in Weather Syntax as a typed message.
 
-    Raises FlowError, with its path, for the first thing that the message has no room for: an unknown field or word, a
-    value of another kind. Whether the flow makes sense is for the server to say.
+    Raises FlowError, with its path, for the first thing that the message cannot hold: an unknown field or word, or a
+    value of the wrong type. Whether the flow makes sense is for the server to say.
     """
     fields = Fields(weather, "", _FLOW_FIELDS)
     spec = flow_pb2.FlowSpec(
@@ -97,9 +97,9 @@ def spec_of(weather: Object) -> flow_pb2.FlowSpec:
 
 
 def weather_of(spec: flow_pb2.FlowSpec) -> dict[str, Any]:
-    """Return a typed message in Weather Syntax, without what the message leaves at its defaults.
+    """Return a typed message in Weather Syntax, without fields at their defaults.
 
-    Raises FlowError, with its path, for a config that is no JSON and for an enum value without a word.
+    Raises FlowError, with its path, for a config that is not JSON and for an enum value without a word.
     """
     weather: dict[str, Any] = {name: value for name in ("interval",) if (value := getattr(spec, name))}
     if spec.HasField("schedule"):
@@ -134,7 +134,7 @@ def _node(item: Object, path: str) -> flow_pb2.NodeSpec:
         max_parallel=fields.integer("max_parallel"),
     )
     if (least := fields.number("min_success")) is not None:
-        # An integral number, however it is written, is a number of items.
+        # An integral number, however it is written, means a number of items.
         if float(least).is_integer():
             node.min_success_count = fields.integer("min_success") if isinstance(least, int) else int(least)
         else:

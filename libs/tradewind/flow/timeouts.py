@@ -1,4 +1,4 @@
-"""How long a node may take, in all its ways."""
+"""How long a node may take, in its various phases."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +8,10 @@ from tradewind.flow.values import Duration, duration
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Limits of a node: seconds, text such as "5m", or a timedelta; 0 is none, None stays at the server's default.
+    """Limits of a node: seconds, text such as "5m", or a timedelta; 0 is no limit, None the server's default.
 
-    `schedule_to_start` is its wait for a worker (5 min), `start_to_close` one attempt (5 min), `total` everything from
-    when it was first ready to its end (none), `heartbeat` the silence of an attempt that reports no progress (none).
+    `schedule_to_start` limits its wait for a worker (5 min), `start_to_close` one attempt (5 min), `total` everything
+    from when it is first ready to its end (none), `heartbeat` how long an attempt may report no progress (none).
     """
 
     schedule_to_start: Duration | None = None
@@ -20,6 +20,6 @@ class Timeouts:
     heartbeat: Duration | None = None
 
     def to_weather(self, path: str = "timeouts") -> dict[str, Any]:
-        """Return them in Weather Syntax; `path` is where they stand, for FlowError."""
+        """Return them in Weather Syntax; FlowError reports `path` as their place."""
         given = {name: getattr(self, name) for name in ("schedule_to_start", "start_to_close", "total", "heartbeat")}
         return {name: duration(value, f"{path}.{name}") for name, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What Weather Syntax is made of: JSON values, and durations that people have as `timedelta`."""
+"""The values in Weather Syntax: JSON values, and durations, which Python code may give as `timedelta`."""
 
 import math
 import re
@@ -12,7 +12,7 @@ Duration: TypeAlias = int | float | str | timedelta
 """Seconds, text such as `500ms`, `5s`, `5m`, `1h`, `1d`, or a timedelta of whole milliseconds."""
 
 LONGEST_S = 315_576_000_000
-"""What a Duration of the contract holds: 10 000 years."""
+"""The longest duration that the contract's Duration can hold: 10 000 years."""
 
 _DEEPEST = 100
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", re.ASCII)
@@ -20,9 +20,9 @@ _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def json_copy(value: object, path: str, depth: int = 0) -> Any:
-    """Return a copy of `value` as JSON would give it back, tuples and numpy's arrays as lists.
+    """Return a copy of `value` as JSON would give it back, with tuples and numpy's arrays as lists.
 
-    Raises FlowError, with the path of what is at fault, for anything that JSON cannot say or that is nested more than
+    Raises FlowError, with the path of the culprit, for anything that JSON cannot express or that is nested more than
     100 levels deep.
     """
     if depth > _DEEPEST:
@@ -43,9 +43,9 @@ def json_copy(value: object, path: str, depth: int = 0) -> Any:
 
 
 def duration(value: Duration, path: str) -> int | float | str:
-    """Return a duration as Weather Syntax writes it; whether text is one is for the server to say.
+    """Return a duration as Weather Syntax writes it; whether text is a valid one is for the server to say.
 
-    Raises FlowError for what is neither number nor text nor timedelta, and for a timedelta finer than a millisecond.
+    Raises FlowError for anything but a number, text or timedelta, and for a timedelta finer than a millisecond.
     """
     if isinstance(value, timedelta):
         milliseconds, rest = divmod(value, timedelta(milliseconds=1))
@@ -60,7 +60,7 @@ def duration(value: Duration, path: str) -> int | float | str:
 
 
 def seconds_in(length: Duration) -> float:
-    """Return a length of time in seconds. Raises ValueError for text that is none, TypeError for what has none."""
+    """Return a length of time in seconds. Raises ValueError for invalid text, TypeError for other types of value."""
     if isinstance(length, timedelta):
         return length.total_seconds()
     if not isinstance(length, str):
@@ -77,7 +77,7 @@ def seconds_in(length: Duration) -> float:
 
 
 def kind_of(value: object) -> str:
-    """Return what a value is, in the words of JSON."""
+    """Return what kind of value it is, in JSON's terms."""
     if value is None:
         return "null"
     if isinstance(value, bool):

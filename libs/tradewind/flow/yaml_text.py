@@ -1,4 +1,4 @@
-"""YAML as JSON's friendly face: dates, `yes` and `1:30` stay text, a key stands once, and every place has a line."""
+"""YAML as a friendlier JSON: dates, `yes` and `1:30` stay text, keys are unique, and every place has a line."""
 
 import re
 from collections.abc import Iterator
@@ -14,22 +14,22 @@ except ImportError:  # PyYAML built without libyaml
 
 _STRING, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 _DEEPEST = 200
-"""Deeper than any value of a flow may be, so that those are told with their path."""
+"""Deeper than any valid value of a flow, so that a value nested too deeply is reported with its path."""
 _MOST_VALUES = 1_000_000
-"""With what aliases repeat: of a few lines, each of which repeats the one before ten times, no memory is enough."""
+"""Including values that aliases repeat: a few lines, each repeating the previous one ten times, exhaust any memory."""
 _STEP = re.compile(r"[^.\[\]]+|\[[0-9]+\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a text, counted from 1; 0 is nowhere."""
+    """A place in a text, counted from 1; 0 means unknown."""
 
     line: int = 0
     column: int = 0
 
 
 class YamlFault(Exception):
-    """Text that is no YAML, or YAML that JSON could not say."""
+    """Text that is not YAML, or YAML that JSON could not express."""
 
     def __init__(self, message: str, place: Place) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class YamlFault(Exception):
 
 
 class _Loader(_SafeLoader):
-    """Tells apart what YAML 1.2 and JSON do: null, booleans, numbers, text. YAML 1.1 has many more surprises."""
+    """Distinguishes only what YAML 1.2 and JSON do: null, booleans, numbers, text. YAML 1.1 has many more surprises."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  as PyYAML declares it
 
@@ -72,12 +72,12 @@ def load(text: str) -> Any:
     except (yaml.YAMLError, ValueError) as error:
         raise YamlFault(f"is no YAML: {error}", Place()) from None
     except (LookupError, AttributeError):
-        # What PyYAML makes of `!!bool maybe`.
+        # What PyYAML raises for `!!bool maybe`.
         raise YamlFault("is no YAML: a value is not what its tag (!!) says", Place()) from None
 
 
 def place_of(text: str, path: str) -> Place:
-    """Return where the value at a path such as `nodes[3].config` stands; JSON text is YAML too, nearly always."""
+    """Return the place of the value at a path such as `nodes[3].config`; nearly all JSON text is YAML too."""
     node = _compose(text)
     for step in _STEP.findall(path):
         child = _child(node, step)
@@ -88,7 +88,7 @@ def place_of(text: str, path: str) -> Place:
 
 
 def place_of_double_key(text: str) -> Place:
-    """Return where the first key stands that its mapping has already."""
+    """Return the place of the first key that its mapping has already."""
     root = _compose(text)
     try:
         if root is not None:
@@ -111,7 +111,7 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 def _check_size(text: str) -> None:
-    # The parser keeps its own stack, but what comes after it recurses, in C as far as the stack goes and then beyond.
+    # The parser keeps its own stack, but later steps recurse, in C, as far as the stack goes and then beyond.
     values, anchors, known = [0], list[str | None](), dict[str | None, int]()
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -154,7 +154,7 @@ def _check_keys(root: yaml.Node) -> None:
 
 
 def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
-    """Yield every node once, also those that aliases lead to."""
+    """Yield every node once, including those that aliases lead to."""
     waiting, seen = [root], set()
     while waiting:
         node = waiting.pop()
@@ -169,5 +169,5 @@ def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _place(mark: Any) -> Place:
-    """Return the place of a mark, of which libyaml has a kind of its own; None is nowhere."""
+    """Return the place of a mark; libyaml has its own type of mark, and None is an unknown place."""
     return Place(mark.line + 1, mark.column + 1) if mark is not None else Place()
