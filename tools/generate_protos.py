@@ -1,6 +1,6 @@
-"""Generates the Python code of the contract in protos/ into libs/, or compares what is there with what would come out.
+"""Generates the Python code for the contract in protos/ into libs/, or compares it with the code that is there.
 
-    python tools/generate_protos.py            write the generated code, removing what no proto stands behind any more
+    python tools/generate_protos.py            write the generated code, and remove code that has no proto any more
     python tools/generate_protos.py --check    write nothing; exit 1 and name every file that differs
 
 The same protos give the same bytes: files go to protoc in sorted order and the plug-ins are pinned in pyproject.toml.
@@ -28,7 +28,7 @@ _GENERATED = "*_pb2*.py*"
 
 
 def generate(output: Path) -> None:
-    """Writes the code of every proto below `output`; raises CalledProcessError when protoc refuses one."""
+    """Write the code of every proto below `output`. Raises CalledProcessError when protoc refuses one."""
     protos = sorted((PROTOS / PACKAGE).rglob("*.proto"))
     with_service = [proto for proto in protos if _SERVICE.search(proto.read_text(encoding="utf-8"))]
     _protoc(protos, f"--python_out={output}", f"--mypy_out=quiet:{output}")
@@ -37,7 +37,7 @@ def generate(output: Path) -> None:
 
 
 def differences(expected: Path, actual: Path) -> list[str]:
-    """Names every generated file that is missing, stale or different, relative to libs/."""
+    """Return every generated file that is missing, stale or different, relative to libs/."""
     wanted, present = _generated(expected), _generated(actual)
     faults = [f"missing: {path}" for path in sorted(wanted - present)]
     faults += [f"no proto stands behind it: {path}" for path in sorted(present - wanted)]
@@ -50,7 +50,7 @@ def differences(expected: Path, actual: Path) -> list[str]:
 
 
 def write(expected: Path, actual: Path) -> list[str]:
-    """Makes `actual` what `expected` is and returns what it changed; files that are right already keep their time."""
+    """Make `actual` equal to `expected` and return what changed; correct files keep their time."""
     changed = differences(expected, actual)
     for path in _generated(actual) - _generated(expected):
         (actual / path).unlink()
@@ -68,7 +68,7 @@ def _generated(root: Path) -> set[Path]:
 def _protoc(protos: list[Path], *options: str) -> None:
     if not protos:
         return
-    # The plug-ins stand beside the interpreter, which need not be on PATH.
+    # The plug-ins are beside the interpreter, in a folder that need not be on PATH.
     scripts = Path(sysconfig.get_path("scripts"))
     plugins = [f"--plugin={name}={scripts / name}" for name in ("protoc-gen-mypy", "protoc-gen-mypy_grpc")]
     command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={PROTOS}", *plugins, *options]
@@ -76,7 +76,7 @@ def _protoc(protos: list[Path], *options: str) -> None:
 
 
 def main() -> int:
-    """Runs the tool; returns its exit code."""
+    """Run the tool; return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 when a file is not up to date")
     check = parser.parse_args().check

@@ -1,11 +1,11 @@
-"""Makes the Secrets of k8s/: the passwords of the store's users, its ACL file, the token that servers share.
+"""Makes the Secrets of k8s/: the passwords of the store's users, its ACL file, and the token that servers share.
 
-    python tools/store_secrets.py | kubectl apply -f -     new passwords and a new token, at random
+    python tools/store_secrets.py | kubectl apply -f -     random new passwords and a random new token
     python tools/store_secrets.py --dev                    the ACL file of the overlay dev, with its known passwords
 
-Apply it once: services read their password when they start. To change passwords, apply it again and restart
-the store, then the services: the token changes as well then. docs/access.md and docs/security.md say how to change
-either while all goes on.
+Apply it once: services read their password when they start. To change passwords, apply it again and restart the store,
+then the services; this also changes the token. docs/access.md and docs/security.md say how to change either without
+downtime.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tradewind.server.redis.acl import acl_lines, password_digest
 from tradewind.standalone.services import ACL_USERS
 
 BACKUP = "resetkeys resetchannels -@all +ping +sync +psync +replconf"
-"""What the user of the backup may do: have the whole store sent to it, and nothing else."""
+"""What the backup user may do: receive the whole store, and nothing else."""
 
 PROBE = "user probe on nopass resetkeys resetchannels -@all +ping"
 """The user of the store's own health checks."""
@@ -35,7 +35,7 @@ def user_names() -> list[str]:
 
 
 def acl_file(passwords: Mapping[str, str]) -> str:
-    """Return the ACL file for those users that have a password; it holds hashes only."""
+    """Return the ACL file for the users that have a password; it holds only hashes."""
     services = sorted((user for user in ACL_USERS if user.name in passwords), key=lambda user: user.name)
     nobody, admin, *rules = acl_lines(services, passwords)
     backup = f"user backup on #{password_digest(passwords['backup'])} {BACKUP}"
@@ -63,7 +63,7 @@ def secret_manifests(passwords: Mapping[str, str], service_token: str) -> list[d
 
 
 def main() -> int:
-    """Print; returns the exit code."""
+    """Print the manifests or the ACL file; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dev", action="store_true", help="print the ACL file of the overlay dev")
     if parser.parse_args().dev:

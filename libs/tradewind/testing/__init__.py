@@ -1,5 +1,5 @@
 """Test nodes with `run_node(moving_average, prices=[1.0])`, flows with `running_stack([moving_average])` against a real
-store, and months of them with `simulate(main, [moving_average])` under a clock of its own."""
+store, and months of flows with `simulate(main, [moving_average])` under a virtual clock."""
 
 from tradewind.testing.nodes import LogLine, NodeFailure, NodeRun, NodeWait, run_node
 from tradewind.testing.stack import running_stack

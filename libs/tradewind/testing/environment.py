@@ -1,4 +1,4 @@
-"""What a test takes from the environment: nothing but secrets of its nodes."""
+"""What a test takes from the environment: only the secrets of its nodes."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_settings() -> Iterator[None]:
-    """Hide what the environment sets for servers, workers and clients, but for secrets."""
+    """Hide the environment's settings for servers, workers and clients, except secrets."""
     settings = {name for name in os.environ if name.startswith("TRADEWIND_")}
     hidden = {name: os.environ.pop(name) for name in settings if not name.startswith("TRADEWIND_SECRET")}
     try:

@@ -1,4 +1,4 @@
-"""Variables of a cycle and of a flow for a node in a test."""
+"""The memory of a cycle and a flow, for a node in a test."""
 
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -15,7 +15,7 @@ _LONGEST_NAME = 128
 
 
 class MemoryInTest:
-    """Answers as the scheduler does, over dicts; `result` is what the node said that its cycle gives."""
+    """Answers as the scheduler does, from dicts; `result` is the result that the node set for its cycle."""
 
     def __init__(self, cycle: Mapping[str, Any], flow: Mapping[str, Any]) -> None:
         self.cycle = _copied(cycle, "cycle_memory")
@@ -25,7 +25,7 @@ class MemoryInTest:
         self._made: set[tuple[str, str]] = set()
 
     def ask(self, method: str, request: bytes) -> "Future[bytes]":
-        """As Memories of the worker says."""
+        """Answer at once; implements Memories of the worker."""
         answer: Future[bytes] = Future()
         try:
             if method == "GetMemory":

@@ -35,18 +35,18 @@ class NodeFailure:
     """Why the node did not succeed, as its node task would show it."""
 
     code: str
-    """As at `NodeTaskError` in the contract: NODE_ERROR, INPUT_MISSING, ...; empty when it was stopped."""
+    """As for `NodeTaskError` in the contract: NODE_ERROR, INPUT_MISSING, ...; empty when it was stopped."""
     message: str
     type: str = ""
     traceback: str = ""
     retry_after: timedelta | None = None
-    """What RetryLater asked for."""
+    """The delay that RetryLater asked for."""
     non_retryable: bool = False
-    """Whether another attempt would not help: Fatal, or inputs or a config that do not fit."""
+    """Whether another attempt would not help: Fatal, or unsuitable inputs or config."""
 
     @classmethod
     def of(cls, failure: work_pb2.NodeTaskFailure) -> Self:
-        """Return what the worker's report of a failure says."""
+        """Return what a worker's report of a failure says."""
         error = failure.error
         after = failure.retry_after.ToTimedelta() if failure.HasField("retry_after") else None
         return cls(error.code, error.message, error.type, error.traceback, after, failure.non_retryable)
@@ -54,20 +54,20 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True)
 class NodeWait:
-    """What the node returned to wait for."""
+    """The wait that the node returned."""
 
     signal: str
     until: datetime | None
-    """A time, when it named one."""
+    """The time until which it waits, if it gave one."""
     delay: timedelta | None
-    """How long, when it said so."""
+    """How long it waits, if it said so."""
     form: Any
-    """What a person is asked, as the JSON that it became; None for nothing."""
+    """The form shown to a person, after conversion to JSON; None for no form."""
     completes: bool
 
     @classmethod
     def of(cls, suspension: Suspension) -> Self:
-        """Return what the worker's report of a wait says."""
+        """Return what a worker's report of a wait says."""
         until = datetime.fromtimestamp(suspension.until_ms / 1000, UTC) if suspension.until_ms else None
         delay = timedelta(milliseconds=suspension.delay_ms) if suspension.delay_ms >= 0 else None
         form = json.loads(suspension.form_json) if suspension.form_json else None
@@ -76,7 +76,7 @@ class NodeWait:
 
 @dataclass(slots=True)
 class NodeRun:
-    """What one run of a node gave."""
+    """The results of one run of a node."""
 
     outputs: dict[str, Any] = field(default_factory=dict)
     """Emitted values by handle, as the next node gets them from JSON."""
@@ -84,10 +84,10 @@ class NodeRun:
     progress: list[tuple[int, str]] = field(default_factory=list)
     """Percent and message of each report."""
     steps: list[str] = field(default_factory=list)
-    """What the node said it was doing, one after the other."""
+    """The steps that the node reported, in order."""
     error: NodeFailure | None = None
     wait: NodeWait | None = None
-    """What it waits for, when it returned a Wait."""
+    """What it waits for, if it returned a Wait."""
     terminated: bool = False
     """Whether it ended because it was asked to stop."""
     cycle_memory: dict[str, Any] = field(default_factory=dict)
@@ -95,11 +95,11 @@ class NodeRun:
     flow_memory: dict[str, Any] = field(default_factory=dict)
     """The variables of its flow afterwards."""
     result: Any = None
-    """What it said that the cycle gives."""
+    """The result that it set for its cycle."""
 
     @property
     def output(self) -> Any:
-        """The value of the only handle that was emitted. Raises AssertionError with what happened otherwise."""
+        """The value of the only emitted handle. Raises AssertionError, with what happened, unless there is one."""
         if len(self.outputs) != 1:
             raise AssertionError(f"expected one output, have {self.outputs or self.error}")
         return next(iter(self.outputs.values()))
@@ -148,15 +148,15 @@ async def run_node(
     flow_memory: Mapping[str, Any] | None = None,
     **inputs: Any,
 ) -> NodeRun:
-    """Run `node` once with `inputs` by handle and return what it gave; its errors are in the result, not raised.
+    """Run `node` once with `inputs` by handle and return the results; its errors are in the result, not raised.
 
     Values pass through JSON and are converted and checked as in a worker. A `Gather` handle takes a list with one value
-    per edge. `secrets` are what the config's references get, by name; `facts` set what the Context tells (flow_id,
-    cycle, attempt, planned_time, ...); with `stop`, the node is asked to stop for that reason as soon as it has begun:
-    an async node where it first waits, a plain function by `ctx.stop_requested`. `resumed` is what ended its wait,
-    for a node that goes on after one. `cycle_memory` and `flow_memory` are the variables that it finds; what they are
-    afterwards is in the result. A node with `process=True` runs in the test's own process. Raises TypeError for
-    what is no node and for an unknown fact, ValueError for what JSON cannot say.
+    per edge. `secrets` gives the values of the config's secret references by name; `facts` sets what the Context tells
+    (flow_id, cycle, attempt, planned_time, ...). With `stop`, the node is asked to stop for that reason as soon as it
+    has begun: an async node at its first wait, a plain function through `ctx.stop_requested`. `resumed` is what ended
+    its wait, for a node that continues after one. `cycle_memory` and `flow_memory` are the variables that it finds; the
+    result has them as they are afterwards. A node with `process=True` runs in the test's own process. Raises TypeError
+    if `node` is not a node and for an unknown fact, ValueError for values that JSON cannot express.
     """
     if not isinstance(node, Node):
         raise TypeError(f"run_node runs a node, and {node!r} is none: decorate the function with @node(...)")

@@ -14,10 +14,10 @@ from tradewind.worker import Node, Worker
 
 @asynccontextmanager
 async def running_stack(nodes: Iterable[Node[..., Any]]) -> AsyncIterator[Client]:
-    """Run every service over an embedded store of its own, and a worker that offers `nodes`; yields a client.
+    """Run every service over an embedded store of its own, and a worker that offers `nodes`; yield a client.
 
-    All of it is in this process, listens on loopback, and is gone with the block. Nothing but secrets of nodes comes
-    from the environment. Takes about a second to start.
+    All of it runs in this process, listens on loopback, and is gone after the block. Only secrets of nodes come from
+    the environment. Takes about a second to start.
     """
     async with AsyncExitStack() as block:
         home = block.enter_context(tempfile.TemporaryDirectory(prefix="tradewind-test-"))

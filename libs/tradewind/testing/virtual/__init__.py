@@ -1,1 +1,1 @@
-"""The whole engine in one process under a clock of its own; see `simulate`."""
+"""The whole engine in one process under a virtual clock; see `simulate`."""

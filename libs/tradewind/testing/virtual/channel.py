@@ -1,4 +1,4 @@
-"""A channel to a server in this very process, for everything that takes a `grpc.aio.Channel`: no socket, no thread."""
+"""A channel to a server in the same process, usable as a `grpc.aio.Channel`: no socket, no thread."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator
@@ -11,7 +11,7 @@ from tradewind.testing.virtual.pipe import EOF, Gate, Pipe
 from tradewind.testing.virtual.server import LocalServer, Metadata, Status
 
 Tap = Callable[[str, bool, bytes], None]
-"""Is shown each message: the method, whether it is the server's, its bytes."""
+"""Gets each message: the method, whether it comes from the server, its bytes."""
 
 
 class LocalChannel:
@@ -37,12 +37,12 @@ class LocalChannel:
         return _Method(self, method, _coders(*coders, **named), requests=True)
 
     async def close(self, grace: float | None = None) -> None:
-        """Cancel what is under way."""
+        """Cancel the calls in flight."""
         for call in list(self._calls):
             call.cancel()
 
     def break_off(self) -> None:
-        """End what is under way as a lost connection does."""
+        """End the calls in flight as a lost connection does."""
         for call in list(self._calls):
             call.lose()
 
@@ -53,7 +53,7 @@ class LocalChannel:
         await self.close()
 
     async def channel_ready(self) -> None:
-        """It always is."""
+        """Return at once: the channel is always ready."""
 
     def begin(self, call: "LocalCall") -> None:
         """Keep a call that has begun until it ends."""
@@ -64,13 +64,13 @@ class LocalChannel:
         self._calls.discard(call)
 
     async def serve(self, method: str, request: bytes | None, up: Pipe, down: Pipe, metadata: Metadata) -> Status:
-        """Have the server carry out a call."""
+        """Have the server handle a call."""
         if self.gate.shut:
             await self.gate.passed()
         return await self._server.serve(method, request, up, down, metadata)
 
     def show(self, method: str, from_server: bool, message: bytes) -> None:
-        """Show a message to whoever taps the line."""
+        """Show a message to the tap, if there is one."""
         if self._tap is not None:
             self._tap(method, from_server, message)
 
@@ -140,7 +140,7 @@ class LocalCall:
         self._task.add_done_callback(self._served)
         self._timer: asyncio.TimerHandle | None = None
         if timeout is not None:
-            # As a timer of the engine: how long a call may take is nothing that the loop has to stop at.
+            # In the engine's context: the loop need not stop at the time limit of a call.
             self._timer = channel.context.copy().run(loop.call_later, timeout, self._run_out)
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -150,7 +150,7 @@ class LocalCall:
         try:
             message = await self.read()
         except asyncio.CancelledError:
-            # As with a real channel, who stops waiting cancels the call.
+            # As with a real channel, a caller that stops waiting cancels the call.
             self.cancel()
             raise
         await self._until_ended()
@@ -185,7 +185,7 @@ class LocalCall:
             yield message
 
     def cancel(self) -> bool:
-        """End the call; False when it has ended."""
+        """End the call; return False when it has ended already."""
         if self._ended.done():
             return False
         self._cancelled = True
@@ -220,7 +220,7 @@ class LocalCall:
         self._up.close()
 
     async def _until_ended(self) -> None:
-        """Raise what the call has ended with, unless that is OK."""
+        """Raise the error that the call ended with, unless it ended with OK."""
         status = await asyncio.shield(self._ended)
         if self._cancelled:
             raise asyncio.CancelledError
@@ -239,7 +239,7 @@ class LocalCall:
             self._end(task.result())
 
     def _run_out(self) -> None:
-        # A leap may have reached the server's timers only now as well. What follows from them comes first.
+        # The same leap may have made the server's timers due as well. Their consequences come first.
         status = Status(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
         self._timer = asyncio.get_running_loop().call_later(0.001, self._end, status)
 

@@ -20,9 +20,9 @@ _DUE = f"{_SERVICES}trigger.v1.TriggerService/ReceiveDue"
 class History:
     """Lines in the order in which things happened, each with `at_ms` (epoch) and `what`.
 
-    `due` (a firing reached the scheduler), `cycle_began`, `cycle_ended` (`status`), `component_ended` (its counts); and
-    as the worker heard or said it `attempt_began`, `attempt_completed` (`outputs`), `attempt_failed` (`code`,
-    `message`), `attempt_given_back`, `stop_asked` and `lease_lost`: also what it said while nobody heard it.
+    `what` is `due` (a firing reached the scheduler), `cycle_began`, `cycle_ended` (`status`), `component_ended` (its
+    counts); and, as the worker heard or said it, `attempt_began`, `attempt_completed` (`outputs`), `attempt_failed`
+    (`code`, `message`), `attempt_given_back`, `stop_asked` and `lease_lost`: including what it said while nobody heard.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -35,18 +35,18 @@ class History:
         return [{"at_ms": at_ms, **line} for at_ms, kind, what in self._happened for line in _READERS[kind](what)]
 
     def to_json(self) -> bytes:
-        """Return a line of canonical JSON for each: equal histories are equal bytes."""
+        """Return each line as canonical JSON: equal histories are equal bytes."""
         texts = [json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n" for line in self.lines]
         return "".join(texts).encode()
 
     def tap(self, method: str, from_server: bool, message: bytes) -> None:
-        """Take note of a message on the wire; those that matter are read when somebody asks."""
+        """Note a message on the wire; relevant messages are decoded when somebody asks."""
         kind = _KINDS.get((method, from_server))
         if kind is not None:
             self._happened.append((self._now_ms(), kind, message))
 
     def hear(self, news: CycleNews) -> None:
-        """Take note of a cycle."""
+        """Note what happened to a cycle."""
         self._happened.append((self._now_ms(), "cycle", news))
 
 

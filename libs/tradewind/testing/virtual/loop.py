@@ -1,4 +1,4 @@
-"""An event loop whose time is not the machine's: when nothing is left to do, it is at once the next timer's turn."""
+"""An event loop with a virtual clock: when nothing is left to do, it jumps to the next timer at once."""
 
 import asyncio
 import contextvars
@@ -15,19 +15,19 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 LONGEST_LEAP_NS = 6 * 3600 * 10**9
-"""Leases that the engine renews by itself must last longer."""
+"""The longest leap; leases that the engine renews by itself must last longer."""
 
 _of_engine: contextvars.ContextVar[bool] = contextvars.ContextVar("of_engine", default=False)
 
 
 class _Leaping(selectors.DefaultSelector):
-    """Moves the loop's time forward in place of waiting."""
+    """Moves the loop's time forward instead of waiting."""
 
     loop: "VirtualLoop"
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            # No timer at all: only another thread can bring something.
+            # There is no timer: only another thread can cause something to happen.
             return super().select(None)
         if self.loop.called_from_outside:
             self.loop.called_from_outside = False
@@ -40,7 +40,7 @@ class _Leaping(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Begins at `start_ns`, nanoseconds since the epoch. Time passes only while everything waits for a timer.
 
-    What is handed to a thread (`asyncio.to_thread`) is run at once, in the loop's own thread.
+    Work handed to a thread (`asyncio.to_thread`) runs at once, in the loop's own thread.
     """
 
     def __init__(self, start_ns: int) -> None:
@@ -51,15 +51,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.now_ns = 0
         """Nanoseconds since the start."""
         self.engine = contextvars.copy_context()
-        """The context of the engine itself; timers of any other are of those who use it."""
+        """The context of the engine itself; timers of any other context belong to the engine's users."""
         self.engine.run(_of_engine.set, True)
         self.next_deadline_ns: Callable[[], int | None] = lambda: 0
-        """Tells when, in nanoseconds since the epoch, the engine next has anything to do; None for never."""
+        """Returns when, in nanoseconds since the epoch, the engine next has anything to do; None for never."""
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._numbers = itertools.count()
         self.thread = threading.get_ident()
         super().__init__(selector)
-        # Of a float that counts the seconds of years, the last digits are no more exact than this.
+        # A float that counts seconds over years is no more exact than this in its last digits.
         self._clock_resolution = 1e-6
 
     @property
@@ -83,7 +83,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return handle
 
     def leap(self, least_ns: int) -> None:
-        """Move time to the next timer, `least_ns` ahead; while the engine has nothing to do, past all of its own."""
+        """Move time to the next timer, `least_ns` ahead, or past all the engine's timers while it has nothing to do."""
         target_ns = self.now_ns + least_ns
         deadline_ns = self.next_deadline_ns()
         if deadline_ns is None or deadline_ns > self.start_ns + target_ns:

@@ -1,4 +1,4 @@
-"""The client and the workers of a simulation: the real ones, over channels in the process."""
+"""The client and the workers of a simulation: the real ones, over in-process channels."""
 
 import asyncio
 import contextvars
@@ -50,7 +50,7 @@ class VirtualWorker(Worker):
 
 
 class _Inline(ThreadPool):
-    """Carries out calls at once."""
+    """Runs calls at once."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -59,7 +59,7 @@ class _Inline(ThreadPool):
     async def run(self, call: Call) -> Any:
         loop = asyncio.get_running_loop()
         self.calling = True
-        # It is to find what it finds in a thread: no loop of its own.
+        # The call must find no running loop, as in a thread.
         asyncio._set_running_loop(None)
         try:
             return contextvars.copy_context().run(call)
@@ -69,7 +69,7 @@ class _Inline(ThreadPool):
 
 
 class _Memories(SchedulerLink):
-    """Refuses who would wait for the loop while keeping it from going on."""
+    """Refuses a caller that would wait for the loop while blocking it."""
 
     def __init__(self, channel: Any, inline: _Inline) -> None:
         super().__init__(channel)

@@ -1,4 +1,4 @@
-"""Messages of one direction of a call, in order, as bytes."""
+"""The messages of one direction of a call, in order, as bytes."""
 
 import asyncio
 from collections import deque
@@ -7,14 +7,14 @@ import grpc
 
 
 class Gate:
-    """Shut, it holds back whatever goes through, as a network that has failed does."""
+    """When shut, it holds back everything that would pass, as a failed network does."""
 
     def __init__(self) -> None:
         self._opened: asyncio.Event | None = None
 
     @property
     def shut(self) -> bool:
-        """Whether nothing goes through now."""
+        """Whether nothing passes now."""
         return self._opened is not None
 
     def shut_it(self) -> None:
@@ -22,7 +22,7 @@ class Gate:
         self._opened = self._opened or asyncio.Event()
 
     def open_it(self) -> None:
-        """Let through what was held back, and everything else."""
+        """Let everything through, including what was held back."""
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.set()
@@ -34,7 +34,7 @@ class Gate:
 
 
 class Pipe:
-    """One end puts messages in, the other takes them out."""
+    """Carries messages from one end to the other."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -43,18 +43,18 @@ class Pipe:
         self._waiting: asyncio.Future[None] | None = None
 
     def put(self, message: bytes) -> None:
-        """Put in a message; nothing happens once it is closed."""
+        """Put in a message; does nothing once the pipe is closed."""
         if not self._closed:
             self._messages.append(message)
             self._wake()
 
     def close(self) -> None:
-        """No more comes; what is in it can still be taken out."""
+        """Accept no more messages; those inside can still be taken out."""
         self._closed = True
         self._wake()
 
     async def get(self) -> bytes | None:
-        """Return the next message, None when it is closed and empty."""
+        """Return the next message; None when the pipe is closed and empty."""
         while True:
             if self._gate.shut:
                 await self._gate.passed()

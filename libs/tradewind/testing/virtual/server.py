@@ -1,4 +1,4 @@
-"""A server that is called in its own process: the services' handlers behind the interceptor that all servers share."""
+"""A server called within its own process: the services' handlers behind the interceptor that all servers share."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ class LocalServer:
         self._handlers: dict[str, Any] = {}
 
     def bind(self, services: Sequence[Service]) -> None:
-        """Serve these."""
+        """Serve these services."""
         table = ErrorTable()
         for service in services:
             table = table.joined(service.errors)
@@ -43,7 +43,7 @@ class LocalServer:
         self._interceptor = CallInterceptor([ErrorAnswers(table)], lambda behavior: behavior)
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
-        """Nothing: the same methods come registered."""
+        """Do nothing: the same methods are also registered."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Serve the methods of a service."""
@@ -52,7 +52,7 @@ class LocalServer:
     async def serve(
         self, method: str, request: bytes | None, incoming: Pipe, outgoing: Pipe, metadata: Metadata
     ) -> Status:
-        """Carry out one call: messages come and go through the pipes, a single request comes as `request`."""
+        """Handle one call: messages come and go through the pipes; a single request comes as `request`."""
 
         async def find(_details: Any) -> Any:
             return self._handlers.get(method)
@@ -78,7 +78,7 @@ class LocalServer:
 
 
 class LocalContext:
-    """The handler's side of a call: what of `grpc.aio.ServicerContext` handlers use."""
+    """The handler's side of a call: the parts of `grpc.aio.ServicerContext` that handlers use."""
 
     def __init__(
         self,
@@ -139,14 +139,14 @@ class LocalContext:
         self._done_callbacks.append(callback)
 
     def end(self) -> None:
-        """Say that the call is over."""
+        """Note that the call is over."""
         self._done = True
         for callback in self._done_callbacks:
             callback(self)
 
 
 class _Ready(health.HealthServicer):
-    """What runs in one process with its callers is ready whenever they are."""
+    """Always ready: services in the same process as their callers are ready whenever the callers are."""
 
     async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:  # noqa: N802
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)

@@ -1,4 +1,4 @@
-"""Runs the services, workers and a client in one process under a clock of its own."""
+"""Runs the services, workers and a client in one process under a virtual clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -25,15 +25,15 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SETTINGS = {
-    # What is renewed or repeated by the clock alone must outlast the longest leap of the loop.
+    # Whatever only the clock renews or repeats must outlast the longest leap of the loop.
     "scheduler_lease_seconds": 86_400,
     "scheduler_lead_seconds": 0,
     "registry_heartbeat_seconds": 12 * 3600,
     "registry_time_to_live_seconds": 2 * 86_400,
     "registry_retention_seconds": 7 * 86_400,
-    # The deletion of a flow that a node waits for is found by comparing. A cycle that waits for a month does so often.
+    # Comparing finds the deletion of a flow that a node waits for. A cycle that waits for a month compares often.
     "scheduler_compare_seconds": 480,
-    # Nothing is lost in one process, so that nets below need not be looked at often, or at all.
+    # Nothing is lost in one process, so these safety nets need to be checked rarely, or never.
     "doctor_seconds": 0,
     "scheduler_look_seconds": 86_400,
     "scheduler_listeners_seconds": 86_400,
@@ -48,7 +48,7 @@ _SETTINGS = {
 
 
 class VirtualStack:
-    """What a simulation works with: a client, the time, and the workers' line to the servers."""
+    """What a simulation works with: a client, the time, and the workers' connections to the servers."""
 
     def __init__(self, loop: VirtualLoop, client: Client, history: History, workers: Sequence[VirtualWorker]) -> None:
         self._loop = loop
@@ -60,18 +60,18 @@ class VirtualStack:
 
     @property
     def now(self) -> datetime:
-        """The time here, UTC."""
+        """The simulation's time, UTC."""
         return _EPOCH + timedelta(microseconds=self._loop.epoch_ns // 1000)
 
     async def run_for(self, **duration: float) -> None:
-        """Let time pass, given as to `timedelta`: `await stack.run_for(days=30)`."""
+        """Let time pass, with arguments as for `timedelta`: `await stack.run_for(days=30)`."""
         await asyncio.sleep(timedelta(**duration).total_seconds())
 
     def silence_worker(self, seconds: float, worker_id: str = "worker-1") -> None:
-        """Cut a worker off for so long, in seconds: nothing it says is heard, and it hears nothing, until then.
+        """Cut a worker off for this many seconds: until then, nobody hears it, and it hears nothing.
 
-        It goes on meanwhile; after the lease of the node task manager, 30 s, what it holds is given to whoever is
-        there. Raises KeyError when no worker has this id.
+        It keeps working meanwhile; after the node task manager's lease of 30 s, its tasks are given to other workers.
+        Raises KeyError when no worker has this id.
         """
         gate = self._workers[worker_id].channel.gate
         gate.shut_it()
@@ -90,19 +90,19 @@ def simulate(
     start: datetime = START,
     seed: int = 0,
 ) -> Result:
-    """Run `await main(stack)` with the whole engine under a clock of its own, and return what it returns.
+    """Run `await main(stack)` with the whole engine under a virtual clock, and return its result.
 
     All services work over stores in memory, and `workers` workers, `worker-1` and so on, offer `nodes`; no socket, no
     thread, no store process. It is `start` when `main` begins. Time stands still while anything is left to do and then
-    is at once that of the next timer, so a month takes a second or two. Two runs with the same `seed`, from which all
-    ids and jitter come, have the same history, byte by byte, whatever PYTHONHASHSEED is.
+    jumps to the next timer, so a month takes a second or two. All ids and jitter come from `seed`: two runs with the
+    same seed have the same history, byte by byte, whatever PYTHONHASHSEED is.
 
-    An async node takes time by `asyncio.sleep`; plain functions and nodes with `process=True` run on the loop, take
-    none, and cannot use the cycle's or flow's memory. `time.time` and `random` follow the simulation, while
-    `datetime.now` tells the machine's time: use `stack.now`, or the context's `planned_time`. What waits for anything
-    outside the process, such as a socket, finds that hours pass meanwhile. Of the variables TRADEWIND_* only secrets
-    are there. Call it where no event loop runs, so from a plain test function. Raises what `main` raises, ValueError
-    for a `start` without a time zone.
+    An async node takes time by `asyncio.sleep`; plain functions and nodes with `process=True` run on the loop, take no
+    time, and cannot use the cycle's or flow's memory. `time.time` and `random` follow the simulation, while
+    `datetime.now` tells the machine's time: use `stack.now`, or the context's `planned_time`. Code that waits for
+    anything outside the process, such as a socket, finds that hours pass meanwhile. Of the TRADEWIND_* variables, only
+    secrets are visible. Call it where no event loop runs, such as in a plain test function. Raises what `main` raises,
+    and ValueError for a `start` without a time zone.
     """
     if start.tzinfo is None:
         raise ValueError(f"start has no time zone: {start}; use datetime(..., tzinfo=UTC)")

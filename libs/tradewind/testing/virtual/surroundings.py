@@ -1,4 +1,4 @@
-"""What code on a virtual loop finds in place of the machine's clock and chance; other threads find theirs."""
+"""Replaces the machine's clock and randomness for code on a virtual loop; other threads keep the real ones."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from tradewind.testing.virtual.loop import VirtualLoop
 
 @contextmanager
 def virtual_surroundings(loop: VirtualLoop, seed: int) -> Iterator[None]:
-    """Have `time`, `random`, `secrets`, `os.urandom` and `uuid.uuid4` tell code on `loop` its time, and follow `seed`.
+    """Make `time`, `random`, `secrets`, `os.urandom` and `uuid.uuid4` follow the loop's time and `seed` on `loop`.
 
     `datetime.now` cannot be replaced and tells the machine's time.
     """
@@ -30,7 +30,7 @@ def virtual_surroundings(loop: VirtualLoop, seed: int) -> Iterator[None]:
         (random, "_urandom", chance.randbytes),  # of SystemRandom, hence of secrets
     ]
     with ExitStack() as stack:
-        # Nodes may have imported single functions, such as gauss, whose state this is.
+        # Nodes may have imported single functions, such as gauss, which use this state.
         stack.callback(random.setstate, random.getstate())
         random.seed(chance.getrandbits(64))
         for module, name, virtual in replaced:
