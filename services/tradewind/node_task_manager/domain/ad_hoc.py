@@ -21,7 +21,7 @@ _ID_LENGTH = 20
 class AdHocWork:
     """One node type to run with each of `parameters` (JSON text, "" for none); times in ms, 0 for none.
 
-    A batch has nodes named by their places, a task has one node without a name.
+    The nodes of a batch are named by their places; a task has one node, without a name.
     """
 
     user_id: str
@@ -42,15 +42,15 @@ class AdHocWork:
 
     @cached_property
     def digest(self) -> str:
-        """Hex SHA-256 of all that is to be done, whoever asks for it."""
+        """Hex SHA-256 of the work, whoever asks for it."""
         clocks = (self.schedule_to_start_ms, self.start_to_close_ms, self.heartbeat_ms, self.total_ms)
-        # What is not said leaves no trace, so that a request of an earlier version is still the same one.
+        # Limits that are not set are left out, so that requests from earlier versions keep their digest.
         limits = [str(limit) for limit in (self.concurrency, self.rate, self.cache) if limit is not None]
         options = (*map(str, clocks), str(self.retry), str(self.priority), *limits)
         return _digest(("batch" if self.batch else "task", self.node_type, *options, *self.parameters))
 
     def run(self, fresh_id: str) -> RunName:
-        """Return the name of its run: the same for the same request id, else from `fresh_id`."""
+        """Return the run's name: derived from the request id if there is one, else from `fresh_id`."""
         kind = "batch" if self.batch else "task"
         id = _digest((kind, self.user_id, self.request_id))[:_ID_LENGTH] if self.request_id else fresh_id
         return RunName.of_batch(id) if self.batch else RunName.of_task(id)
@@ -77,7 +77,7 @@ class AdHocWork:
         return Plan(self.digest, nodes, ())
 
     def submission(self, run: RunName) -> RunSubmission:
-        """Return what to submit; another payload under the same name is told apart by the run's id."""
+        """Return the run to submit; its run id tells different payloads under the same name apart."""
         return RunSubmission(
             run=run,
             run_id=self.digest[:_ID_LENGTH],

@@ -1,4 +1,4 @@
-"""Batches: many runs of one node type that belong together, and how far they are."""
+"""Batches: many runs of one node type that belong together, and their progress."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from typing import Self
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 
 NO_PARTITION = -1
-"""The partition of what no scheduler hears of."""
+"""The partition of runs that no scheduler hears of."""
 ONLY_COMPONENT = "0"
 """The component that an ad-hoc run consists of."""
 MAX_ITEMS = 10_000
@@ -26,9 +26,9 @@ class BatchStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """How many items stand where, of one moment; all but `total` and `cached` together are the total.
+    """Counts of a batch's items at one moment; all but `cached` add up to `total`.
 
-    `cached` of those completed did not run, since their outputs were in a cache.
+    `cached` of the completed items did not run, since their outputs were in a cache.
     """
 
     total: int
@@ -41,7 +41,7 @@ class BatchProgress:
 
     @classmethod
     def of(cls, component: Component) -> Self:
-        """Read it off the counts of the batch's component."""
+        """Derive the progress from the counts of the batch's component."""
         return cls(
             total=component.nodes,
             queued=component.open - component.running,
@@ -54,17 +54,17 @@ class BatchProgress:
 
     @property
     def ended(self) -> int:
-        """Items that are final."""
+        """How many items are final."""
         return self.completed + self.failed + self.cancelled
 
     @property
     def percent(self) -> float:
-        """Share of items that are final, rounded down to two decimals: 100 only when all are."""
+        """Percentage of items that are final, rounded down to two decimals: 100 only when all are."""
         return self.ended * 10_000 // self.total / 100 if self.total else 0.0
 
 
 def batch_status(component: Component) -> BatchStatus:
-    """Return where the batch of a component stands."""
+    """Return the status of the batch that a component belongs to."""
     progress = BatchProgress.of(component)
     if component.status is not ComponentStatus.FINISHED:
         return BatchStatus.RUNNING if progress.running or progress.ended else BatchStatus.QUEUED

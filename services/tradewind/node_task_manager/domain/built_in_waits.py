@@ -11,9 +11,9 @@ from tradewind.server.built_in.forms import Answer
 
 
 def wait_of(node_type: str, config_json: str) -> Wait | None:
-    """Return what a node waits for in the place of running, None when its type is not built in.
+    """Return what a node waits for instead of running, None when its type is not built in.
 
-    Raises ValueError for a config that does not fit the type.
+    Raises ValueError when the config does not fit the type.
     """
     if node_type not in BUILT_IN:
         return None

@@ -1,4 +1,4 @@
-"""Caches of results: who may share them, how long they are good for, and by which name a result is found again."""
+"""Caches of results: who may share them, how long they are valid, and the name under which a result is found again."""
 
 import hashlib
 from collections.abc import Iterable
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 JITTER = 0.1
-"""A result ends after 90 to 100 % of its time, so that those of one moment do not all end in one."""
+"""A result expires after 90 to 100 % of its time, so that results of the same moment do not all expire together."""
 MAX_BYTES = 256 * 1024
-"""Outputs that are larger together are not kept."""
+"""Outputs that are larger than this in all are not kept."""
 _FORMAT = "1"
-"""Of what is kept; results of another one are not found."""
+"""The format of stored results; results of another format are not found."""
 
 
 class CacheScope(StrEnum):
@@ -21,7 +21,7 @@ class CacheScope(StrEnum):
     GLOBAL = "global"
 
     def owner(self, user_id: str, flow_id: str) -> str:
-        """Return whose results these are; without a flow those of a flow are its user's."""
+        """Return who owns the results; outside any flow, `FLOW` means the user."""
         match self:
             case CacheScope.USER:
                 return f"user:{user_id}"
@@ -33,9 +33,9 @@ class CacheScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """A node's outputs may come from cache `name`: under `key`, where that is given, whatever its config and inputs.
+    """A node's outputs may come from cache `name`; with a `key` they are found by it, whatever the config and inputs.
 
-    They are good for `ttl_ms` at most, 0 for as long as the cache says.
+    They are valid for `ttl_ms` at most; 0 leaves that to the cache.
     """
 
     name: str
@@ -46,7 +46,7 @@ class CacheUse:
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """How long results of a cache are good for (s, 0 for the common time), and how many are kept in each shard."""
+    """How long results of a cache are valid (s, 0 for the system's default), and how many are kept in each shard."""
 
     ttl: float = 0.0
     max_entries: int = 10_000
@@ -58,7 +58,7 @@ BUILT_IN = {"screening": CacheSettings(3600.0), "analysis": CacheSettings(7200.0
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The name of a result: its cache, and a digest of all that it depends on."""
+    """The name of a result: its cache, and a digest of everything the result depends on."""
 
     cache: str
     digest: str
@@ -68,7 +68,7 @@ class Entry:
 
 
 def entry_of(use: CacheUse, owner: str, node_type: str, version: str, depends_on: Iterable[str]) -> Entry:
-    """Return the name of a result; `depends_on` are config and inputs in a canonical form, ignored under a key."""
+    """Return the name of a result; `depends_on` is config and inputs in canonical form, ignored when a key is set."""
     parts = (_FORMAT, owner, node_type, version)
     rest = ("key", use.key) if use.key else ("inputs", *depends_on)
     digest = hashlib.sha256()

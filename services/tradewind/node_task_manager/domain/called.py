@@ -1,4 +1,4 @@
-"""Workers that are called: what is known of one, which replica calls it, how long one that refused is left alone."""
+"""Called workers: what is known of each, which replica calls it, and how long it is left alone after a refusal."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ class CalledWorker:
 
 
 def caller_of(worker_id: str, replicas: Iterable[str]) -> str:
-    """Return which of the replicas calls a worker: with each replica that comes or goes, only its share moves."""
+    """Return the replica that calls a worker; when a replica comes or goes, only its share of the workers moves."""
     return max(replicas, key=lambda name: (blake2b(f"{name} {worker_id}".encode(), digest_size=8).digest(), name))
 
 
 class Patience:
-    """How long a worker that refused is left alone: from half a second, doubling with each refusal in a row to 30 s.
+    """How long a worker is left alone after a refusal: half a second, doubling with each refusal in a row up to 30 s.
 
-    A worker without room says so by the way, and is left alone for 2 s at most.
+    A worker that refuses for lack of room is left alone for 2 s at most.
     """
 
     def __init__(self) -> None:
@@ -36,11 +36,11 @@ class Patience:
         """In a row."""
 
     def accepted(self) -> None:
-        """It took something."""
+        """Note that the worker took something."""
         self.refusals = 0
 
     def refused(self, *, full: bool, asked_s: float = 0.0) -> float:
-        """Count a refusal, and return for how many seconds to leave it alone; `asked_s` is what it asked for itself."""
+        """Count a refusal and return how long to leave the worker alone (s); it asked for `asked_s` itself."""
         self.refusals += 1
         pause = min(2.0 if full else 30.0, 0.25 * 2.0 ** min(self.refusals, 10))
         return min(60.0, max(pause, asked_s))

@@ -19,8 +19,8 @@ class ComponentStatus(StrEnum):
 class Component:
     """A component on record; `completed` to `skipped` count its terminal nodes.
 
-    `cached` of those completed did not run, since their outputs were in a cache. `node_type`, and `running`, how many
-    nodes are leased to workers, are kept of ad-hoc runs only.
+    `cached` of the completed nodes did not run, since their outputs were in a cache. Only ad-hoc runs have `node_type`
+    and `running`, the number of nodes leased to workers.
     """
 
     run: RunName
@@ -52,7 +52,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A component that was withheld, to begin with `inputs_json` ("" for those of the run), or to be skipped (why)."""
+    """A withheld component, to begin with `inputs_json` ("" for the run's inputs), or to skip for the reason `skip`."""
 
     component_id: str
     inputs_json: str = ""
@@ -62,11 +62,11 @@ class Release:
 class RunSubmission(NamedTuple):
     """A run to be carried out. `components` pairs each component's id with its plan's digest.
 
-    Nobody hears of events in partition -1: the run is an ad-hoc task or a batch, all of whose nodes are of `node_type`.
-    When it has ended its flow keeps the newest `keep_cycles` runs, and this one for `keep_for_ms`; 0 is the default.
-    A rerun names the run of its cycle that it keeps results of, by number (`source`, else -1) and run_id, and in `kept`
-    the places of the nodes of each component whose results it keeps; what is before such a node is kept as well.
-    Components that are `withheld` do not begin before they are released, and the stop of the run spares them.
+    Partition -1, whose events nobody hears, marks an ad-hoc task or a batch; all its nodes are of `node_type`.
+    After its end the flow keeps its newest `keep_cycles` runs, and keeps this run for `keep_for_ms`; 0 means the
+    default. A rerun names the run of its cycle whose results it keeps, by number (`source`, otherwise -1) and run id,
+    and in `kept`, for each component, the places of the nodes to keep; their predecessors are kept as well.
+    `withheld` components begin only once they are released, and stopping the run spares them.
     """
 
     run: RunName
@@ -88,7 +88,7 @@ class RunSubmission(NamedTuple):
 
 
 class SubmitOutcome(StrEnum):
-    """What became of a submission."""
+    """The outcome of a submission."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"

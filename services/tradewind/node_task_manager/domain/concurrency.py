@@ -1,11 +1,11 @@
-"""Limits on how many node tasks run at once, by name, and what is done when one is full."""
+"""Limits on how many node tasks run at once, by name, and what happens when one is full."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class WhenFull(StrEnum):
-    """What becomes of a node task whose key has as many running as it may."""
+    """What happens to a node task whose key is at its limit."""
 
     WAIT = "wait"
     DROP_NEW = "drop_new"
@@ -23,7 +23,7 @@ class Concurrency:
 
 
 def in_words(limit: str) -> str:
-    """Say which limit is full, by its name; those are told in stores/lua/slots.lua, `running` is that on all."""
+    """Say which limit is full, given its name (see stores/lua/slots.lua); `running` is the limit on all node tasks."""
     kind, _, rest = limit.partition(":")
     match kind:
         case "user":

@@ -1,4 +1,4 @@
-"""Which node tasks a worker may begin by itself, once another one of its has run."""
+"""Which node tasks a worker may begin by itself, once it has run another."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _STEP_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class EagerStep:
-    """A node that may begin when the one of id `after` has emitted `handle`; it gets that by `input_handle`."""
+    """A node that may begin when node `after` has emitted `handle`; the value goes to its `input_handle`."""
 
     after: str
     handle: str
@@ -21,13 +21,13 @@ class EagerStep:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Its approximate size in bytes."""
         return _STEP_BYTES + len(self.node.config_json)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class EagerSteps:
-    """Steps that were worked out once, for all runs of a plan: the same ones are the same object."""
+    """Steps worked out once for all runs of a plan; the same steps are always the same object."""
 
     steps: tuple[EagerStep, ...]
     size: int
@@ -37,10 +37,10 @@ NONE = EagerSteps((), 0)
 
 
 def eager_steps(plan: Plan, start: int, eager_types: frozenset[str]) -> EagerSteps:
-    """Return the steps that may follow when the node at place `start` has run, nearest first, at most 64 of 64 KiB.
+    """Return the steps that may follow the node at place `start`, nearest first: at most 64, of 64 KiB in all.
 
-    They are nodes of `eager_types` that get the value of a single edge and are under no limit. A worker can go on with
-    one at a time, so of those that get the same value only the first is among them.
+    They are nodes of `eager_types` that have a single input edge and are under no limit. A worker goes on with one
+    node at a time, so only the first of several nodes that get the same value is included.
     """
     key = (start, eager_types)
     known = plan.eager_steps.get(key)
@@ -71,5 +71,5 @@ def _found(plan: Plan, start: int, eager_types: frozenset[str]) -> Iterator[Eage
 
 
 def _is_free(node: PlanNode) -> bool:
-    """Say whether nothing but its input keeps a node from running."""
+    """Say whether a node needs nothing but its input to run."""
     return not (node.cache or node.fan_out or node.wait or node.concurrency or node.rate)

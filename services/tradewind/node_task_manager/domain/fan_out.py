@@ -1,7 +1,7 @@
 """Fan-out: a node that runs once for each item of a list, and what the node task manager itself does for it.
 
-The node task of such a node is no worker's. When its inputs are there it is offered to be split, when all its items
-have ended to be joined; an offer that nobody carries out in time is made anew.
+The node task of such a node goes to no worker. Once its inputs are there, an offer is made to split it; once all its
+items have ended, an offer to join it. An offer that nobody carries out in time is made anew.
 """
 
 import math
@@ -14,11 +14,11 @@ from tradewind.node_task_manager.domain.node_task import TaskError
 MOST_ITEMS = 10_000
 """Longest list that a node runs over."""
 MAX_PARALLEL = 100
-"""So many items stand ready or run at once unless the node says otherwise."""
+"""How many items are ready or running at once, unless the node says otherwise."""
 INLINE_BYTES = 128
-"""Of inputs that all items share, values up to this length are copied to each; larger ones stay at their source."""
+"""Inputs that all items share are copied to each item up to this length; larger values stay at their source."""
 ERRORS = "errors"
-"""The output handle by which a mapped node tells which of its items did not complete."""
+"""The output handle by which a mapped node reports the items that did not complete."""
 TOO_FEW, TOO_LARGE = "ITEMS_FAILED", "OUTPUT_TOO_LARGE"
 
 
@@ -26,8 +26,8 @@ TOO_FEW, TOO_LARGE = "ITEMS_FAILED", "OUTPUT_TOO_LARGE"
 class FanOut:
     """Runs a node for each item of the list that arrives at `handle`, at most `max_parallel` at once.
 
-    It succeeds when `least_count` items do, or `least_ratio` of them, a decimal number such as "0.9"; when all do where
-    both are None. A whole number of items is the ratio rounded up.
+    It succeeds when `least_count` items do, or the share `least_ratio` of them: a decimal number such as "0.9", rounded
+    up to whole items. When both are None, all items must succeed.
     """
 
     handle: str
@@ -36,7 +36,7 @@ class FanOut:
     least_ratio: str | None = None
 
     def needed(self, items: int) -> int:
-        """Return how many of so many items must complete; it may be more than there are."""
+        """Return how many of `items` items must complete; this may exceed `items`."""
         if self.least_count is not None:
             return self.least_count
         return items if self.least_ratio is None else math.ceil(Fraction(self.least_ratio) * items)
@@ -52,14 +52,14 @@ class FirstLoss:
 
 
 def loss_words(code: str, message: str, type: str) -> str:
-    """Return an error in a line of at most 500 bytes or so."""
+    """Return an error in one line."""
     what = f"{type}: {message}" if type else message
     return what if code == "NODE_ERROR" else f"{code}: {what}"
 
 
 @dataclass(frozen=True, slots=True)
 class FanOutOffer:
-    """A mapped node that is to be split (`total` is 0) or joined (`total` items have ended, `losses` not completed)."""
+    """A mapped node to split (`total` is 0) or to join (`total` items have ended, `losses` of them not completed)."""
 
     task_id: str
     nonce: str
@@ -80,7 +80,7 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FanOutStep:
-    """An offer, carried out: the items as JSON texts with how many must complete, or outputs, or why it failed."""
+    """An offer, carried out: the items (JSON texts) and how many must complete, or the outputs, or the error."""
 
     task_id: str
     nonce: str

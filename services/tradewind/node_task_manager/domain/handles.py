@@ -1,4 +1,4 @@
-"""Whether the edges of a plan leave by handles that its node types have: a definition may be older than they are."""
+"""Whether the edges of a plan leave by handles that its node types have: the types may be newer than the plan."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -9,12 +9,14 @@ from tradewind.server.nearest_name import NearestName
 from tradewind.server.quoting import quoted
 
 Declared: TypeAlias = frozenset[tuple[str, frozenset[str]]]
-"""Node types, and the output handles that each of them has."""
+"""Node types, each with its output handles."""
 
 
 def unknown_handles(plan: Plan, declared: Declared) -> Mapping[int, str]:
-    """Return what is wrong, by the place of the node in the plan, of those with an edge by a handle that they do not
-    have. Worked out once for a plan and what is declared; nodes of types that nobody declares may have any."""
+    """Return the fault of each node with an edge by an output handle that it lacks, by the node's place in the plan.
+
+    Worked out once for each plan and declaration. Nodes of types that nobody declares may have any handle.
+    """
     known = plan.unknown_handles.get(declared)
     if known is None:
         known = plan.unknown_handles[declared] = _found(plan, dict(declared))

@@ -1,13 +1,13 @@
-"""How the items of a mapped node stand."""
+"""Counts of the items of a mapped node."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ItemCounts:
-    """How the items of a mapped node stand: of `total` so many have `begun`, that is have become ready.
+    """Counts of the items of a mapped node: of `total`, `begun` have become ready, and `need` must complete.
 
-    `cancelled` were stopped or skipped. Without `halt` those that have not begun will; `need` must complete.
+    `cancelled` items were stopped or skipped. Items that have not begun will, unless the node is halted.
     """
 
     total: int
@@ -19,15 +19,15 @@ class ItemCounts:
 
     @property
     def ended(self) -> int:
-        """How many are final."""
+        """How many items are final."""
         return self.completed + self.failed + self.cancelled
 
     @property
     def open(self) -> int:
-        """How many are ready or running."""
+        """How many items are ready or running."""
         return self.begun - self.ended
 
     @property
     def out_of_reach(self) -> bool:
-        """Whether so many have not completed that too few can."""
+        """Whether `need` items can no longer complete."""
         return self.failed + self.cancelled > self.total - self.need

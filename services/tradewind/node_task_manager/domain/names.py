@@ -8,13 +8,13 @@ from tradewind.server.identifiers import IDENTIFIER, is_identifier
 TASK = "task:"
 BATCH = "batch:"
 _COUNTS = 2**31
-"""Numbers are below this, so that an int32 can hold them."""
+"""Cycle, run, item, shard and attempt numbers are below this, so that an int32 can hold them."""
 _NODE_TASK = re.compile(rf"({IDENTIFIER}):([0-9]{{1,10}}):([0-9]{{1,10}}):({IDENTIFIER})(?::([0-9]{{1,10}}))?")
 _TOKEN = re.compile(r"([0-9]{1,10})~([^~]*)~([0-9]{1,10})~([^~]+)")
 
 
 class RunName(NamedTuple):
-    """A run: `<flow_id>:<cycle>:<run>` of a cycle; `task:<id>` or `batch:<id>` outside any flow, then in `ad_hoc`."""
+    """A run: `<flow_id>:<cycle>:<run>` of a cycle; outside any flow `ad_hoc`, which is `task:<id>` or `batch:<id>`."""
 
     flow_id: str
     cycle: int
@@ -33,7 +33,7 @@ class RunName(NamedTuple):
 
     @classmethod
     def of_node_task(cls, task_id: str) -> "RunName":
-        """Name the run of a node task, whose id is one for certain."""
+        """Name the run of a node task, given an id that is known to be valid."""
         flow_id, *rest = task_id.split(":")
         if len(rest) > 2:
             return cls(flow_id, int(rest[0]), int(rest[1]))
@@ -41,7 +41,7 @@ class RunName(NamedTuple):
 
     @property
     def batch_id(self) -> str:
-        """The id of the batch, "" when it is none."""
+        """The id of the batch, "" when the run is not a batch."""
         return self.ad_hoc.removeprefix(BATCH) if self.ad_hoc.startswith(BATCH) else ""
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class TaskName(NamedTuple):
 
     @classmethod
     def parse(cls, task_id: str) -> Self:
-        """Raise ValueError when `task_id` is not the id of a node task."""
+        """Parse the id of a node task; raises ValueError when it is not one."""
         found = _NODE_TASK.fullmatch(task_id)
         if found is not None:
             flow_id, cycle, run, node_id, item = found.groups()
@@ -84,7 +84,7 @@ class TaskName(NamedTuple):
 
     @property
     def within_run(self) -> str:
-        """What names it among the node tasks of its run: `<node_id>[:<item>]`."""
+        """Its name among the node tasks of its run: `<node_id>[:<item>]`."""
         return self.node_id if self.item < 0 else f"{self.node_id}:{self.item}"
 
     @property
@@ -106,7 +106,7 @@ class Token(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raise ValueError when `text` cannot be a token."""
+        """Parse a token; raises ValueError when `text` cannot be one."""
         found = _TOKEN.fullmatch(text)
         if found is not None:
             shard, task_id, attempt, nonce = found.groups()

@@ -7,7 +7,7 @@ from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.waiting import Resumption, Wait
 
 ELSEWHERE = "@"
-"""In the place of a value that stays with its source; it is no JSON, so no value is taken for it."""
+"""Stands for a value that stays with its source; it is not JSON, so no value can be mistaken for it."""
 
 
 class NodeTaskStatus(StrEnum):
@@ -24,13 +24,13 @@ class NodeTaskStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether it is never left."""
+        """Whether no other status can follow."""
         return not TRANSITIONS[self]
 
 
 TRANSITIONS: dict[NodeTaskStatus, frozenset[NodeTaskStatus]] = {
     NodeTaskStatus.REGISTERED: frozenset({NodeTaskStatus.PENDING, NodeTaskStatus.SUSPENDED, NodeTaskStatus.SKIPPED}),
-    # Straight to an end: nobody takes it in time, or a worker names the end of an attempt that the store has lost.
+    # Straight to an end: nobody takes it in time, or a worker reports the end of an attempt that the store has lost.
     # Straight to a wait: the next attempt at a node that needs no worker.
     NodeTaskStatus.PENDING: frozenset(
         {
@@ -82,7 +82,7 @@ KNOWN_CODES = frozenset(
         "SUB_FLOW_FAILED",
     )
 )
-"""Codes of errors by which failures are counted; the counting script knows the same."""
+"""Error codes by which failures are counted; the counting script has the same list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,11 @@ class TaskError:
     type: str = ""
     traceback: str = ""
     final: str = ""
-    """Why no further attempt followed, where the node may be tried more than once."""
+    """Why no further attempt followed, if the node may be tried more than once."""
 
     @property
     def words(self) -> str:
-        """What failed, in a line that begins with the code."""
+        """The error in one line that begins with its code."""
         return ": ".join(filter(None, (self.code, self.type, self.message)))
 
 
@@ -117,17 +117,17 @@ class PastAttempt:
 class NodeTask:
     """A node task as it is on record; times in epoch ms, 0 for not yet.
 
-    `failures` of its attempts failed, the last with `error`; until `retry_at` it waits for the next one.
-    `history` holds the latest 20 that failed while more were allowed, or whose worker was lost.
-    `inputs` holds the value of each live edge by its place in the plan, ELSEWHERE where it stays with its source;
-    `outputs` the emitted values by handle. Both are filled only where asked for; `emitted` names the handles.
-    `cached` is the cache that its outputs came from, "" when it ran. While `postponed` equals `retry_at` it waits for
+    `failures` of its attempts failed, the last with `error`; it waits for the next attempt until `retry_at`.
+    `history` holds the latest 20 attempts that failed while more were allowed, or whose worker was lost.
+    `inputs` holds the value of each live edge by its place in the plan, ELSEWHERE if it stays with its source;
+    `outputs` holds the emitted values by handle. Both are filled only on request; `emitted` names the handles.
+    `cached` is the cache that its outputs came from, "" when it ran. While `postponed` equals `retry_at`, it waits for
     another node task to finish the same work, whose outputs will be cached.
-    `kept` names the node task of an earlier run whose result this one of a rerun took over, "" for none.
-    `items` counts the items of a node that runs once for each item of a list, from when the list is split on.
-    `slots` are the limits of which it holds a slot, `blocked` is the one that keeps it from running though it is ready.
+    `kept`, in a rerun, names the node task of an earlier run whose result this one took over, "" for none.
+    `items` counts the items of a node that runs once for each item of a list, once the list is split.
+    `slots` are the limits it holds a slot of; `blocked` is the limit that keeps it from running although it is ready.
     `child` names the run of another flow that its latest attempt began, "" for none.
-    `wait` is what it waits for while it is suspended, until `retry_at` at most; `resumed` what ended its latest wait.
+    `wait` is what it waits for while suspended, until `retry_at` at most; `resumed` is what ended its latest wait.
     """
 
     task_id: str

@@ -1,11 +1,11 @@
-"""Notifications: what a user is to know, in words."""
+"""Notifications: what users should know, in words."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class NotificationKind(StrEnum):
-    """What a user is told of."""
+    """What a notification is about."""
 
     TASK_COMPLETED = "task_completed"
     TASK_FAILED = "task_failed"
@@ -28,10 +28,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What is kept of a notification, `at` in epoch ms; whoever sends one gives its title, message and severity.
+    """A notification as it is stored, `at` in epoch ms; a published one brings its own title, message and severity.
 
-    `subject` is a node task, `batch:<id>`, a flow, or `<flow>:<cycle>:<run>`. `code` and `message` tell of a failure,
-    the numbers of the items of a batch, `stopped` of one that was cancelled. What was `given_up` is a dead letter.
+    `subject` is a node task, `batch:<id>`, a flow, or `<flow>:<cycle>:<run>`. `code` and `message` describe a failure,
+    the counts the items of a batch; `stopped` marks a batch that was cancelled, `given_up` a dead letter.
     """
 
     kind: NotificationKind
@@ -75,7 +75,7 @@ class Notification:
 
     @property
     def title(self) -> str:
-        """It in one line."""
+        """The notification in one line."""
         fact = self.fact
         match fact.kind:
             case NotificationKind.TASK_COMPLETED:
@@ -99,7 +99,7 @@ class Notification:
 
     @property
     def message(self) -> str:
-        """The rest of it, "" when the title says all."""
+        """The details, "" when the title says everything."""
         fact = self.fact
         if fact.kind is NotificationKind.BATCH_FINISHED:
             counts = {"completed": fact.completed, "failed": fact.failed, "cancelled": fact.cancelled}
@@ -112,12 +112,12 @@ class Notification:
 
     @property
     def _work(self) -> str:
-        """What ended outside any flow: `task <id>` or `batch <id>`."""
+        """The ad-hoc task or batch that ended: `task <id>` or `batch <id>`."""
         return self.fact.subject.replace(":", " ", 1)
 
     @property
     def _batch_word(self) -> str:
-        """As batch_status has it."""
+        """The status of the batch, derived as in `batch_status`."""
         fact = self.fact
         if fact.completed == fact.total:
             return "completed"

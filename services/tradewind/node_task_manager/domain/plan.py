@@ -23,14 +23,14 @@ START_TO_CLOSE_MS = 5 * 60 * 1000
 
 
 class RunIf(StrEnum):
-    """When a node runs, by its decided input edges."""
+    """When a node runs, depending on its decided input edges."""
 
     ALL_SUCCEEDED = "all_succeeded"
     ANY_SUCCEEDED = "any_succeeded"
     ALL_DONE = "all_done"
 
     def wants(self, edges: int, live: int) -> bool:
-        """Say whether a node all of whose `edges` are decided, `live` of them live, is to run."""
+        """Say whether a node should run once all its `edges` are decided and `live` of them are live."""
         match self:
             case RunIf.ALL_SUCCEEDED:
                 return live == edges
@@ -41,7 +41,7 @@ class RunIf(StrEnum):
 
 
 class FailurePolicy(StrEnum):
-    """What becomes of the rest of a component when a node fails."""
+    """What happens to the rest of a component when a node fails."""
 
     SKIP_DOWNSTREAM = "skip_downstream"
     FAIL_FAST = "fail_fast"
@@ -49,15 +49,15 @@ class FailurePolicy(StrEnum):
 
 
 PRIORITY_MS = 60_000
-"""What one step of priority is worth in time of waiting: so a low one is first in the end, whatever comes after it."""
+"""The waiting time that one step of priority is worth: in the end, low priority comes first, whatever arrives later."""
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -5, 5
 
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """A node; times in milliseconds, 0 for none. Without a policy its first failure is final; `priority` is -5 to 5.
+    """A node; times in milliseconds, 0 for none. Without a `retry` policy, its first failure is final.
 
-    One with a `wait` is given to no worker: when it is ready, it waits.
+    `priority` is -5 to 5. A node with a `wait` goes to no worker: when it is ready, it waits.
     """
 
     node_id: str
@@ -89,7 +89,10 @@ class PlanEdge:
 
 @dataclass(frozen=True)
 class Plan:
-    """Structure and configs of one component, known by its digest; of its flow at most `max_running` run at once."""
+    """Structure and configs of one component, known by its digest.
+
+    At most `max_running` node tasks of its flow run at once, 0 for no limit.
+    """
 
     digest: str
     nodes: tuple[PlanNode, ...]
@@ -126,18 +129,18 @@ class Plan:
 
     @cached_property
     def only_sink(self) -> int:
-        """The place of the node without output edges, -1 when there are several."""
+        """The place of the only node without output edges, -1 when there are several."""
         sinks = [place for place, out in enumerate(self.outputs) if not out]
         return sinks[0] if len(sinks) == 1 else -1
 
     @cached_property
     def eager_steps(self) -> "dict[tuple[int, frozenset[str]], EagerSteps]":
-        """What was worked out of it by eager.py: steps by where they start and which types are eager."""
+        """What eager.py has worked out of the plan: steps, by their start and the eager types."""
         return {}
 
     @cached_property
     def unknown_handles(self) -> "dict[Declared, Mapping[int, str]]":
-        """What was worked out of it by handles.py, by what is declared."""
+        """What handles.py has worked out of the plan: faults, by what is declared."""
         return {}
 
     @cached_property

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from tradewind.node_task_manager.domain.node_task import TaskError
 
 LONGEST_WAIT_MS = 365 * 24 * 3600 * 1000
-"""What a node may ask for at most."""
+"""The longest wait that a node may ask for."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a node may be tried in all, and how long it waits between attempts; times in milliseconds.
+    """How many attempts a node may have in all, and how long it waits between them; times in milliseconds.
 
-    The n-th wait is `initial_ms` times `factor` to the power of n - 1, at most `max_ms`, less a part of it that is
-    drawn between nothing and `jitter` (0 to 1). `non_retryable` names exceptions, or codes, that end it at once.
+    The n-th wait is `initial_ms` times `factor` to the power of n - 1, at most `max_ms`, less a random share of it
+    between 0 and `jitter` (0 to 1). `non_retryable` names exceptions, or codes, after which no attempt follows.
     """
 
     attempts: int
@@ -25,10 +25,10 @@ class RetryPolicy:
     non_retryable: tuple[str, ...] = ()
 
     def delay_ms(self, task_id: str, failures: int) -> int:
-        """Return how long a node task waits after so many failures; what is drawn follows from the two."""
+        """Return how long a node task waits after its latest failure; the random share follows from the arguments."""
         delay = float(self.initial_ms)
         for _ in range(failures - 1):
-            # Step by step, as the script does it: a power may differ in its last digit between machines.
+            # Multiplied step by step, as in the script: the last digit of a power may differ between machines.
             if delay >= self.max_ms or self.factor == 1:
                 break
             delay *= self.factor
@@ -37,13 +37,13 @@ class RetryPolicy:
         return int(min(delay, float(self.max_ms)) * (1 - self.jitter * drawn))
 
     def excludes(self, error: TaskError) -> str:
-        """Return the type or code for which no further attempt is made, "" when the error is none of those."""
+        """Return the error's type or code if that rules out a further attempt, else ""."""
         return next((name for name in (error.type, error.code) if name and name in self.non_retryable), "")
 
 
 @dataclass(frozen=True, slots=True)
 class RetryWish:
-    """What a failed attempt says of the next: to begin `after_ms` from now (None: by the policy), or to be `none`."""
+    """What a failed attempt asks of the next: to begin `after_ms` from now (None: by the policy), or to be `none`."""
 
     after_ms: int | None = None
     none: bool = False

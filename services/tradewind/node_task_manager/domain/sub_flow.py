@@ -6,7 +6,7 @@ from enum import StrEnum
 from tradewind.node_task_manager.domain.node_task import TaskError
 
 MOST_AT_ONCE = 100
-"""So many reports come in one call, and so many node tasks are asked for with their inputs."""
+"""The most reports in one call, and the most node tasks whose inputs one call asks for."""
 
 
 class ReportKind(StrEnum):
@@ -21,7 +21,7 @@ class ReportKind(StrEnum):
 class SubFlowReport:
     """What became of the run named `child`, "" when none could begin, for attempt `attempt` of a node task.
 
-    When it completed the node task emits `output` (JSON text); when it failed, no further attempt follows with `final`.
+    When the run completed, the node task emits `output` (JSON text). When it failed, `final` rules out another attempt.
     """
 
     task_id: str

@@ -1,4 +1,4 @@
-"""What bounds the whole system, set by its operators while it runs."""
+"""The limits of the whole system, which operators may change while it runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,12 +10,12 @@ from tradewind.server.rates import Rate
 
 @dataclass(frozen=True, slots=True)
 class SystemConfig:
-    """Limits, 0 for none; `version` rises with each write, 0 standing for the one that nobody has written.
+    """Limits, 0 for none; `version` rises with each write and is 0 before the first.
 
-    At most so many node tasks run at once: in all, per user, per flow, per node type; `max_concurrent_tasks` is for the
-    ad-hoc tasks and batches of a user alone. `user_weights` are what users get when several wait, 1 unless it says
-    otherwise; `rates` bound how many node tasks of a type begin in a time. Results in caches are good for `cache_ttl`
-    seconds unless their cache, in `caches`, says otherwise.
+    `max_running` and its variants bound how many node tasks run at once: in all, per user, per flow, per node type;
+    `max_concurrent_tasks` bounds only the ad-hoc tasks and batches of a user. `user_weights` are users' shares when
+    several wait, 1 by default; `rates` bound how many node tasks of a type begin in a period. Cached results are valid
+    for `cache_ttl` seconds, unless their cache, in `caches`, says otherwise.
     """
 
     max_running: int = 0
@@ -31,29 +31,29 @@ class SystemConfig:
     version: int = 0
 
     def weight(self, user_id: str) -> float:
-        """Return what a user's turns count."""
+        """Return the weight of a user when users take turns."""
         return self.user_weights.get(user_id, 1.0)
 
     @property
     def bounded(self) -> bool:
-        """Whether it limits how many node tasks run, or begin in a time."""
+        """Whether anything limits how many node tasks run, or begin in a period."""
         of_all = (self.max_running, self.max_running_per_user, self.max_running_per_flow, self.max_concurrent_tasks)
         return any(of_all) or bool(self.max_running_per_node_type or self.rates)
 
     @property
     def all_caches(self) -> dict[str, CacheSettings]:
-        """Every cache there is."""
+        """All caches, by name."""
         return {**BUILT_IN, **self.caches}
 
     def cache(self, name: str) -> CacheSettings | None:
-        """Return a cache that may be used, None when there is none of this name or caches are off."""
+        """Return the settings of a cache, None when there is none of this name or caches are off."""
         if not self.enable_cache:
             return None
         found = self.caches.get(name) or BUILT_IN.get(name)
         return found if found is None or found.ttl else replace(found, ttl=self.cache_ttl)
 
     def share(self, shard: int, shards: int) -> Self:
-        """Return what holds in one of several shards: limits that span users are split up, adding up to the limit."""
+        """Return the configuration of one of several shards: limits that span users are split between the shards."""
 
         def part(limit: int) -> int:
             return limit // shards + (shard < limit % shards)

@@ -35,16 +35,19 @@ STATUSES = {
     TaskEventKind.TERMINATED: NodeTaskStatus.TERMINATED,
     TaskEventKind.SKIPPED: NodeTaskStatus.SKIPPED,
 }
-"""In which status each leaves its task."""
+"""The status in which each kind of event leaves its task."""
 
 
 MOST_WATCHED = 100
-"""Of so many node tasks of a component that have not ended events are kept."""
+"""The most node tasks of a component that have not ended and whose events are kept."""
 
 
 class WatchOutcome(StrEnum):
-    """What became of the wish to watch a node task of a flow: its events were kept before, or are from now on; or it
-    has ended, its component is not there, or too many of its component are watched."""
+    """Answer to a request to watch a node task of a flow.
+
+    Its events were kept before, or are from now on; or it has ended, or its component is not there, or too many node
+    tasks of its component are watched.
+    """
 
     WATCHED = "watched"
     NEW = "new"
@@ -79,7 +82,7 @@ class TaskEvent:
         return STATUSES[self.kind]
 
     def leaves(self, task: NodeTask) -> NodeTask:
-        """Return a task, read later, as this event left it, as far as that can be told."""
+        """Return a task, which was read later, as this event left it, as far as that is known."""
         over = self.status.terminal
         said = self if self.kind is TaskEventKind.PROGRESS else self._latest(task)
         history = tuple(past for past in task.history if past.ended <= self.at)
@@ -96,7 +99,7 @@ class TaskEvent:
             message=said.message,
             step=said.step,
             ready_at=_by(self.at, task.ready_at),
-            # An attempt may be handed out ahead of the time from which on it counts.
+            # An attempt may be handed out before the time from which it counts.
             started_at=task.started_at if self.attempt == task.attempt else _by(self.at, task.started_at),
             ended_at=task.ended_at if over else 0,
             lease_deadline=task.lease_deadline if self.status is NodeTaskStatus.RUNNING else 0,
@@ -110,13 +113,13 @@ class TaskEvent:
         )
 
     def _latest(self, task: NodeTask) -> "NodeTask | TaskEvent":
-        """What the node said last, as far as that was before this event."""
+        """Return the holder of what the node said last, if it said that before this event, else the event itself."""
         latest = self.status is task.status and self.attempt == task.attempt and self.kind is not TaskEventKind.RUNNING
         return task if latest else self
 
     def _error(self, task: NodeTask) -> TaskError | None:
         if self.kind is TaskEventKind.FAILED:
-            # The record has the whole of it.
+            # The record has the whole error.
             return task.error or self.error
         if self.error is not None:
             return self.error

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tradewind.server.built_in.approvals import APPROVED, REJECTED
 
 MOST_KEPT, MOST_KEPT_OF_RUN, MOST_REQUESTS = 32, 256, 32
-"""How many signals are kept until a node task waits, of it and of its whole run; how many request ids are known."""
+"""How many signals are kept until a node task waits, for it and for its whole run; how many request ids are known."""
 MOST_PAYLOAD_BYTES = 64 * 1024
 MOST_FORM_BYTES = 64 * 1024
 
@@ -14,12 +14,12 @@ MOST_FORM_BYTES = 64 * 1024
 class Wait:
     """What ends a wait: a signal, or the time `till` (epoch ms, 0 for never), whichever comes first.
 
-    `after_ms` from when the wait begins stands for `till`, unless it is -1. `form` is JSON text of what a person is
-    asked, `title` its title. By `completes` the payload of the signal is emitted and the node task is completed; where
-    that is "" it runs again, unless it `decides`: then the answer is emitted by `approved` or `rejected`. When the time
-    comes it fails for the reason `late_error`, or is completed with `late` (handle, JSON text), or goes on as after a
-    signal whose payload is null. With `passes` it emits what its first live input edge brought in place of `late`'s.
-    With a `flow_id` it waits for the end of a cycle of that flow, which the scheduler begins and reports.
+    `after_ms`, unless it is -1, replaces `till` by a time after the wait begins. `form` (JSON text) is what a person is
+    asked, `title` its title. A signal completes the node task, and its payload is emitted by the handle `completes`. If
+    that is "", the node task runs again, unless it `decides`: then the answer is emitted by `approved` or `rejected`.
+    When the time comes, the node task fails with `late_error`, or completes with `late` (handle, JSON text), or goes on
+    as after a signal whose payload is null. With `passes` it emits the value of its first live input edge instead of
+    that of `late`. With a `flow_id` it waits for a cycle of that flow to end; the scheduler begins and reports it.
     """
 
     signal: str = ""
@@ -42,7 +42,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What ended a wait at `at` (epoch ms): a signal with its payload (JSON text) and sender, or the time without."""
+    """What ended a wait at `at` (epoch ms): a signal with its payload (JSON text) and sender, or time, with neither."""
 
     at: int
     signal: str = ""
@@ -52,9 +52,9 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A signal for a node task whose attempt `attempt` is suspended, or with -1 for one that does not wait now.
+    """A signal for a node task whose attempt `attempt` is suspended, -1 when the node task does not wait.
 
-    `handle` is how its payload is emitted, "" when the node is to run again.
+    Its payload is emitted by `handle`, "" when the node should run again instead.
     """
 
     task_id: str

@@ -1,6 +1,6 @@
 """What the node task manager asks of its store and of its neighbours.
 
-Each store answers for one shard. Store errors (the store cannot be reached) come as the adapter's own exceptions and
-never look like an answer. Every method that changes node tasks takes `vacancies`: ready node tasks go to them in the
-same step, users in turn and oldest first, and are found in the effects.
+Each store answers for one shard. When the store cannot be reached, the adapter's own exceptions are raised; an error
+never looks like an answer. Methods that change node tasks may take `vacancies`: in the same step, ready node tasks go
+to them, users in turn and oldest first; the effects list them.
 """

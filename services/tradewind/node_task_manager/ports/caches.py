@@ -9,8 +9,8 @@ from tradewind.node_task_manager.domain.caching import Entry
 
 @dataclass(frozen=True, slots=True)
 class CacheLook:
-    """What a look into a cache found: a `result` (JSON text), or neither, when the caller is now the one to work it
-    out; or another one does, at most `busy_ms` more unless it goes on. `generation` goes along with what is put in."""
+    """What a look into a cache found: a `result` (JSON text), or that another caller works it out, for `busy_ms` more
+    unless it asks for longer; with neither, it is up to this caller. `generation` goes with what the caller puts in."""
 
     generation: str
     result: str = ""
@@ -18,26 +18,26 @@ class CacheLook:
 
 
 class CacheStore(Protocol):
-    """Results by name. Whatever it holds may vanish at any time; then it is not there, and nothing worse."""
+    """Results by name. Anything in it may vanish at any time, which does no harm."""
 
     async def look(self, entry: Entry, token: str, flight_ms: int) -> CacheLook:
-        """Look for a result; where there is none and nobody works it out, `token` does so from now on, for
-        `flight_ms`. The same token may ask again."""
+        """Look for a result; if there is none and nobody works it out, `token` is to do so for the next `flight_ms`.
+        The same token may ask again."""
         ...
 
     async def keep(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
-        """Work on a result for `flight_ms` from now on, 0 for no longer; False when `token` does not."""
+        """Work on a result for another `flight_ms`, or stop with 0; False when `token` does not work on it."""
         ...
 
     async def fill(
         self, entry: Entry, token: str, generation: str, result: str, ttl_ms: int, max_entries: int
     ) -> tuple[bool, int]:
-        """Put in what `token` has worked out. Return whether it was put in, which it is not when another works it out
-        by now or the cache was cleared meanwhile, and how many gave way to it."""
+        """Store the result that `token` has worked out. Return whether it was stored (it is not when another token
+        works it out by now, or the cache has been cleared) and how many results it displaced."""
         ...
 
     async def clear(self, name: str) -> int:
-        """Forget all results of a cache and refuse those under way; return how many were taken out."""
+        """Forget all results of a cache and refuse those under way; return how many were removed."""
         ...
 
     async def size(self, name: str) -> int:
@@ -46,7 +46,7 @@ class CacheStore(Protocol):
 
 
 class CacheStatistics(Protocol):
-    """Counts what became of look-ups, as `<cache>:<what>`."""
+    """Counts the outcomes of look-ups, as `<cache>:<outcome>`."""
 
     async def add(self, counts: Mapping[str, int]) -> None:
         """Add to the counts."""

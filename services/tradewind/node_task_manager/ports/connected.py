@@ -7,7 +7,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class LastOffer:
-    """Who was the last to offer a node type, until when (epoch ms); "" and 0 when that is not known."""
+    """Which worker offered a node type last, and until when (epoch ms); "" and 0 when that is not known."""
 
     worker_id: str = ""
     until_ms: int = 0
@@ -15,10 +15,10 @@ class LastOffer:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionNews:
-    """What has changed at a replica; with `whole` what was told before does not count.
+    """What has changed at a replica; with `whole` it replaces all earlier news.
 
-    Workers with the time since which they are connected (epoch ms), 0 for those that are not any more; node types with
-    None for those that somebody there offers, and with who was the last for those that nobody there offers any more.
+    `workers` says since when each is connected (epoch ms), 0 for one that has left. `node_types` has None for a type
+    that some worker there offers, and the last offer for a type that no worker there offers any more.
     """
 
     workers: Mapping[str, int]
@@ -27,19 +27,20 @@ class ConnectionNews:
 
 
 class ConnectedWorkers(Protocol):
-    """What replicas tell of their connections: it is read by all of them, and lapses with the replica."""
+    """What replicas report about their connections: all of them read it, and it lapses with the replica."""
 
     async def tell(self, replica: str, keep_ms: int, news: ConnectionNews) -> bool:
-        """Note news of a replica, and that all it has told is good for so long, 0 when it leaves.
+        """Note a replica's news, and keep all its news for `keep_ms`, 0 when it leaves.
 
-        False, and nothing is noted, of a replica that has told nothing, or too long ago, unless it is the whole.
+        Returns False and notes nothing when earlier news of the replica is missing or has lapsed and this is not
+        `whole`.
         """
         ...
 
     async def unoffered(self, node_types: Sequence[str]) -> Mapping[str, LastOffer]:
-        """Return those of the node types that no connected worker offers."""
+        """Return the given node types that no connected worker offers, each with its last offer."""
         ...
 
     async def since(self, worker_ids: Sequence[str]) -> Mapping[str, int]:
-        """Return of those of the workers that are connected since when (epoch ms)."""
+        """Return since when (epoch ms) each of the given workers is connected; others are left out."""
         ...

@@ -1,4 +1,4 @@
-"""What the scheduler and users are told."""
+"""What the scheduler and users hear about."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
@@ -15,7 +15,8 @@ from tradewind.node_task_manager.ports.reading import Stretch
 class ComponentEvent(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     """Says that a component finished; `event_id` orders the events of a partition.
 
-    `outputs` pairs handles with what the component's only sink, `sink`, has emitted; there when that is at most 1 KiB.
+    `outputs` pairs handles with the values that the component's only sink, `sink`, has emitted, if they are 1 KiB at
+    most.
     """
 
     event_id: str
@@ -36,7 +37,7 @@ class ComponentEvent(msgspec.Struct, frozen=True, array_like=True, tag="finished
 
 
 class SubFlowEvent(msgspec.Struct, frozen=True, array_like=True, tag="sub_flow"):
-    """Says that a node task waits for a cycle to begin, or that nobody waits any more for the run named `child`."""
+    """Says that a node task waits for a cycle to begin, or that nobody waits for the run named `child` any more."""
 
     event_id: str
     partition: int
@@ -49,14 +50,14 @@ class SubFlowEvent(msgspec.Struct, frozen=True, array_like=True, tag="sub_flow")
 
 
 Event: TypeAlias = ComponentEvent | SubFlowEvent
-"""What the scheduler hears of."""
+"""What the scheduler hears about."""
 
 FIRST = "0"
 """The position before all events of a partition."""
 
 
 class NewEvent(msgspec.Struct, frozen=True, array_like=True):
-    """An event that a change brought about, and the position that it follows: the id of the one before it."""
+    """An event that a change brought about, and the id of the previous event of its partition."""
 
     after: str
     event: Event
@@ -74,22 +75,21 @@ class EventLog(Protocol):
         ...
 
     async def acknowledge(self, through: dict[int, str]) -> None:
-        """Forget each partition's events up to a position."""
+        """Forget each partition's events up to and including a position."""
         ...
 
 
 class Notices(Protocol):
-    """Events of node tasks, and what users are to know; written for the most part by what changes node tasks.
+    """Events of node tasks, and notifications of users; most are written by the changes of node tasks themselves.
 
-    Each ad-hoc task keeps its newest events, as long as its record, and so does a node task of a flow from the time on
-    at which somebody has watched it. Each user keeps the newest notifications, for 7 d.
+    The newest events of an ad-hoc task are kept as long as its record, and so are those of a node task of a flow once
+    somebody has watched it. The newest notifications of a user are kept for 7 d.
     """
 
     async def watch_task(self, run: RunName, component_id: str, within_run: str) -> WatchOutcome:
-        """Keep events of a node task of a flow from now on, for at most 100 of a component that have not ended.
+        """Keep events of a node task of a flow from now on, for at most 100 unfinished node tasks of a component.
 
-        `within_run` is its id within its run. Nothing is kept of one that has ended, nor of one whose component is not
-        there.
+        `within_run` is its id within its run. No events are kept if it has ended, or if its component is not there.
         """
         ...
 
@@ -102,7 +102,7 @@ class Notices(Protocol):
         ...
 
     async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
-        """Keep notifications (user, key, fact); False for one whose key, unless "", came for the user within a day."""
+        """Keep notifications (user, key, fact); False if the same key, unless "", came for the user within a day."""
         ...
 
     async def notifications(self, user_id: str, after: str, limit: int) -> Stretch[Notification]:
@@ -114,10 +114,10 @@ class Notices(Protocol):
         ...
 
     async def list_notifications(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], int]:
-        """Return up to `limit` notifications, the newest first, from before a position ("" for the newest); and how
-        many of all that are kept are not read."""
+        """Return up to `limit` notifications before a position ("" for the newest), newest first, and how many of all
+        that are kept are unread."""
         ...
 
     async def mark_read(self, user_id: str, through: str) -> None:
-        """Mark all up to a position as read, "" for all; what was read stays so."""
+        """Mark all notifications up to a position as read, "" for all; read ones stay read."""
         ...

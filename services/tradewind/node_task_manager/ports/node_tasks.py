@@ -1,4 +1,4 @@
-"""Changing node tasks, and what comes of it; and reading them."""
+"""Changing node tasks, and what follows from the changes."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -16,7 +16,7 @@ from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postp
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A worker's new session, the nonces of named tokens that hold no lease, and what followed."""
+    """A worker's new session, the nonces of the given tokens that hold no lease, and what followed."""
 
     session: int
     lost: tuple[str, ...]
@@ -24,7 +24,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    """What became of named leases: `lost` pairs nonces with the reason; assignments in `effects` are sent again."""
+    """What became of the given leases: `lost` pairs nonces with the reason; assignments in `effects` are sent again."""
 
     session_current: bool
     lost: tuple[tuple[str, str], ...]
@@ -40,7 +40,7 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 class Purge(msgspec.Struct, frozen=True):
-    """How far the removal of a flow is."""
+    """The progress of a flow's removal."""
 
     removed: int
     done: bool
@@ -48,10 +48,10 @@ class Purge(msgspec.Struct, frozen=True):
 
 
 class Cleaned(msgspec.Struct, frozen=True):
-    """What a step of cleaning did: `leads` is whether it was the caller's to do, `waits` that lapsed leases come first.
+    """What a step of cleaning did: `leads` says that the caller may clean, `waits` that lapsed leases come first.
 
-    `keys` counts what was looked at; `runs`, `node_tasks` and `entries` of indexes what was removed. The next step goes
-    on at `place` of the list of all node tasks, None when that is through; there is `more` for it to do at once.
+    `keys` counts the keys looked at; `runs`, `node_tasks` and `entries` (of indexes) count what was removed. The next
+    step goes on at `place` of the list of all node tasks, None at its end; `more` says that it can begin at once.
     """
 
     leads: bool
@@ -68,61 +68,61 @@ class NodeTaskStore(Protocol):
     """Node tasks of one shard, and all that changes them."""
 
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
-        """Create runs. One that stands already is `duplicate`, another under its name `run_conflict`, one with plans
-        that were not saved `plan_unknown`, one begun before its flow was purged `flow_purged`; none of these changes
-        anything. A run with a stop mark begins stopped."""
+        """Create runs. A run that exists is `duplicate`, a different run under the same name `run_conflict`, a run with
+        plans that were not saved `plan_unknown`, a run begun before its flow was purged `flow_purged`; none of these
+        changes anything. A run with a stop mark begins stopped."""
         ...
 
     async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
-        """End attempts that hold their lease; an outcome that took effect before is fine. `results` holds for each
-        "" or why it was refused; a refused one changes nothing. Signals are delivered and successors released or
-        skipped, transitively. One that is suspended holds no lease and no slot; when its wait ends, it is ready again
-        or completed. Its total time counts on. An eager one counts when its node task gets all that it gets from the
-        one before it, has had no attempt and no limit holds; one that goes on is leased to its worker."""
+        """End attempts that hold their lease; repeating an outcome that took effect is fine. `results` holds "" for
+        each, or why it was refused; a refused outcome changes nothing. Signals are delivered, and successors released
+        or skipped, transitively. A suspended node task holds no lease and no slot; when its wait ends, it is ready
+        again or completed. Its total time keeps running. An eager outcome counts if its node task gets all its input
+        from the outcome before it, has had no attempt and meets no limit; an eager attempt that goes on is leased to
+        its worker."""
         ...
 
     async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
         """Carry out offers of mapped nodes, at least one. A split node runs: its items become ready in order, at most
-        `max_parallel` at once, and so do the next ones when some have ended; when too few can complete any more the
-        rest is stopped and it fails, when all have ended it is offered to be joined. `results` holds for each "" or
-        why it was refused: an offer is good until it is made anew (5 s) or the node task ends; a refused step changes
-        nothing."""
+        `max_parallel` at once, the next as others end. When too few can complete any more, the rest is stopped and the
+        node fails; when all have ended, an offer to join it is made. `results` holds "" for each step, or why it was
+        refused: an offer is valid until it is made anew (5 s) or the node task ends. A refused step changes nothing."""
         ...
 
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        """Give ready node tasks to vacancies, and go on with what is `todo`."""
+        """Give ready node tasks to vacancies, and go on with the work that is `todo`."""
         ...
 
     async def open_session(
         self, worker_id: str, incarnation: str, held: Sequence[Held], vacancies: Sequence[Vacancy] = ()
     ) -> Session:
-        """Begin the worker's next session. Named node tasks whose lease stands stay with it; whatever else it had is
-        given back, and counts as lost when the incarnation is another one."""
+        """Begin the worker's next session. `held` node tasks whose lease stands stay with it; whatever else it had is
+        given back, and counts as lost when the incarnation has changed."""
         ...
 
     async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
-        """Note which process is behind a worker that opens no stream. When it is known that another one was, all that
-        the worker holds is given back and counts as lost; saying the same again changes nothing."""
+        """Note which process is behind a worker that opens no stream. If another process is known to have been, all
+        that the worker holds is given back and counts as lost; saying the same again changes nothing."""
         ...
 
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
-        """Renew named leases up to the attempt's own time limit. What the session was given over 2 s ago and the
+        """Renew the `held` leases, up to the attempt's own time limit. What the session was given over 2 s ago and the
         worker does not name comes again as assignments; stops asked for come again as terminations."""
         ...
 
     async def give_back(
         self, worker_id: str, session: int, held: Sequence[Held] | None, vacancies: Sequence[Vacancy] = ()
     ) -> Effects:
-        """Queue again the named node tasks of a worker, or with None all, as it is gone: then each counts as lost.
+        """Queue the `held` node tasks of a worker again; None means all, as the worker is gone: each counts as lost.
 
         Refused ("replaced") when the session is not its latest. A node task asked to stop becomes terminated.
         """
         ...
 
     async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
-        """Take node tasks back that their workers never got; each is ready again when its wait is over, or with its
-        total time. Nothing counts against them. A node task asked to stop becomes terminated; one that does not hold
-        its lease is left alone. `results`: "" for each that waits now, else "lost"."""
+        """Take back node tasks that their workers never got; each is ready again when its wait or its total time is
+        over. Nothing counts against them. A node task asked to stop becomes terminated; one that does not hold its
+        lease is left alone. `results`: "" for each that waits now, else "lost"."""
         ...
 
     async def hasten(self, task_ids: Sequence[str]) -> Effects:
@@ -131,78 +131,78 @@ class NodeTaskStore(Protocol):
         ...
 
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
-        """Hand a node task that a worker did not take to the worker `to`, as the same attempt with a nonce of its own
-        and clocks that begin anew; nothing when the lease is not held any more or the node task is to stop."""
+        """Hand a node task that a worker did not take to the worker `to`: the same attempt, with a new nonce and its
+        clocks begun anew. Does nothing when the lease is not held any more or the node task is to stop."""
         ...
 
     async def reap(self, vacancies: Sequence[Vacancy] = (), spare_ms: int = 0, by_ms: int = 0) -> Effects:
-        """Give back what outlived its lease (counting it as lost; the third time it fails), fail what outlived its
-        timeout or its wait for a worker, terminate what did not stop in time. `results` names them.
+        """Give back node tasks that outlived their lease (each counts as lost; the third time it fails), fail those
+        that outlived their timeout or their wait for a worker, terminate those that did not stop in time. `results`
+        names them.
 
-        For the last `spare_ms` of a lease's time in which workers may come back, what began or became ready before that
-        time is left alone; but what has waited for its total time fails. When it is carried out after `by_ms` (0 for
-        whenever), nothing is looked at, and the effects are `late`."""
+        `spare_ms` is what is left of a lease's time in which workers may come back: node tasks that began or became
+        ready before that time are spared, but waiting ones fail once their total time is over. When carried out after
+        `by_ms` (0 for any time), nothing is looked at, and the effects are `late`."""
         ...
 
     def configure(self, config: SystemConfig) -> None:
-        """Keep within these limits from now on; what began before counts under new ones once `reopen` has ended."""
+        """Keep within these limits from now on; running node tasks count under new limits once `reopen` has ended."""
         ...
 
     async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        """Count what runs already under limits that are new, and look anew at all that limits held back: they have
-        changed."""
+        """Count running node tasks under limits that are new, and look again at all that the old limits held back."""
         ...
 
     async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:
-        """Put down a stop mark for a component ("" for the run), also when nothing is there yet; skip what has not
-        begun and ask what runs to stop. `results`: how many were skipped, how many asked."""
+        """Put down a stop mark for a component ("" for the run), even when nothing is there yet; skip node tasks that
+        have not begun and ask running ones to stop. `results`: how many were skipped, how many asked."""
         ...
 
     async def release(self, run: RunName, run_id: str, components: Sequence[Release]) -> Effects:
-        """Let components that were withheld begin, or skip them; those that are withheld no more are left alone."""
+        """Let withheld components begin, or skip them; components that are not withheld are left alone."""
         ...
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
-        """Skip a node task that has not begun, terminate a suspended one, ask a running one to stop, of a mapped node
-        all its items; `results` is ("unknown",) without its run, and for an item that has not begun."""
+        """Skip a node task that has not begun, terminate a suspended one, ask a running one to stop; for a mapped node,
+        all its items. `results` is ("unknown",) when its run is not there, and for an item that has not begun."""
         ...
 
     async def signal(self, signal: Signal) -> Effects:
-        """End the wait of a node task, whose attempt is the named one, or keep the signal for one that does not wait:
-        it ends a later wait for a signal of its name that has no form. `results` is `resumed` or `kept`, also when the
-        same request did so before; else `unknown`, `ended`, `stopping`, `full`, or `changed` when it waits, and is not
-        believed to, or the other way round; then nothing is changed."""
+        """End the wait of a node task at the signal's attempt. If it does not wait, keep the signal: it ends a later
+        wait for a signal of its name that has no form. `results` is `resumed` or `kept`, also when the same request did
+        so before; else nothing is changed and it is `unknown`, `ended`, `stopping`, `full`, or `changed` when the node
+        task waits though the caller believes it does not, or the other way round."""
         ...
 
     async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:
-        """Take what became of cycles that node tasks wait for, each by itself.
+        """Take reports of the cycles that node tasks wait for, each report by itself.
 
-        The results are "" where the node task waits, or until now waited, for that cycle, else why it does not. An end
-        completes it, or fails its attempt.
+        `results` is "" where the node task waits, or waited until now, for that cycle, else why it does not. The end of
+        the cycle completes the node task, or fails its attempt.
         """
         ...
 
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
-        """List a node task as dead letter no more; one that is not listed stays unlisted."""
+        """Take a node task off the list of dead letters, if it is there."""
         ...
 
     async def purge(self, flow_id: str) -> Purge:
-        """Remove a bounded part of a flow; late outcomes and submissions of it are refused from the first call on."""
+        """Remove a bounded part of a flow; its late outcomes and submissions are refused from the first call on."""
         ...
 
     async def clean(self, cleaner: str, place: int | None) -> Cleaned:
-        """Remove a bounded part of what has ended and is kept no more, if `cleaner` leads or nobody does.
+        """Remove a bounded number of ended records that need not be kept, if `cleaner` leads or nobody does.
 
-        Of a flow go the ended runs beyond its newest `keep_cycles`, among those that ended more than a minute ago and
-        whose events are acknowledged; what is open stays. Indexes lose what has no record: the list of all node tasks
-        from `place` on (0, or where the step before left off), unless that is None."""
+        A flow loses ended runs beyond its newest `keep_cycles`, if they ended more than a minute ago and their events
+        are acknowledged; open runs stay. Indexes lose entries without a record: the list of all node tasks from `place`
+        on (0, or where the previous step left off), unless that is None."""
         ...
 
     async def leave_cleaning(self, cleaner: str) -> None:
-        """Lead no more: another one may at once."""
+        """Give up the lead; another cleaner may take it at once."""
         ...
 
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
-        """Keep progress (never falling within an attempt) and log lines of attempts that hold their lease or ended
+        """Keep progress (which never falls within an attempt) and log lines of attempts that hold their lease or ended
         by themselves; return how many were kept."""
         ...

@@ -13,7 +13,7 @@ Item = TypeVar("Item", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Stretch(Generic[Item]):
-    """What follows a position in a capped stream; after a `gap` some of that is gone, and this is all that is."""
+    """The entries after a position in a capped stream; with a `gap`, some are gone and these are all that is left."""
 
     gap: bool
     entries: tuple[Item, ...]
@@ -21,7 +21,7 @@ class Stretch(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What waits of a type and user: how many stand in line, which is next, and how many limits hold back beside it."""
+    """The queue of a type and user: how many node tasks stand in it, which is next, and how many limits hold back."""
 
     node_type: str
     user_id: str
@@ -32,7 +32,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a running node task is: 0 to 100, what it says and which step it is at."""
+    """The progress of a running node task (0 to 100), its message and the step it is at."""
 
     task_id: str
     nonce: str
@@ -43,7 +43,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that a node logged; `at` in epoch ms, that of the store where it is none of the attempt's."""
+    """A line that a node logged; `at` in epoch ms, replaced by the store's time when it is outside the attempt."""
 
     task_id: str
     attempt: int
@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
-    """A line as it is kept; `node_id` of an item of a mapped node is `<node>:<item>`."""
+    """A line as it is stored; for an item of a mapped node, `node_id` is `<node>:<item>`."""
 
     log_id: str
     cycle: int
@@ -70,7 +70,7 @@ class StoredLine:
 
 
 class NodeTaskReader(Protocol):
-    """Looks at node tasks without changing them."""
+    """Reads node tasks without changing them."""
 
     async def tasks(self, ids: Sequence[str], *, inputs: bool = False, outputs: bool = False) -> list[NodeTask | None]:
         """Return node tasks in the order of `ids`; None for one without a record."""
@@ -93,11 +93,11 @@ class NodeTaskReader(Protocol):
         ...
 
     async def run_inputs(self, run: RunName, component_id: str) -> str:
-        """Return the inputs (JSON text) that entry nodes of a component get from its run, "" for none."""
+        """Return the inputs (JSON text) that a component's entry nodes get from its run, "" for none."""
         ...
 
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
-        """Return emitted values of (node task, handle) in order, None for one that is not there."""
+        """Return the values emitted by each (node task, handle) in order, None for one that is not there."""
         ...
 
     async def lines(self, flow_id: str, cycle: int, after: str, limit: int) -> list[StoredLine]:
@@ -109,24 +109,24 @@ class NodeTaskReader(Protocol):
         ...
 
     async def dead_letters(self, user_id: str, after: tuple[int, str] | None, limit: int) -> list[tuple[int, str]]:
-        """Return when (epoch ms) and which node tasks of a user were given up, the newest first; `after` is the last of
-        the page before. Given up are those that lost too many workers, and those that failed for good though they may
-        be tried more than once."""
+        """Return when (epoch ms) and which node tasks of a user were given up, newest first; `after` is the last entry
+        of the previous page. A node task is given up when it has lost too many workers, or when it fails for good
+        although it may be tried more than once."""
         ...
 
     async def runs_of(
         self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int
     ) -> list[tuple[int, str]]:
-        """Return when each `task` or `batch` of a user was submitted and the name of its run, the newest first; those
-        that follow `after`, which is one of them or was. A run is listed for as long as its records are kept."""
+        """Return when each `task` or `batch` of a user was submitted and the name of its run, newest first, following
+        `after`, an entry that may be gone by now. A run is listed for as long as its records are kept."""
         ...
 
 
 class QueueReader(Protocol):
-    """Counts what stands in queues."""
+    """Counts node tasks in queues, under limits and at their ends."""
 
     async def queues(self) -> list[Queue]:
-        """Return each queue that has something in it, by type and user."""
+        """Return each queue that is not empty, by type and user."""
         ...
 
     async def running(self, limit: int) -> tuple[int, list[str]]:
@@ -134,14 +134,14 @@ class QueueReader(Protocol):
         ...
 
     async def held(self, limits: Sequence[str]) -> list[int]:
-        """Return how many hold a slot of each limit, `running` standing for a lease; of `rate:<type>` in how
-        many microseconds its bucket is full."""
+        """Return how many node tasks hold a slot of each limit, where `running` counts leases; for `rate:<type>`, in
+        how many microseconds its bucket is full."""
         ...
 
     async def totals(self) -> dict[str, int]:
-        """Return how many node tasks have ended, by status, and how many failed by code, as `failed:<code>`."""
+        """Return how many node tasks have ended, by status, and how many have failed, by `failed:<code>`."""
         ...
 
     async def cleaned(self) -> dict[str, int]:
-        """Return how many `runs` of flows, `node_tasks` and `entries` of indexes were removed by cleaning."""
+        """Return how many `runs` of flows, `node_tasks` and index `entries` cleaning has removed."""
         ...

@@ -10,11 +10,11 @@ class ConfigStore(Protocol):
     """Keeps the system's configuration."""
 
     async def load(self) -> SystemConfig:
-        """Return the configuration, its default when none was ever written."""
+        """Return the configuration, the default when none was ever written."""
         ...
 
     async def save(self, config: SystemConfig, expected: int) -> bool:
-        """Replace the one of version `expected`; False, and nothing is changed, when another one stands."""
+        """Replace the configuration of version `expected`; False, with nothing changed, when the version is another."""
         ...
 
 
@@ -22,7 +22,7 @@ class PlanStore(Protocol):
     """Keeps plans by digest; equal digests are equal plans."""
 
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
-        """Keep a plan while it is used and, unless `keep_ms` says else, for 30 d; saving it again is a no-op."""
+        """Keep a plan while it is used and for `keep_ms` (30 d by default); saving it again is a no-op."""
         ...
 
     async def load(self, digest: str) -> Plan | None:

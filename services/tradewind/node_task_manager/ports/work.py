@@ -1,4 +1,4 @@
-"""What passes between the store and those who work for it: vacancies, assignments, outcomes, effects."""
+"""What passes between the store and its workers: vacancies, assignments, outcomes, effects."""
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -15,7 +15,7 @@ from tradewind.node_task_manager.ports.events import NewEvent
 class Vacancy(msgspec.Struct, frozen=True):
     """A worker that can take `credits` more node tasks. `session` 0 stands for a worker without a stream.
 
-    Of several the one gets a node task that has room for the greatest part of its `capacity`.
+    Of several vacancies, the one with the greatest part of its `capacity` free gets a node task.
     """
 
     worker_id: str
@@ -26,7 +26,7 @@ class Vacancy(msgspec.Struct, frozen=True):
 
 
 class _OfAttempt:
-    """What is about one attempt."""
+    """A message about one attempt."""
 
     __slots__ = ()
     task_id: str
@@ -35,15 +35,15 @@ class _OfAttempt:
 
     @property
     def held(self) -> "Held":
-        """Its token as the worker names it."""
+        """The attempt's token, as the worker names it."""
         return Held(self.task_id, self.attempt, self.nonce)
 
 
 class Assignment(_OfAttempt, msgspec.Struct, frozen=True, array_like=True):
     """A node task leased to a worker; times in epoch ms, 0 for none. It was ready for `waited_ms`.
 
-    `inputs` pairs the place of a live edge with its value. A value that is ELSEWHERE is read outside
-    the claim, and so are all when there are too many of them (`inputs_outside`).
+    `inputs` pairs the place of a live edge with its value. Values that are ELSEWHERE are read outside
+    the claim; if there are too many values, all are (`inputs_outside`).
     """
 
     worker_id: str
@@ -76,7 +76,7 @@ class Termination(_OfAttempt, msgspec.Struct, frozen=True):
 
 
 class OutcomeKind(StrEnum):
-    """How an attempt ended, as its worker tells it; or that one which was begun eagerly goes on."""
+    """How an attempt ended, as its worker reports it; or that an attempt which began eagerly goes on."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -86,11 +86,11 @@ class OutcomeKind(StrEnum):
 
 
 class Outcome(_OfAttempt, msgspec.Struct, frozen=True, array_like=True):
-    """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names where they come from.
+    """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names the cache they come from.
 
-    One that is suspended says what it waits for. An `eager` attempt, the first of its node task, was given to nobody:
-    the worker that this names began it by itself, under a nonce of its own making, with what the outcome right before
-    emits. It counts only if that does.
+    A suspended attempt says in `wait` what it waits for. An `eager` attempt, the first of its node task, was given to
+    nobody: the worker that `eager` names began it by itself, under a nonce of its own making, with the outputs of the
+    outcome right before it. It counts only if that outcome does.
     """
 
     task_id: str
@@ -106,7 +106,7 @@ class Outcome(_OfAttempt, msgspec.Struct, frozen=True, array_like=True):
 
 
 def in_pieces(outcomes: Sequence[Outcome], most: int) -> Iterator[Sequence[Outcome]]:
-    """Cut into pieces of at most `most`, but for eager ones, which stay with what is before them."""
+    """Cut outcomes into pieces of at most `most`; eager ones stay with those before them, even beyond that."""
     first = 0
     while len(outcomes) - first > most:
         cut = first + most
@@ -127,7 +127,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Postponed(msgspec.Struct, frozen=True):
-    """An attempt that its worker never got, to be made again in `wait_ms`."""
+    """An attempt that never reached its worker, to be made again in `wait_ms`."""
 
     task_id: str
     attempt: int
@@ -138,10 +138,10 @@ class Postponed(msgspec.Struct, frozen=True):
 class Effects(msgspec.Struct, frozen=True):
     """What a change brought about beyond its own answer.
 
-    `events` are for the scheduler, those of a partition in their order; `ready_types` have node tasks that no vacancy
-    of the caller could take; `todo` pieces of work are left over for `drain`. `due_in` is the time in ms until the
-    earliest of the delayed node tasks is due, -1 when there are none or nobody looked. `fan_outs` are to be carried out
-    by the caller, with `fan_out`. `late`: see `reap`.
+    `events` are for the scheduler, in order within each partition; `ready_types` have node tasks that no vacancy of the
+    caller could take; `todo` counts pieces of work that are left for later scripts. `due_in` is the time in ms until
+    the earliest delayed node task is due, -1 when there are none or nobody looked. The caller carries out `fan_outs`,
+    with `fan_out`. `late`: see `reap`.
     """
 
     assignments: tuple[Assignment, ...] = ()

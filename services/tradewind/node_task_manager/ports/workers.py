@@ -1,4 +1,4 @@
-"""Workers: those with a stream here, those elsewhere, those that are called."""
+"""Workers: with a stream here, with one elsewhere, or called."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from tradewind.node_task_manager.ports.work import Assignment, Held, Termination
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """An assignment with all that its worker needs: its node of the plan, values by input handle, and the nodes that it
-    may go on with by itself."""
+    """An assignment with all that its worker needs: the node of the plan, values by input handle, and the nodes that
+    the worker may go on with by itself."""
 
     shard: int
     assignment: Assignment
@@ -26,22 +26,22 @@ class Ready(msgspec.Struct, frozen=True):
 
     @property
     def nonce(self) -> str:
-        """What tells this lease from all others."""
+        """The nonce, which tells this lease from all others."""
         return self.assignment.nonce
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Its approximate size in bytes."""
         values = sum(len(value.encode()) for _, group in self.inputs for value in group)
         return 500 + values + len(self.node.config_json) + len(self.assignment.run_inputs) + self.eager.size
 
 
 class WorkerLine(Protocol):
-    """The way out to a connected worker; calls return at once and what they say is sent in order."""
+    """The way out to a connected worker; calls return at once, and their messages are sent in order."""
 
     @property
     def full(self) -> bool:
-        """Whether so much waits to be read by the worker that no more work may be given to it."""
+        """Whether too much waits for the worker to read it; no more work may be given to it then."""
         ...
 
     async def writable(self) -> None:
@@ -53,26 +53,26 @@ class WorkerLine(Protocol):
         ...
 
     def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
-        """Ask to stop node tasks."""
+        """Ask the worker to stop node tasks."""
         ...
 
     def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
-        """Say that attempts hold no lease any more, and why; as the answer to a message, when that is acknowledged."""
+        """Say that attempts hold no lease any more, and why; with `sequence`, when that message is acknowledged."""
         ...
 
     def expect(self, sequence: int, parts: int, *, awaited: bool = False) -> None:
-        """A message of the worker was heard: it has taken effect when its `parts` are acknowledged.
+        """Note that a message of the worker was heard: it has taken effect when all its `parts` are acknowledged.
 
-        One that is `awaited` keeps the worker from saying more until it hears so.
+        After an `awaited` message, the worker says nothing more until it is acknowledged.
         """
         ...
 
     def acknowledge(self, sequence: int) -> None:
-        """A part of a message has taken effect; say so when all of it has, and all before it."""
+        """Note that a part of a message has taken effect; say so once all of it has, and all messages before it."""
         ...
 
     def resync(self) -> None:
-        """Ask for held tokens and recent outcomes once more: the store may have lost its last second."""
+        """Ask for held tokens and recent outcomes again: the store may have lost its last second."""
         ...
 
     def ping(self, number: int) -> None:
@@ -80,7 +80,7 @@ class WorkerLine(Protocol):
         ...
 
     def close(self, reason: str) -> None:
-        """End the stream: a newer one of the same worker is there."""
+        """End the stream: the same worker has a newer one."""
         ...
 
 
@@ -88,7 +88,7 @@ class WorkerDirectory(Protocol):
     """Who is registered."""
 
     async def knows(self, worker_id: str) -> bool:
-        """Say whether a worker is registered; True as well when nobody can tell."""
+        """Say whether a worker is registered; True also when nobody can tell."""
         ...
 
 
@@ -96,14 +96,14 @@ class CalledWorkerDirectory(Protocol):
     """Which workers want to be called."""
 
     async def called(self) -> Sequence[CalledWorker] | None:
-        """Return those that are alive and have an api_url, in any order; None when nobody can tell."""
+        """Return the live workers that have an api_url, in any order; None when nobody can tell."""
         ...
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a called worker said to node tasks: nonces of those that it runs, and why it runs none, or "".
+    """A called worker's answer to node tasks: the nonces of those it runs, and why it runs none, or "".
 
-    `full`: that was for want of room. `silent`: the connection broke before it said anything, and it may run them.
+    `full`: it runs none for lack of room. `silent`: the connection broke before it answered, and it may run them.
     """
 
     accepted: frozenset[str] = frozenset()
@@ -114,22 +114,22 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class WorkerCalls(Protocol):
-    """Calls one worker. Nothing here raises, but that nobody may ask of connections once it is closed."""
+    """Calls one worker. Nothing here raises, except questions about connections after `close`."""
 
     async def broken(self) -> None:
-        """Return when a connection that stood is lost; none is opened for this."""
+        """Return when an existing connection is lost; no connection is opened for this."""
         ...
 
     async def connected(self, within_s: float) -> bool:
-        """Open a connection unless there is one; say whether there was within so many seconds."""
+        """Open a connection unless there is one; say whether there was one within `within_s`."""
         ...
 
     async def execute(self, ready: Sequence[Ready]) -> Answer:
-        """Hand it node tasks, and return what it said within seconds."""
+        """Hand node tasks to the worker, and return its answer within seconds."""
         ...
 
     async def terminate(self, shard: int, terminations: Sequence[Termination]) -> bool:
-        """Ask it to stop node tasks; False when it did not hear."""
+        """Ask the worker to stop node tasks; False when it did not hear."""
         ...
 
     async def close(self) -> None:
@@ -141,17 +141,17 @@ class Replicas(Protocol):
     """The node task managers over the same store."""
 
     async def meet(self, name: str, keep_ms: int) -> Sequence[str]:
-        """Say that this one is here for so long, and return the names of all that are, itself among them."""
+        """Say that replica `name` is here for `keep_ms`, and return the names of all that are, `name` among them."""
         ...
 
     async def leave(self, name: str) -> None:
-        """Say that this one is not here any more."""
+        """Say that replica `name` is leaving."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What workers have declared of a node type: what it cannot run without, and the JSON Schema of its config."""
+    """What workers have declared of a node type: the parameters it requires, and the JSON Schema of its config."""
 
     required: frozenset[str]
     config_schema: str
@@ -165,7 +165,7 @@ class NodeTypes(Protocol):
         ...
 
     async def hint(self, node_type: str) -> str:
-        """Return what to say of the type that is meant instead of one that nobody offers, "" when none is near."""
+        """Return a hint at the type that may be meant instead of one that nobody offers, "" when none is near."""
         ...
 
     async def declared(self, node_type: str) -> Declaration | None:
