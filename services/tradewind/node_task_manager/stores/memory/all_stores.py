@@ -1,4 +1,4 @@
-"""The node task manager's stores in memory, all of them; nothing outlives the process."""
+"""All of the node task manager's stores in memory; nothing outlives the process."""
 
 from collections.abc import Callable, Mapping
 
@@ -36,7 +36,7 @@ class MemoryStores(NoLink):
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         shard = MemoryShard(limits, clock)
         self.shards = {0: Shard(0, shard, shard, shard, shard, shard, shard)}
-        # Nothing here is kept twice, so there is nothing that could be at odds.
+        # Nothing here is kept twice, so nothing can contradict anything else.
         self.doctors: Mapping[int, ShardDoctor] = {}
         self.cache_doctors: Mapping[int, CacheDoctor] = {}
         self.waits = {0: MemoryWaits(shard)}
@@ -56,7 +56,7 @@ class MemoryStores(NoLink):
         self._listeners.append(hear)
 
     def next_ms(self) -> int | None:
-        """Return when, in epoch ms, there is next anything to do by itself: 0 for now or soon, None for never."""
+        """Return when (epoch ms) the store next has something to do by itself: 0 for now or soon, None for never."""
         return self._shard.next_ms()
 
     def _tell(self, message: str) -> None:

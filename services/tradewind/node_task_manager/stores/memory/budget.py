@@ -1,17 +1,17 @@
-"""How many further attempts a flow may have, in memory: by how many attempts began within a minute."""
+"""Retry budgets in memory: how many further attempts a flow may have, given the attempts begun within a minute."""
 
 from collections import Counter
 from collections.abc import Callable
 
 BUCKET_MS = 5_000
 BUCKETS = 13
-"""The current one, and the minute before."""
+"""The current bucket, and those of the minute before."""
 
 
 class RetryBudgets:
     """Counts attempts of nodes that may be tried again; `clock` returns epoch ms.
 
-    Within a minute a spender may have `least` further attempts, or so many percent of the attempts begun.
+    Within a minute a spender may have `least` further attempts, or `percent` of the attempts begun if that is more.
     """
 
     def __init__(self, least: int, percent: int, clock: Callable[[], int]) -> None:
@@ -26,7 +26,7 @@ class RetryBudgets:
         self._begun.setdefault(spender, Counter())[self._clock() // BUCKET_MS] += 1
 
     def refuse(self, spender: str) -> str:
-        """Grant a further attempt, which is counted, and return ""; or say why not."""
+        """Grant a further attempt, count it and return ""; or return why not."""
         most = max(self._least, self._recent(self._begun, spender) * self._percent // 100)
         if self._recent(self._retried, spender) >= most:
             return f"RETRY_BUDGET_EXHAUSTED: {spender} has had its {most} further attempts of this minute"
@@ -34,7 +34,7 @@ class RetryBudgets:
         return ""
 
     def forget(self, spender: str) -> None:
-        """Count anew."""
+        """Drop the counts of a spender."""
         self._begun.pop(spender, None)
         self._retried.pop(spender, None)
 

@@ -1,4 +1,4 @@
-"""Caches in memory: what those in Redis must do."""
+"""Caches in memory: the specification of those in Redis."""
 
 import itertools
 from collections import Counter, defaultdict

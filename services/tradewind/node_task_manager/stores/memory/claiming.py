@@ -1,4 +1,4 @@
-"""Giving ready node tasks to vacancies in memory: users in turn, each one's by priority and age."""
+"""Giving ready node tasks to vacancies in memory: users in turn, each user's node tasks by priority and age."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ INPUT_BYTES = 256 * 1024
 
 
 class MemoryClaiming(MemoryConsequences):
-    """Ends each call: does what follows from it, and gives out what is ready."""
+    """Ends each call: carries out its consequences, and gives out ready node tasks."""
 
     def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
         self._settle(turn)
@@ -30,7 +30,7 @@ class MemoryClaiming(MemoryConsequences):
         self._reopen()
         self._queues.tidy()
         self._claim(vacancies, turn)
-        # What claiming skipped has consequences, and so has what it put aside: the next call gives those out.
+        # Node tasks that claiming skipped or put aside have consequences too; what is ready then goes out next call.
         self._settle(turn)
         self._slots.spared += turn.owed
         self._reopen()
@@ -87,7 +87,7 @@ class MemoryClaiming(MemoryConsequences):
                 turn.ready_types.append(node_type)
 
     def _hold_back(self, task: NodeTask, limit: tuple[str, Most], rank: int, turn: Turn) -> None:
-        """Do about a ready node task that a limit of its own holds back what its key says."""
+        """Treat a ready node task that a limit of its own holds back as its key demands."""
         action, reason = self._when_full(task, limit)
         newer = f"{reason}: {task.task_id} is newer"
         if action is WhenFull.DROP_NEW:
@@ -124,9 +124,9 @@ class MemoryClaiming(MemoryConsequences):
         turn.assignments.append(structs.replace(self._assignment(task), waited_ms=waited_ms))
 
     def _lease(self, task: NodeTask, worker_id: str) -> NodeTask:
-        """Give an attempt to a worker: under a new nonce, with clocks that begin now."""
+        """Give an attempt to a worker, under a new nonce, and start its clocks."""
         now, node, private = self._clock(), self._node(task), self._private[task.task_id]
-        # One of a cycle that is about to be due begins at its planned time.
+        # If the cycle is not due yet, but soon, the attempt begins at the planned time.
         planned_ms = self._runs[self._owner(task)[0]].submission.planned_ms
         begin = min(max(now, planned_ms), now + MOST_AHEAD_MS)
         ends = [begin + node.start_to_close_ms] if node.start_to_close_ms else []

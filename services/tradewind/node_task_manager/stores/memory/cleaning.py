@@ -1,4 +1,4 @@
-"""Removing what has ended and is kept no more, in memory: all at once."""
+"""Removing ended runs that are no longer kept, in memory: all at once."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tradewind.node_task_manager.stores.memory.records import run_of
 
 
 class MemoryCleaning(MemoryClaiming):
-    """Keeps of each flow as many ended runs as it says."""
+    """Keeps as many ended runs of each flow as the flow asks for."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         super().__init__(limits, clock)
@@ -42,7 +42,7 @@ class MemoryCleaning(MemoryClaiming):
         return dict(self._cleaned)
 
     def _settle_run(self, name: str, now: int) -> None:
-        """Count a run that ended a while ago among those of its flow, unless the scheduler may still ask for it."""
+        """Count a run that ended a while ago among its flow's ended runs, unless the scheduler may still ask for it."""
         submission = self._runs[name].submission
         ended_at = max(self._components[name, at].finished_at for at, _ in submission.components)
         if any(event.at <= ended_at for event in self._events.get(submission.partition, ())):
@@ -61,7 +61,7 @@ class MemoryCleaning(MemoryClaiming):
             self._drop_cycle(run)
 
     def _drop_cycle(self, run: RunName) -> None:
-        """Remove a run and those of its cycle before it."""
+        """Remove a run and the earlier runs of its cycle."""
         for number in range(run.run, -1, -1):
             if str(run._replace(run=number)) in self._runs:
                 self._drop(run._replace(run=number))

@@ -1,4 +1,4 @@
-"""Ending attempts in memory, and beginning those that their worker went on with by itself."""
+"""Ending attempts in memory, and beginning those that a worker went on with by itself."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ class MemoryCompleting(MemorySuspension):
         return turn.effects()
 
     def _complete(self, outcome: Outcome, turn: Turn) -> str:
-        """End an attempt; returns why not, "" when it did or had ended so before."""
+        """End an attempt; returns why not, "" when it ended now or had already ended so."""
         refused = self._why_refused(outcome)
         task = self._tasks.get(outcome.task_id)
         if refused is not None or task is None:
@@ -78,7 +78,7 @@ class MemoryCompleting(MemorySuspension):
         return f"the node task is {task.status if task else 'not ready'}"
 
     def _why_refused(self, outcome: Outcome) -> str | None:
-        """Say why an outcome changes nothing, "" for one that took effect before; None for one that is to."""
+        """Say why an outcome changes nothing, "" when it took effect before; None when it should take effect."""
         task = self._tasks.get(outcome.task_id)
         if task is None:
             return "no such node task"
@@ -96,7 +96,7 @@ class MemoryCompleting(MemorySuspension):
         return None
 
     def _begin_eagerly(self, worker_id: str, source: NodeTask, task: NodeTask, nonce: str) -> str:
-        """Begin a ready node task that has had no attempt; returns why not, "" when it did."""
+        """Begin a ready node task that has had no attempt; returns why not, "" when it began."""
         node = self._node(task)
         if node.fan_out or node.wait:
             return "it is given to no worker"
@@ -114,7 +114,7 @@ class MemoryCompleting(MemorySuspension):
         return ""
 
     def _feeds(self, source: NodeTask, task: NodeTask) -> bool:
-        """Say whether a node task gets all that it gets from another one, which has emitted it."""
+        """Say whether `source` has emitted the only input of `task`."""
         plan = self._plan(task)
         into = plan.inputs[task.index]
         if self._owner(source) != self._owner(task) or len(into) != 1:

@@ -1,4 +1,4 @@
-"""What follows from a change in memory: signals, skips, stops, queues, the end of a component."""
+"""Consequences of a change in memory: signals, skips, stops, queues, the end of a component."""
 
 import itertools
 from collections import Counter
@@ -34,7 +34,7 @@ HISTORY = 20
 
 
 class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
-    """Carries on what a change has begun; each call's Turn collects what it brings about."""
+    """Carries out the consequences of changes; the Turn of each call collects them."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         MemoryLimiting.__init__(self, limits, clock)
@@ -43,13 +43,13 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._totals: Counter[str] = Counter()
         self._budgets = RetryBudgets(limits.retries, limits.retry_percent, clock)
         self._ends: dict[str, int] = {}
-        """Runs of flows that have ended, by when cleaning is to look at them."""
+        """When cleaning should look at each ended run of a flow."""
         self._sessions: dict[str, int] = {}
         self._numbers = itertools.count(1)
         self._inputs: dict[tuple[str, str], str] = {}
-        """What entry nodes of components that were withheld get in place of the run's inputs."""
+        """What entry nodes of formerly withheld components get instead of the run's inputs."""
         self._unwanted: set[tuple[str, str]] = set()
-        """Components that were withheld and skipped."""
+        """Withheld components that were skipped."""
 
     def _create(self, owner: tuple[str, str], place: int, task_id: str = "") -> NodeTask:
         component = self._components[owner]
@@ -78,12 +78,12 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             self._queues.waits[task.task_id] = min(start_by, private.total_at)
 
     def _dequeue(self, task: NodeTask) -> NodeTask:
-        """Take out what waits, be it in a queue, for a limit or for its next attempt."""
+        """Take out a node task that waits in a queue, for a limit or for its next attempt."""
         self._delayed.pop(task.task_id, None)
         return replace(super()._dequeue(task), retry_at=0)
 
     def _fail_attempt(self, task: NodeTask, error: TaskError, wish: RetryWish | None, turn: Turn) -> None:
-        """End an attempt that did not succeed: the node task is delayed, or failed for good."""
+        """End an attempt that did not succeed: delay the node task, or fail it for good."""
         policy = self._node(task).retry
         task = self._release(task)
         if policy and policy.attempts > 1 and not task.stop and not self._components[self._owner(task)].stop:
@@ -107,12 +107,12 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._notify_given_up(task.task_id, self._components[self._owner(task)], self._node(task).node_type, error)
 
     def _remembering(self, task: NodeTask, how: str) -> NodeTask:
-        """Add what became of its latest attempt to the history of a node task."""
+        """Add the latest attempt of a node task to its history."""
         past = PastAttempt(task.attempt, task.worker_id, task.started_at, self._clock(), how)
         return replace(task, history=(*task.history, past)[-HISTORY:])
 
     def _spender(self, task: NodeTask) -> str:
-        """Whose further attempts a node task's are: its flow's, or its user's when it belongs to none."""
+        """Whose retry budget a node task draws on: its flow's, or its user's when it belongs to no flow."""
         run = self._owner(task)[0]
         if run.count(":") == 2:
             return f'flow "{run.partition(":")[0]}"'
@@ -129,7 +129,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._enqueue(replace(task, retry_at=0))
 
     def _hold(self, task: NodeTask) -> None:
-        """Renew a lease; no renewal outlasts the attempt's other clocks."""
+        """Renew a lease, though never beyond the attempt's other clocks."""
         private = self._private[task.task_id]
         till = self._clock() + self._limits.lease_ms
         if private.close_at:
@@ -139,14 +139,14 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._leases[task.task_id] = till
 
     def _heard_of(self, task: NodeTask) -> None:
-        """Take a sign of life: the time that the attempt may be silent begins anew."""
+        """Take a sign of life: restart the time for which the attempt may be silent."""
         beat = self._node(task).heartbeat_ms
         if beat and not task.stop:
             self._private[task.task_id].beat_by = self._clock() + beat
             self._hold(task)
 
     def _extend(self, task: NodeTask, turn: Turn) -> None:
-        """Renew a lease; one that is to stop is told so again."""
+        """Renew a lease; if the node task is to stop, say so again instead."""
         if task.stop:
             turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, task.stop))
         else:
@@ -180,7 +180,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         )
 
     def _finish(self, task: NodeTask, status: NodeTaskStatus, reason: str, turn: Turn) -> None:
-        """End a node task; what follows from it is done by `_settle`."""
+        """End a node task; `_settle` carries out the consequences."""
         owner = self._owner(task)
         self._close(task, status, reason)
         turn.work.append((owner, task.task_id))
@@ -192,9 +192,9 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             )
 
     def _settle(self, turn: Turn) -> None:
-        """Do what follows, in the order in which it came up: deliver signals of ended node tasks, stop components.
+        """Carry out consequences in the order they arose in: deliver signals of ended node tasks, stop components.
 
-        Of a component that is stopped nothing is delivered: the stop reaches every node.
+        In a stopped component no signals are delivered: the stop reaches every node.
         """
         touched = []
         while turn.work:
@@ -213,7 +213,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             self._announce(owner)
 
     def _end(self, task: NodeTask, status: NodeTaskStatus, reason: str) -> None:
-        """Write down that a node task has ended."""
+        """Record that a node task has ended."""
         self._tasks[task.task_id] = replace(task, status=status, ended_at=self._clock(), reason=reason or task.reason)
         self._totals[status] += 1
         error = task.error if status is NodeTaskStatus.FAILED else None
@@ -285,7 +285,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
                 self._end_idle(task, mark.reason, turn)
 
     def _end_idle(self, task: NodeTask, reason: str, turn: Turn) -> None:
-        """End a node task that no worker has: it is terminated if it is suspended, else skipped."""
+        """End a node task that no worker has: terminate it if it is suspended, else skip it."""
         suspended = task.status is NodeTaskStatus.SUSPENDED
         if suspended:
             self._leave(task)
@@ -294,7 +294,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._finish(task, NodeTaskStatus.TERMINATED if suspended else NodeTaskStatus.SKIPPED, reason, turn)
 
     def _leave(self, task: NodeTask) -> None:
-        """End the wait of a suspended node task, and not by what it waits for."""
+        """End the wait of a suspended node task by something else than what it waits for."""
 
     def _announce(self, owner: tuple[str, str]) -> None:
         component = self._components[owner]
@@ -331,7 +331,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self.append(event)
 
     def _answer(self, component: Component) -> dict[str, Any]:
-        """Return what the only sink has emitted, when it is small."""
+        """Return what the only sink has emitted, if that is small."""
         plan = self._plans[component.plan]
         if plan.only_sink < 0:
             return {}

@@ -23,7 +23,7 @@ class MemoryEvents:
         self._last[event.partition] = event.event_id
 
     def new_events(self) -> list[NewEvent]:
-        """Return what was added since this was asked last."""
+        """Return the events added since the last call."""
         new, self._new = self._new, []
         return new
 

@@ -29,7 +29,7 @@ _LONGEST_WHY = 500
 
 @dataclass
 class Mapped:
-    """A mapped node that has been split: the items that have not begun, and why the rest is stopped."""
+    """A mapped node that has been split: its items that have not begun, and why the rest is stopped, if it is."""
 
     waiting: list[str]
     size: int = 0
@@ -39,7 +39,7 @@ class Mapped:
 
 
 class MemoryFanOut(MemoryClaiming):
-    """Does for mapped nodes and their items what differs from other nodes."""
+    """Handles mapped nodes and their items where they differ from other nodes."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         super().__init__(limits, clock)
@@ -125,7 +125,7 @@ class MemoryFanOut(MemoryClaiming):
         return self._withdraw(task) if self._is_mapped(task) else super()._dequeue(task)
 
     def _fill(self, task_id: str, turn: Turn) -> None:
-        """Let items begin while there is room."""
+        """Begin items while there is room."""
         task = self._tasks[task_id]
         if self._closed(task):
             return
@@ -142,7 +142,7 @@ class MemoryFanOut(MemoryClaiming):
             self._enqueue(replace(item, inputs=tuple(sorted([*shared, (edge, value)]))))
 
     def _closed(self, task: NodeTask) -> bool:
-        """Whether no more items of a mapped node are to begin."""
+        """Whether no more items of a mapped node may begin."""
         if task.status is not NodeTaskStatus.RUNNING or task.stop is not None:
             return True
         return self._mapped[task.task_id].halt is not None or self._components[self._owner(task)].stop is not None
@@ -191,7 +191,7 @@ class MemoryFanOut(MemoryClaiming):
         turn.work.append((self._owner(owner), partial(self._stop_items, owner.task_id, turn)))
 
     def _over(self, owner: NodeTask, turn: Turn) -> None:
-        """All items that began have ended, and no other will begin."""
+        """Go on once all items that began have ended and no other will begin."""
         counts, mapped = _counts(owner), self._mapped[owner.task_id]
         if owner.stop is not None:
             self._finish(owner, NodeTaskStatus.TERMINATED, owner.stop.reason, turn)
@@ -251,7 +251,7 @@ def _why(item: NodeTask, status: NodeTaskStatus, reason: str) -> str:
         return reason
     words = loss_words(item.error.code, item.error.message, item.error.type).encode()
     if len(words) > _LONGEST_WHY:
-        # As the script does it: the last character goes when it is not plain ASCII.
+        # As in the script: the last character goes unless it is plain ASCII.
         words = re.sub(rb"[\xc0-\xff]?[\x80-\xbf]*$", b"", words[:_LONGEST_WHY])
     final = item.error.final
     return words.decode() + (f", not tried again: {final}" if final else "")

@@ -1,4 +1,4 @@
-"""Limits in memory: who may run, who is held back, and what is done about a full key."""
+"""Limits in memory: what may run, what is held back, and what happens when a key is full."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ PACED_AT_ONCE = 100
 
 
 class MemoryLimiting(MemoryRecords):
-    """Keeps what runs within its limits."""
+    """Keeps running node tasks within their limits."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         super().__init__(limits, clock)
@@ -39,26 +39,26 @@ class MemoryLimiting(MemoryRecords):
         return min(room, most - self._slots.held(f"type:{node_type}")) if most else room
 
     def _bucket(self, name: str) -> int:
-        """When, in us, the bucket of a type, or of `<user>:<key>`, is full again; each that begins puts it off."""
+        """When (us) the bucket of a type or of `<user>:<key>` is full again; each node task that begins delays it."""
         return max(self._clock() * 1000, self._full_at.get(name, 0))
 
     def _short(self, limit: str, rate: KeyRate) -> int:
-        """How much longer, in microseconds, a node task needs to fill the bucket of a key than is left of it."""
+        """By how many microseconds the bucket of a key falls short of what a node task takes; 0 or less is enough."""
         return self._bucket(_bucket_of(limit)) + rate.length_us - self._clock() * 1000 - rate.rate.period_us
 
     def _look_again(self, limit: str, us: int) -> None:
-        """Look again in a while at those who wait for the rate of a key."""
+        """Look at the node tasks that wait for the rate of a key again in `us` microseconds."""
         at = self._clock() + max(1, -(-us // 1000))
         self._paced[limit] = min(self._paced.get(limit, at), at)
 
     def _wake_paced(self) -> None:
-        """Those who wait for the rate of a key may go on, as far as it has tokens now."""
+        """Mark limits on the rate of a key as freed when the time to look at them has come."""
         for limit in [limit for limit, at in self._paced.items() if at <= self._clock()]:
             del self._paced[limit]
             self._slots.freed[limit] += 1
 
     def _readmit_paced(self, group: Group, most: int) -> None:
-        """Let in up to `most` of those who wait for the rate of a key, as far as it has tokens now."""
+        """Let in up to `most` node tasks that wait for the rate of a key, as far as it has tokens."""
         limit, rate = group[0], group[3]
         assert isinstance(rate, KeyRate)
         short = self._short(limit, rate)
@@ -69,11 +69,11 @@ class MemoryLimiting(MemoryRecords):
             self._look_again(limit, count * rate.length_us if count else short)
 
     def _forget_paced(self) -> None:
-        """Nobody looks again for the rate of a key that nobody waits for."""
+        """Do not look again at the rates of keys that nobody waits for."""
         self._paced = {limit: at for limit, at in self._paced.items() if self._slots.groups(limit)}
 
     def _token_in(self, node_type: str) -> int:
-        """In how many ms a type has a token again, 0 when it has one or needs none."""
+        """In how many ms a type has a token, 0 when it has one or needs none."""
         rate = self._config.rates.get(node_type)
         if rate is None:
             return 0
@@ -85,7 +85,7 @@ class MemoryLimiting(MemoryRecords):
         return most - self._slots.held(f"user:{user}") if most else UNBOUND
 
     def _own_limits(self, task: NodeTask) -> list[tuple[str, Most]]:
-        """The limits that hold back single node tasks, with how many each lets run, or begin in a time."""
+        """The limits that hold back a node task by itself, with how many each lets run, or begin in a period."""
         plan, user, node = self._plan(task), self._user(task), self._node(task)
         run = task_name(task.task_id).run
         if run.ad_hoc:
@@ -105,7 +105,7 @@ class MemoryLimiting(MemoryRecords):
         return self._components[self._owner(task)].user_id
 
     def _slots_of(self, task: NodeTask) -> list[str]:
-        """The limits of which a node task that runs holds a slot."""
+        """The limits of which a running node task holds a slot."""
         user, node_type = self._user(task), self._node(task).node_type
         names = [limit for limit, most in self._own_limits(task) if isinstance(most, int)]
         if self._config.max_running_per_user:
@@ -127,13 +127,13 @@ class MemoryLimiting(MemoryRecords):
         return replace(task, slots=tuple(sorted(names)))
 
     def _count_anew(self, task: NodeTask) -> NodeTask:
-        """Give a node task that runs the slots of limits that were set after it began."""
+        """Give a running node task the slots of limits that were set after it began."""
         new = set(self._slots_of(task)) - set(task.slots)
         self._slots.take(task.task_id, new)
         return replace(task, slots=tuple(sorted({*task.slots, *new})))
 
     def _release(self, task: NodeTask) -> NodeTask:
-        """Take back lease and slots of a node task, if it has any."""
+        """Take back the lease and slots of a node task, if it has any."""
         self._leases.pop(task.task_id, None)
         self._slots.free(task.task_id, task.slots)
         return replace(task, slots=())
@@ -149,12 +149,12 @@ class MemoryLimiting(MemoryRecords):
         return replace(task, blocked="")
 
     def _held_up(self, task: NodeTask) -> bool:
-        """Whether a limit, and not the want of a worker, keeps a ready node task waiting."""
+        """Whether a limit, rather than a lack of workers, keeps a ready node task waiting."""
         full = self._room_of_type(self._node(task).node_type) <= 0 or self._room_of_user(self._user(task)) <= 0
         return bool(task.blocked) or full
 
     def _reopen(self) -> None:
-        """Let in what limits held back that have room now."""
+        """Let in node tasks held back by limits that have room again."""
         freed, self._slots.freed = self._slots.freed, type(self._slots.freed)()
         for limit, count in freed.items():
             kind, _, rest = limit.partition(":")
@@ -192,7 +192,7 @@ class MemoryLimiting(MemoryRecords):
         return [self._group(task, limit) for limit in self._own_limits(task)]
 
     def _block(self, task: NodeTask, limit: tuple[str, Most], rank: int) -> list[Group]:
-        """Put a node task aside; returns its groups under the other limits, for which it has made room."""
+        """Put a node task aside; return its groups under the other limits, where it leaves room for another."""
         self._private[task.task_id].judged = True
         self._tasks[task.task_id] = replace(task, blocked=limit[0])
         self._slots.block(self._group(task, limit), task.task_id, rank)
@@ -201,7 +201,7 @@ class MemoryLimiting(MemoryRecords):
         return [group for group in self._groups(task) if group[0] != limit[0]]
 
     def _when_full(self, task: NodeTask, limit: tuple[str, Most]) -> tuple[WhenFull, str]:
-        """What is to be done about a node task that a limit holds back, each being judged once."""
+        """What happens to a node task that a limit holds back, and why; each node task is judged once."""
         concurrency = self._node(task).concurrency
         if concurrency is None or not limit[0].startswith("key:") or self._private[task.task_id].judged:
             return WhenFull.WAIT, ""
@@ -211,7 +211,7 @@ class MemoryLimiting(MemoryRecords):
         return concurrency.when_full, reason
 
     def _oldest_holder(self, limit: str) -> NodeTask | None:
-        """The one that has run longest under a limit, of those that are not stopping."""
+        """The node task that has run longest under a limit and is not stopping."""
         running = [self._tasks[task_id] for task_id in self._slots.holders(limit)]
         running = [task for task in running if task.status is NodeTaskStatus.RUNNING and task.stop is None]
         return min(running, key=lambda task: (task.started_at, task.task_id), default=None)

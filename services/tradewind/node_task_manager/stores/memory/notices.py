@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 @dataclass
 class Stream(Generic[Item]):
-    """A capped stream: positions, which are a time and a number within it, with what stands there."""
+    """A capped stream of entries by position; a position is a time and a number within it."""
 
     cap: int
     entries: list[tuple[tuple[int, int], Item]] = field(default_factory=list)
@@ -30,14 +30,14 @@ class Stream(Generic[Item]):
     trimmed: bool = False
 
     def add(self, now: int, item: Item) -> None:
-        """Append; the oldest goes when there are too many."""
+        """Append an entry; the oldest goes when there are too many."""
         self.last = (now, self.last[1] + 1 if self.last[0] == now else 0)
         self.entries.append((self.last, item))
         self.trimmed = self.trimmed or len(self.entries) > self.cap
         del self.entries[: -self.cap]
 
     def after(self, position: str, limit: int, oldest: int = 0) -> tuple[bool, list[tuple[str, Item]]]:
-        """Return whether some of what followed a position is gone, and what is there of it."""
+        """Return whether some entries after a position are gone, and those that are left."""
         at = parsed(position)
         gap = self.trimmed if at == (0, 0) else all(held != at for held, _ in self.entries)
         return gap, [(named(held), item) for held, item in self.entries if (gap or held > at) and held[0] >= oldest][
@@ -46,7 +46,7 @@ class Stream(Generic[Item]):
 
 
 def parsed(position: str) -> tuple[int, int]:
-    """Return a position as it is ordered."""
+    """Parse a position, so that it can be ordered."""
     ms, _, number = position.partition("-")
     return int(ms), int(number)
 
@@ -57,7 +57,7 @@ def named(position: tuple[int, int]) -> str:
 
 
 def brief(text: str) -> str:
-    """Return the beginning of a text that may be long."""
+    """Cut a text that may be long."""
     whole = text.encode()
     return text if len(whole) <= BRIEF else _LAST_CHARACTER.sub(b"", whole[:BRIEF]).decode()
 
@@ -75,7 +75,7 @@ class MemoryNotices:
         self._watched: dict[str, str] = {}
         """Node tasks of flows whose events are kept, with the ids of their components."""
         self.tell: Callable[[str], None] = lambda news: None
-        """Is told, in the words of the scripts, whenever there is something new to read."""
+        """Called, with the scripts' messages, whenever there is something new to read."""
 
     async def task_events(self, task_id: str, after: str, limit: int) -> Stretch[TaskEvent]:
         gap, found = self._task_events.get(task_id, Stream(0)).after(after, limit)
@@ -116,7 +116,7 @@ class MemoryNotices:
         self._read[user_id] = max(self._read.get(user_id, (0, 0)), parsed(through) if through else newest)
 
     def _forget_events(self, task_ids: Iterable[str]) -> None:
-        """Node tasks are gone; a later run may have the name of theirs."""
+        """Forget events of node tasks that are gone: a later run may have the same name as theirs."""
         for task_id in task_ids:
             if self._watched.pop(task_id, None) is not None:
                 self._task_events.pop(task_id, None)
@@ -130,14 +130,14 @@ class MemoryNotices:
         self.tell(f"n:{user}")
 
     def _once(self, user: str, what: str, ms: int) -> bool:
-        """Whether something is to be told to a user, who hears of it once within so many ms."""
+        """Whether to tell a user about `what`: only once within `ms`."""
         if self._quiet.get((user, what), 0) > self._time():
             return False
         self._quiet[user, what] = self._time() + ms
         return True
 
     def _happened(self, task: NodeTask, kind: TaskEventKind, error: TaskError | None = None, reason: str = "") -> None:
-        """Keep an event of a node task, if that is an ad-hoc task, or a watched one of a flow."""
+        """Keep an event of an ad-hoc task, or of a watched node task of a flow."""
         if not task.task_id.startswith("task:") and task.task_id not in self._watched:
             return
         if error:
@@ -162,7 +162,7 @@ class MemoryNotices:
         self.tell(f"r:{task.task_id}")
 
     def _notify_end(self, component: Component, node_type: str, task: NodeTask | None, *, given_up: bool) -> None:
-        """Tell the user of the end of an ad-hoc task, or of a batch."""
+        """Notify the user of the end of an ad-hoc task or a batch."""
         subject, user = str(component.run), component.user_id
         if task is None:
             fact = Fact(
@@ -192,7 +192,8 @@ class MemoryNotices:
         self._notify(user, fact)
 
     def _notify_component(self, component: Component) -> None:
-        """Tell the user once a minute of components of a flow that ended badly, unless somebody stopped them."""
+        """Notify the user, at most once a minute for each flow, of a component that ended badly, unless somebody
+        stopped it."""
         stop, run = component.stop, component.run
         badly = stop.by == "system" if stop else component.failed > 0
         if badly and self._once(component.user_id, f"failed:{run.flow_id}", QUIET_MS):
@@ -206,7 +207,7 @@ class MemoryNotices:
             self._notify(component.user_id, fact)
 
     def _notify_given_up(self, task_id: str, component: Component, node_type: str, error: TaskError) -> None:
-        """Tell the user of a dead letter: of the first one of a batch, and of a flow's once a minute."""
+        """Notify the user of a dead letter: of a batch's first one, and of a flow's at most once a minute."""
         run = component.run
         if run.ad_hoc == task_id:
             return

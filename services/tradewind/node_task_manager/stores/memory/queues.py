@@ -1,4 +1,4 @@
-"""Ready node tasks of one shard in memory: by type and user, users in turn, each one's by priority and age."""
+"""Ready node tasks of one shard in memory, by type and user: users in turn, each user's by priority and age."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from tradewind.node_task_manager.domain.plan import PRIORITY_MS
 
 HEADS = 32
 TURN = 1_000_000
-"""What a turn costs a user of weight 1; whole numbers, so that sums are exact."""
+"""What a turn costs a user of weight 1; costs are whole numbers, so that sums are exact."""
 
 
 class MemoryQueues:
@@ -18,16 +18,16 @@ class MemoryQueues:
         self._queues: dict[str, dict[str, dict[str, int]]] = {}
         self._turns: dict[str, dict[str, int]] = {}
         self._left: dict[str, dict[str, int]] = {}
-        """Where users stood who left while others had turns."""
+        """Where users stood in the ring when they left it while others had turns."""
         self._begun: dict[str, int] = {}
-        """Where the last turn of a type began."""
+        """Where in the ring the last turn of each type began."""
         self._joining: list[tuple[str, str]] = []
         self._fresh: set[str] = set()
         self._parked: set[tuple[str, str]] = set()
         self.served: dict[str, int] = {}
-        """The types that have node tasks waiting, and when each was served last."""
+        """When each type that has node tasks waiting was served last."""
         self.waits: dict[str, int] = {}
-        """When the wait of a node task is over, by its id."""
+        """When the wait of each node task is over."""
 
     @property
     def empty(self) -> bool:
@@ -35,13 +35,14 @@ class MemoryQueues:
         return not any(queue for queues in self._queues.values() for queue in queues.values())
 
     def place(self, node_type: str, user: str, task_id: str) -> tuple[int, int, int]:
-        """Return a node task's rank in its queue, -1 without one, how many stand there, and the other users' number."""
+        """Return a node task's rank in its queue (-1 if it is not there), the queue's length, and how many other users
+        have turns."""
         queue = _ordered(self._queues.get(node_type, {}).get(user, {}))
         rank = queue.index(task_id) if task_id in queue else -1
         return rank, len(queue), max(0, len(self._turns.get(node_type, {})) - 1)
 
     def put(self, node_type: str, user: str, task_id: str, wait_ms: int, priority: int) -> None:
-        """Queue a node task; 0 for one that may wait for ever. One step of priority is worth a minute of waiting."""
+        """Queue a node task, which may wait for `wait_ms`, 0 for ever. A step of priority is worth a minute's wait."""
         now = self._clock()
         self._queues.setdefault(node_type, {}).setdefault(user, {})[task_id] = now - priority * PRIORITY_MS
         self._joining.append((node_type, user))
@@ -50,7 +51,7 @@ class MemoryQueues:
             self.waits[task_id] = now + wait_ms
 
     def take_fresh(self) -> list[str]:
-        """Return the types of which a node task was queued since this was asked last, and some wait."""
+        """Return the types that have had a node task queued since the last call and have some waiting."""
         fresh, self._fresh = self._fresh, set()
         return sorted(fresh & self.served.keys())
 
@@ -64,7 +65,7 @@ class MemoryQueues:
         return sum(len(queues.get(user, ())) for queues in self._queues.values())
 
     def heads(self) -> Iterator[tuple[str, str, int, str]]:
-        """Yield each queue with something in it: type, user, how many, and which is first."""
+        """Yield each queue that is not empty: its type, user, length and first node task."""
         for node_type, queues in sorted(self._queues.items()):
             for user, queue in sorted(queues.items()):
                 if queue:
@@ -76,7 +77,7 @@ class MemoryQueues:
         self._joining.append((node_type, user))
 
     def park(self, node_type: str, user: str) -> None:
-        """Pass over a user who is at the limit, until unparked or new node tasks come."""
+        """Pass over a user who is at the limit, until the user is unparked or has new node tasks."""
         self._parked.add((node_type, user))
         self._leave(node_type, user)
         self.tidy()
@@ -93,9 +94,11 @@ class MemoryQueues:
             self.unpark(user)
 
     def tidy(self) -> None:
-        """Users whose queue was emptied leave the ring of its type; then those that have node tasks now join it where
-        the last turn began, or where they stood themselves when they left it, if that is later: whoever comes anew is
-        next, and nobody gains or loses turns by having had none, not even one who has a single one again and again."""
+        """Bring the ring of each type up to date: users with an empty queue leave, and users with new node tasks join.
+
+        They join where the last turn began, or where they stood when they left, if that is later. So a newcomer is
+        next, and nobody gains or loses turns by having had no node tasks, not even a user who has one at a time.
+        """
         for node_type, queues in self._queues.items():
             turns = self._turns.setdefault(node_type, {})
             for user in [user for user in turns if not queues.get(user)]:
@@ -117,7 +120,7 @@ class MemoryQueues:
         self._left.setdefault(node_type, {})[user] = self._turns[node_type].pop(user)
 
     def turn(self, node_type: str) -> tuple[str, bool] | None:
-        """Return the user whose turn it is, and whether nobody else waits; None when the type has none left."""
+        """Return the user whose turn it is, and whether no other user waits; None when nobody is left."""
         turns = self._turns.get(node_type)
         if not turns:
             return None
@@ -126,12 +129,12 @@ class MemoryQueues:
         return user, len(turns) == 1
 
     def take(self, node_type: str, user: str, count: int) -> list[tuple[str, int]]:
-        """Take out the first of a user's node tasks, with their places in the queue."""
+        """Take out the first `count` of a user's node tasks, with their places in the queue."""
         queue = self._queues[node_type][user]
         return [(task_id, queue.pop(task_id)) for task_id in _ordered(queue)[:count]]
 
     def end_turn(self, node_type: str, user: str, taken: int, weight: float) -> None:
-        """Count the turns that a user took: the less the greater the user's weight."""
+        """Charge a user for `taken` turns; the greater the weight, the less each costs."""
         cost = math.floor(TURN / weight + 0.5)
         self._begun[node_type] += max(taken - 1, 0) * cost
         self._turns[node_type][user] += taken * cost

@@ -1,4 +1,4 @@
-"""Records of one shard in memory, and looking at them."""
+"""The records of one shard in memory, and how they are read."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from tradewind.node_task_manager.ports.reading import StoredLine
 RUNNING = NodeTaskStatus.RUNNING
 
 task_name = functools.lru_cache(maxsize=65_536)(TaskName.parse)
-"""Reads the id of a node task."""
+"""Parses the id of a node task."""
 
 
 @functools.lru_cache(maxsize=65_536)
@@ -26,7 +26,7 @@ def run_of(task_id: str) -> str:
 
 @dataclass
 class Run:
-    """What belongs to a run as a whole, and to its nodes while they wait."""
+    """What belongs to a run as a whole: its submission, and the failure policy of each component."""
 
     submission: RunSubmission
     policy: dict[str, FailurePolicy]
@@ -34,7 +34,7 @@ class Run:
 
 @dataclass
 class Private:
-    """What a node task's record holds beside the public part."""
+    """What a node task's record holds besides the public part."""
 
     close_at: int = 0
     total_at: int = 0
@@ -42,7 +42,7 @@ class Private:
     dead: str = ""
     judged: bool = False
     settled: str = ""
-    """Nonce of the latest attempt that failed by its own report and was not the last."""
+    """Nonce of the latest attempt that reported its own failure, or that it waits, and was not the last."""
 
 
 class MemoryRecords:
@@ -63,11 +63,11 @@ class MemoryRecords:
         self._dead: dict[str, int] = {}
         self._logs: dict[tuple[str, int], list[StoredLine]] = {}
         self._unlisted_ms = 0
-        """What had ended by then is in no list."""
+        """Runs that had ended by then are no longer listed."""
         self._signals: dict[str, list[Resumption]] = {}
-        """What came before node tasks waited."""
+        """Signals that came before their node tasks waited."""
         self._asked: dict[str, dict[str, str]] = {}
-        """What became of the latest requests to signal, by node task."""
+        """Results of the latest signal requests, by node task and request id."""
 
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
         self._plans[plan.digest] = plan
@@ -94,7 +94,7 @@ class MemoryRecords:
         return [self._counted(component) if component is not None else None for component in found]
 
     def _counted(self, component: Component) -> Component:
-        """Count what runs of an ad-hoc run."""
+        """Count the running node tasks of an ad-hoc run."""
         if not component.run.ad_hoc:
             return component
         tasks = (self._tasks.get(component.run.task_id(node.node_id)) for node in self._plans[component.plan].nodes)

@@ -1,4 +1,4 @@
-"""Which node task managers there are, in memory."""
+"""The list of node task managers, in memory."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Reruns in memory: nodes whose results of the run before are kept."""
+"""Reruns in memory: nodes that keep their results from an earlier run."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemoryReruns(MemoryCleaning):
-    """Takes results over; the runs of a cycle stay and go together."""
+    """Takes over results; the runs of a cycle are kept and removed together."""
 
     def _has_lost_its_source(self, run: RunSubmission) -> bool:
         if run.source < 0:
@@ -18,7 +18,7 @@ class MemoryReruns(MemoryCleaning):
         return source is None or source.submission.run_id != run.source_id
 
     def _keep_results(self, run: RunSubmission, owner: tuple[str, str], turn: Turn) -> None:
-        """Complete the nodes of a component whose results are kept; then their signals are delivered."""
+        """Complete the nodes of a component whose results are kept, so that their signals are delivered."""
         if run.source < 0:
             return
         source_run = run.run._replace(run=run.source)

@@ -1,4 +1,4 @@
-"""Failed attempts in memory that are followed by another."""
+"""Retries in memory: whether another attempt follows a failed one, and when."""
 
 from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
@@ -7,7 +7,7 @@ from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
 def why_final(
     task: NodeTask, policy: RetryPolicy, error: TaskError, wish: RetryWish | None, at: int, total_at: int
 ) -> str:
-    """Say why a failed attempt is not followed by another at `at`, "" when it is; `task.failures` counts it already."""
+    """Say why no attempt follows a failed one at `at`, "" when one does; `task.failures` includes the failed one."""
     if wish is not None and wish.none:
         return "the node asked for no further attempt"
     if excluded := policy.excludes(error):

@@ -70,7 +70,7 @@ class MemorySessions(MemoryClaiming):
         return Renewal(current, tuple(lost), deadline, turn.effects())
 
     def _why_lost(self, task: NodeTask | None, token: Held) -> str:
-        """Say why a named token that holds no lease is lost; "" for one whose end was reported."""
+        """Say why a token that holds no lease is lost; "" when the end of its attempt was reported."""
         if task is None:
             return "no such node task"
         ended = task.status.terminal and task.nonce == token.nonce

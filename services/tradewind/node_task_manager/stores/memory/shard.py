@@ -35,23 +35,23 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
     """All stores of a shard; `clock` returns epoch ms."""
 
     def next_ms(self) -> int | None:
-        """Return when, in epoch ms, there is next anything to do by itself: 0 for now or soon, None for never."""
+        """Return when (epoch ms) the shard next has something to do by itself: 0 for now or soon, None for never."""
         if self._leases or any(self._events.values()) or self._slots.held_back() or not self._queues.empty:
             return 0
         return min((*self._delayed.values(), *self._paced.values()), default=None)
 
     async def holders(self, limit: str) -> list[str]:
-        """Return the ids of those that hold a slot of a limit, the longest first.
+        """Return the ids of the node tasks that hold a slot of a limit, the one that has held it longest first.
 
-        `running` stands for a lease; there the first is the one that ends next.
+        `running` stands for leases, of which the one that ends next comes first.
         """
         if limit == "running":
             return sorted(self._leases, key=lambda task_id: (self._leases[task_id], task_id))
         return sorted(self._slots.holders(limit), key=lambda task_id: (self._tasks[task_id].started_at, task_id))
 
     def place(self, node_type: str, user: str, task_id: str) -> tuple[int, int, int]:
-        """Return how many stand before a node task in its queue, -1 when it is not in it, how many stand in the queue,
-        and how many other users have turns."""
+        """Return how many node tasks stand before this one in its queue (-1 if it is not there), how many stand in the
+        queue, and how many other users have turns."""
         return self._queues.place(node_type, user, task_id)
 
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:

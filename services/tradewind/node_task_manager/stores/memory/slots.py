@@ -1,4 +1,4 @@
-"""Slots of one shard in memory: which node task holds which limit, and who waits for one."""
+"""Slots of one shard in memory: which node tasks hold a slot of which limit, and which wait for one."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,28 +6,28 @@ from collections.abc import Iterable
 from tradewind.server.rates import KeyRate
 
 Most = int | KeyRate
-"""How many a limit lets run, or begin in a time."""
+"""How many node tasks a limit lets run, or begin in a period."""
 Group = tuple[str, str, str, Most]
-"""Those that wait for the same: limit, node type, user, and how many the limit lets run."""
+"""Node tasks that wait for the same limit: the limit, node type, user, and how many the limit lets run."""
 
 
 class MemorySlots:
-    """The slots, and what limits hold back."""
+    """The slots, and the node tasks that limits hold back."""
 
     def __init__(self) -> None:
         self._held: dict[str, set[str]] = {}
         self._blocked: dict[Group, dict[str, int]] = {}
         self.freed: Counter[str] = Counter()
-        """Limits that have room for so many more, since this was last emptied;"""
+        """How many slots of each limit came free since this was last emptied."""
         self.spared: Counter[Group] = Counter()
-        """and groups so many of which were let in and take no slot after all."""
+        """How many of each group were let in since then and take no slot after all."""
 
     def held(self, limit: str) -> int:
-        """Return how many hold a slot."""
+        """Return how many node tasks hold a slot."""
         return len(self._held.get(limit, ()))
 
     def holders(self, limit: str) -> set[str]:
-        """Return who holds a slot."""
+        """Return the node tasks that hold a slot."""
         return set(self._held.get(limit, ()))
 
     def take(self, task_id: str, names: Iterable[str]) -> None:
@@ -36,7 +36,7 @@ class MemorySlots:
             self._held.setdefault(limit, set()).add(task_id)
 
     def free(self, task_id: str, names: Iterable[str]) -> None:
-        """Take them back."""
+        """Take back a node task's slot of each limit."""
         for limit in names:
             self._held[limit].remove(task_id)
             self.freed[limit] += 1
@@ -46,12 +46,12 @@ class MemorySlots:
         self._blocked.setdefault(group, {})[task_id] = rank
 
     def unblock(self, task_id: str) -> None:
-        """Take a node task out."""
+        """Take out a node task that was put aside."""
         for waiting in self._blocked.values():
             waiting.pop(task_id, None)
 
     def waiting(self, group: Group) -> list[str]:
-        """Return who waits, in the order of the queue."""
+        """Return the waiting node tasks of a group, in queue order."""
         found = self._blocked.get(group, {})
         return sorted(found, key=lambda task_id: (found[task_id], task_id))
 
@@ -60,7 +60,7 @@ class MemorySlots:
         return sum(len(waiting) for group, waiting in self._blocked.items() if group[2] == user)
 
     def held_back(self) -> Counter[tuple[str, str]]:
-        """Return how many wait for limits, by type and user."""
+        """Return how many node tasks wait for limits, by type and user."""
         found: Counter[tuple[str, str]] = Counter()
         for (_, node_type, user, _), waiting in self._blocked.items():
             if waiting:
@@ -68,7 +68,7 @@ class MemorySlots:
         return found
 
     def readmit(self, limit: str, count: int) -> list[tuple[Group, str, int]]:
-        """Take out up to `count` of each group that waits for a limit and has room now; with their places."""
+        """Take out up to `count` of each group that waits for a limit with room, with their places in the queue."""
         back = []
         for group in self._blocked:
             if group[0] == limit and isinstance(group[3], int) and group[3] > self.held(limit):
@@ -76,14 +76,14 @@ class MemorySlots:
         return back
 
     def groups(self, limit: str) -> list[Group]:
-        """Return the groups in which somebody waits for a limit."""
+        """Return the groups that have node tasks waiting for a limit."""
         return [group for group, waiting in self._blocked.items() if group[0] == limit and waiting]
 
     def readmit_all(self) -> list[tuple[Group, str, int]]:
-        """Take out everybody."""
+        """Take out all waiting node tasks."""
         return [each for group, waiting in self._blocked.items() for each in self.take_out(group, len(waiting))]
 
     def take_out(self, group: Group, count: int) -> list[tuple[Group, str, int]]:
-        """Take out up to `count` of a group, with their places."""
+        """Take out up to `count` of a group, with their places in the queue."""
         waiting = self._blocked.get(group, {})
         return [(group, task_id, waiting.pop(task_id)) for task_id in self.waiting(group)[:count]]

@@ -15,7 +15,7 @@ from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemorySubFlows(MemorySuspension):
-    """Tells the scheduler of them, and takes what it reports."""
+    """Tells the scheduler about these node tasks, and takes its reports."""
 
     async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:
         turn = Turn()

@@ -95,9 +95,9 @@ class MemorySuspension(MemoryFanOut):
         return task
 
     def _resume(self, task: NodeTask, came: Resumption | None, handle: str, value: str, turn: Turn) -> None:
-        """End a wait, by a signal or the time when `came` says so.
+        """End a wait; `came` is the signal or the time that ended it, if either did.
 
-        With a handle the node task is completed and emits `value` by it, else it runs again.
+        With a handle, the node task completes and emits `value` by it; otherwise it runs again.
         """
         task = replace(self._dequeue(task), resumed=came or task.resumed)
         if handle:
@@ -122,7 +122,7 @@ class MemorySuspension(MemoryFanOut):
             super()._wake(task, turn)
             return
         if self._components[self._owner(task)].stop is not None:
-            # The stop reaches it as well.
+            # The stop reaches this node task as well.
             return
         wait, node = task.wait, self._node(task)
         assert wait is not None
@@ -138,7 +138,7 @@ class MemorySuspension(MemoryFanOut):
             self._resume(task, Resumption(self._clock()), handle, self._passed(task) if wait.passes else value, turn)
 
     def _passed(self, task: NodeTask) -> str:
-        """What the first live edge into a node brought, or null."""
+        """Return the value of the first live edge into a node, or null."""
         for at, value in sorted(task.inputs):
             edge = self._plan(task).edges[at]
             source = TaskName.parse(task.task_id).run.task_id(self._plan(task).nodes[edge.source].node_id)

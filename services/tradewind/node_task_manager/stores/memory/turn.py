@@ -1,4 +1,4 @@
-"""What one call of a shard in memory brings about."""
+"""The effects of one call to a shard in memory."""
 
 from collections import Counter, deque
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tradewind.node_task_manager.stores.memory.slots import Group
 
 @dataclass
 class Turn:
-    """What one call has brought about so far."""
+    """The effects of one call so far."""
 
     assignments: list[Assignment] = field(default_factory=list)
     terminations: list[Termination] = field(default_factory=list)
@@ -22,12 +22,12 @@ class Turn:
     results: list[str] = field(default_factory=list)
     due_in: int = -1
     tokens: list[int] = field(default_factory=list)
-    """In how many ms types whose rate keeps node tasks waiting may have one begin."""
+    """In how many ms a node task may begin, for each type whose rate keeps node tasks waiting."""
     fan_outs: list[FanOutOffer] = field(default_factory=list)
     work: deque[tuple[tuple[str, str], str | Callable[[], None] | None]] = field(default_factory=deque)
-    """Ended node tasks whose signals are to be delivered, (None) components to be stopped, and what else is to do."""
+    """Ended node tasks whose signals to deliver, components to stop (None), and other work (callables)."""
     owed: Counter[Group] = field(default_factory=Counter)
-    """Groups of node tasks that other limits held back: there is room for another one of each."""
+    """Groups whose node tasks another limit held back: each has room for another node task."""
 
     def effects(self) -> Effects:
         return Effects(

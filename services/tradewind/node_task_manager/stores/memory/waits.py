@@ -1,4 +1,4 @@
-"""What a single node task of a shard in memory waits behind."""
+"""What a node task of a shard in memory waits behind."""
 
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
 from tradewind.node_task_manager.use_cases.explain import Holders, Place

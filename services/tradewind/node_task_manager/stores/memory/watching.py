@@ -1,4 +1,4 @@
-"""Whose events are kept, in memory."""
+"""Which node tasks have their events kept, in memory."""
 
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.task_event import MOST_WATCHED, WatchOutcome

@@ -9,16 +9,16 @@ from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemoryWithheld(MemoryClaiming):
-    """Lets them begin, or skips them, once."""
+    """Lets withheld components begin, or skips them, once."""
 
     def _marks(self, run: RunSubmission, component_id: str) -> list[StopMark]:
-        """Return the stop marks that mean a component; that of the run does not mean what handles its outcome."""
+        """Return the stop marks that apply to a component; the mark of the run spares withheld components."""
         meant = (component_id,) if component_id in run.withheld else ("", component_id)
         stops = [self._stops.get((str(run.run), each)) for each in meant]
         return [stop[1] for stop in stops if stop is not None and stop[0] == run.run_id]
 
     def _withhold(self, run: RunSubmission, owner: tuple[str, str]) -> bool:
-        """Withhold a component; return whether it is to be."""
+        """Withhold a component if its run says so; return whether it does."""
         held = owner[1] in run.withheld
         self._components[owner] = replace(self._components[owner], withheld=held)
         return held
