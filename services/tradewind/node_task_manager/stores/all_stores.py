@@ -1,4 +1,4 @@
-"""What the node task manager keeps its data in, all of it."""
+"""All the stores of the node task manager."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -14,7 +14,7 @@ from tradewind.server.store_link import StoreLink
 
 
 class Stores(StoreLink, Protocol):
-    """The shards by number, what they share, and the channel of each on which replicas tell each other of news."""
+    """The shards by number, what they share, and the channel of each shard on which replicas exchange news."""
 
     @property
     def shards(self) -> Mapping[int, Shard]: ...
@@ -48,5 +48,5 @@ class Stores(StoreLink, Protocol):
         ...
 
     async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
-        """Call `hear` with each message from now on, and `look` whenever some may have been lost."""
+        """Call `hear` with each message from now on, and `look` whenever messages may have been lost."""
         ...

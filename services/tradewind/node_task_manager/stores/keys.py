@@ -6,73 +6,73 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | key | kind | holds | until |
 | --- | --- | --- | --- |
 | `plan:<digest>` | hash | structure and configs of a component | 30 d after its last use, ad hoc 25 h |
-| `run:<run>` | hash | all there is of a run, see below | 24 h or `keep_for` from its end |
-| `kept:<run>:<component>` | list | nodes of a rerun whose results are yet to be taken over | empties itself |
+| `run:<run>` | hash | everything about a run, see below | 24 h or `keep_for` from its end |
+| `kept:<run>:<component>` | list | nodes of a rerun whose results have yet to be taken over | empties itself |
 | `items:<run>:<node>` | list | items of a mapped node that have not begun | empties itself |
 | `stop:<run>[:<component>]` | string | who stopped it, why, when | 1 h after the cycle's deadline, 8 d without one |
 | `flow_runs:<flow>` | zset | the latest run `<cycle>:<run>` of each cycle by number, open ones on top | with the run |
 | `purged:<flow>` | string | when the flow was purged | 1 h |
 | `node_tasks_list` | zset | node tasks by creation | go with the run; swept from a day on |
 | `to_clean` | zset | `run:`, `worker:`, `flow:`, `dead_letters:` and a name, by when to look at it | empties itself |
-| `walks` | list | ended runs that are on their way out, with how far they are | empties itself |
+| `walks` | list | ended runs that are being removed, and how far each is | empties itself |
 | `cleaner` | string | the replica that cleans | 15 s after its last step |
 | `queue:cleaned` | hash | how much was removed | kept, one |
-| `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
+| `ready:<type>:<user>` | zset | ready node tasks by age; a step of priority is worth a minute | empties itself |
 | `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |
-| `left:<type>` | zset | where those who left the ring stood; of nobody: its last turn | goes with the ring |
+| `left:<type>` | zset | where users stood who left the ring; for the user "", its last turn | goes with the ring |
 | `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
 | `delayed` | zset | node tasks by when they may begin or go on; limits (`\|<limit>`) likewise | empties itself |
-| `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and granted again, by five seconds | 65 s |
+| `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and retries granted, per five seconds | 65 s |
 | `dead_letters:<user>` | zset | node tasks that were given up, by when; the newest 10 000 | 8 d after the last |
 | `start_deadlines` | zset | ready node tasks by the end of their wait | empties itself |
 | `blocked:<limit>\|<type>:<user>:<most>` | zset | ready node tasks that wait for a limit | empties itself |
-| `blocked_by:<limit>` | set | the groups of those that wait for a limit | empties itself |
+| `blocked_by:<limit>` | set | the groups that wait for a limit | empties itself |
 | `blocked_of` | zset | the same groups, by user | empties itself |
-| `parked` | zset | users at their limit, with the types they have queues of | empties itself |
+| `parked` | zset | users at their limit, each with a type that they have a queue of | empties itself |
 | `bucket:<type>`, `bucket:<user>:<key>` | string | when a bucket of tokens is full, in us | a minute after that |
 | `slots:<limit>` | zset | node tasks that hold a slot, by when they began | empties itself |
 | `system:config` | hash | limits of the system and their version | kept, one |
-| `user_weights` | hash | what users' turns count | kept, one |
+| `user_weights` | hash | weights of users in taking turns | kept, one |
 | `inflight` | zset | running node tasks by lease deadline | empties itself |
 | `worker_tasks:<worker>` | zset | node tasks of a worker by lease deadline | empties itself |
 | `worker_session:<worker>` | string | number of its latest stream | 8 d after it was last heard |
 | `worker_incarnation:<worker>` | string | process behind its latest stream | 8 d after it was last heard |
-| `replicas` | zset | node task managers by how long they are here; first shard only | 10 min after the last |
-| `connected` | zset | the same, by how long what they tell below is good | 30 s after the last |
-| `connected:<replica>` | hash | `worker:<id>`, since when it is connected there; `type:<type>` that is offered | 30 s |
-| `last_offer:<type>` | string | until when a worker offered it, and which, while none is connected | 24 h |
+| `replicas` | zset | node task managers by the end of their presence; first shard only | 10 min after the last |
+| `connected` | zset | node task managers by how long their reports, next line, are valid | 30 s after the last |
+| `connected:<replica>` | hash | since when each `worker:<id>` is connected there; each `type:<type>` offered | 30 s |
+| `last_offer:<type>` | string | which worker offered it last, and until when, while none does | 24 h |
 | `data_version` | string | version of the data and number of shards; first shard only | kept, one |
 | `queue:stats` | hash | how many node tasks ended, by status, and failed by code | kept, one |
-| `todo` | list | work that a script handed on | empties itself |
+| `todo` | list | work that a script left for later ones | empties itself |
 | `events:<partition>` | stream | events for the scheduler | acknowledged |
 | `last_events` | hash | id of the last event of each partition | kept, one |
 | `events_epoch:<partition>` | string | highest epoch of a subscription | kept, one per partition |
-| `logs:<ad-hoc run>` | stream | what its nodes logged, newest 10 000 lines | 24 h after the last |
+| `logs:<ad-hoc run>` | stream | log lines of its nodes, newest 10 000 | 24 h after the last |
 | `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `clean` |
 | `ended_runs` | zset | ended tasks and batches by when they expire | as above |
-| `told:<run>` | string | those who watch a task or batch were told just now | 100 ms |
-| `task_events:<node task>` | stream | what happened to an ad-hoc or watched one, newest 250 | 24 h from its end |
-| `notifications:<user>` | stream | what a user is to know, newest 1000 | 7 d after the last |
+| `told:<run>` | string | that watchers of a task or batch were told just now | 100 ms |
+| `task_events:<node task>` | stream | events of an ad-hoc or watched node task, newest 250 | 24 h from its end |
+| `notifications:<user>` | stream | notifications of a user, newest 1000 | 7 d after the last |
 | `notifications_read:<user>` | string | up to where they are read | 7 d after it was set |
-| `notified:<user>:<what>` | string | until when a user is not told of something again | 1 min of a flow, else 24 h |
-| `logs:<flow>:<cycle>` | stream | what nodes logged, 10 000 lines, of older cycles 100 | newest 100 cycles, 8 d |
+| `notified:<user>:<what>` | string | when a user may be told of something again | 1 min of a flow, else 24 h |
+| `logs:<flow>:<cycle>` | stream | log lines of nodes, 10 000; for older cycles 100 | newest 100 cycles, 8 d |
 | `flow_logs:<flow>` | zset | cycles that have logs | 8 d after the last |
 | `cache:<name>:<digest>` | string | a result, its generation and end | 90 to 100 % of its time to live |
 | `cache_flights:<name>:<digest>` | string | which attempt works the result out | a lease after its last renewal |
 | `cache_index:<name>` | zset | results by their end | as the last of them |
-| `cache_generation:<name>` | string | results of another one do not count | 400 d after the last use |
-| `cache_stats` | hash | what became of look-ups, by cache; first shard only | kept, one |
+| `cache_generation:<name>` | string | the generation; results of any other do not count | 400 d after the last use |
+| `cache_stats` | hash | outcomes of look-ups, by cache; first shard only | kept, one |
 | `wake` | channel | news of a ready node type, events, a stop, a run, a result, the config, a notification | |
 
-The hash of a run holds its run_id, inputs, components, how many of several are open, `keep` and how many signals are
-kept; of each component, behind `<component>/`, its status, counts of nodes and `facts` from its beginning; and of each
-node task, behind `<node>:` (`<node>:<item>:` of an item of a mapped node, `:` of a task), its status and `facts`,
-`input` or `in:<edge>`, `out:<handle>`, `signals` that came too early, and more that only some have.
+The hash of a run holds its run_id, inputs, components, how many of them are open if there are several, `keep`, and how
+many signals are kept. Fields of a component begin with `<component>/`: its status, counts of nodes, and the `facts`
+from its beginning. Fields of a node task begin with `<node>:` (`<node>:<item>:` for an item of a mapped node, `:` for a
+task): its status and `facts`, `input` or `in:<edge>`, `out:<handle>`, `signals` that came too early, and rarer fields.
 
-Keys of caches, `cache_stats` excepted, are in the store of the caches, where that is another one. There any of them may
-vanish at any time: then a result is worked out again.
+Keys of caches, except `cache_stats`, are in the caches' own store if there is one. Any of them may vanish there at any
+time; the result is then worked out again.
 
-What belongs to a run that is open has no time to live, nor has its plan: it is the scheduler's to end or purge.
+Keys of an open run have no time to live, nor has its plan: the scheduler must end or purge it.
 """
 
 from tradewind.node_task_manager.domain.caching import Entry

@@ -1,4 +1,4 @@
-"""Node tasks of one shard in Redis: one script per change, and several where a caller brings more than one may do."""
+"""Node tasks of one shard in Redis: one script per change, or several when a caller brings too much for one."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A Session; `same` incarnation as before; there is `more` to give back."""
+    """A Session; `same` says whether the incarnation is unchanged, `more` whether there is more to give back."""
 
     session: int
     lost: tuple[str, ...]
@@ -38,7 +38,7 @@ class _Opened:
 
 @dataclass(frozen=True, slots=True)
 class _GivenBack:
-    """What giving back brought about; there is `more` to give back."""
+    """The effects of giving back; `more` says whether there is more to give back."""
 
     effects: Effects
     more: bool
@@ -71,7 +71,7 @@ _AT_ONCE = 500
 """How many components, outcomes or tokens one script takes."""
 _FIRST_OF_FEW = RunSubmission._fields.index("keep_cycles")
 _AS_MOST = tuple(RunSubmission._field_defaults.values())[-6:]
-"""What few runs say, from this field on, and what the others leave it at."""
+"""The defaults of the rarely used fields of a submission, which begin at `keep_cycles`."""
 
 
 class RedisNodeTaskStore:
@@ -146,7 +146,7 @@ class RedisNodeTaskStore:
         }
 
     def script_args(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what every script of a shard takes, without vacancies, and `more`."""
+        """Return the arguments that every script of a shard takes, without vacancies, and `more`."""
         return self._args((), more)
 
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
@@ -316,12 +316,12 @@ class RedisNodeTaskStore:
 
 
 def _as_text(limits: dict[str, Any]) -> str:
-    """Return limits as scripts get them: a text that is the same again needs no reading."""
+    """Return limits as scripts get them: as text, which scripts need not parse again while it is the same."""
     return msgspec.json.encode(limits).decode()
 
 
 def _flat_runs(runs: Sequence[RunSubmission]) -> list[object]:
-    """Return what submit_runs.lua reads: to make a list costs Lua more than what is in it."""
+    """Return the runs as submit_runs.lua reads them: in one list, as making a list costs Lua more than filling it."""
     flat: list[object] = []
     for one in runs:
         flat += (
@@ -342,7 +342,7 @@ def _flat_runs(runs: Sequence[RunSubmission]) -> list[object]:
 
 
 def _flat_outcomes(outcomes: Sequence[Outcome]) -> list[object]:
-    """Return what complete_tasks.lua reads."""
+    """Return the outcomes as complete_tasks.lua reads them."""
     flat: list[object] = []
     for one in outcomes:
         flat += (one.task_id, one.attempt, one.nonce, one.kind, len(one.outputs))
@@ -354,7 +354,7 @@ def _flat_outcomes(outcomes: Sequence[Outcome]) -> list[object]:
 
 
 def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> list[Sequence[Item]]:
-    """Cut into pieces of at most 500 together, but at least one item each; one empty piece for no items."""
+    """Cut items into pieces of at most 500 in total, but at least one item each; no items make one empty piece."""
     pieces: list[list[Item]] = [[]]
     taken = 0
     for item in items:
@@ -367,7 +367,7 @@ def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) ->
 
 
 def _joined(done: Sequence[Effects]) -> Effects:
-    """Put together what several scripts brought about."""
+    """Join the effects of several scripts."""
     if len(done) == 1:
         return done[0]
     return Effects(

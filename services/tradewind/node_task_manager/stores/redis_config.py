@@ -1,4 +1,4 @@
-"""The system's configuration in Redis: whole in every shard, so that each one's scripts find what they need."""
+"""The system's configuration in Redis: whole in every shard, so that the scripts of each find what they need."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _SAVE = Script(__name__, "save_config", bool)
 
 
 class RedisConfigStore:
-    """A ConfigStore. The first shard decides who comes first; the others follow it."""
+    """A ConfigStore. The first shard decides which of two writers comes first; the others follow it."""
 
     def __init__(self, client: Redis, keys: Mapping[int, Keys]) -> None:
         self._client = client

@@ -11,8 +11,8 @@ _TELL = Script(__name__, "tell_connected", bool)
 
 
 class RedisConnectedWorkers:
-    """Implements ConnectedWorkers; `clock` returns 0 for the store's own time. Reads by plain commands, which a store
-    that takes no writes answers."""
+    """Implements ConnectedWorkers; `clock` returns 0 for the store's own time. It reads by plain commands, which even a
+    store that takes no writes answers."""
 
     def __init__(self, client: Redis, keys: Keys, clock: Callable[[], int]) -> None:
         self._client = client
@@ -50,7 +50,7 @@ class RedisConnectedWorkers:
         return {name: since_ms for name, since_ms in zip(worker_ids, since, strict=True) if since_ms}
 
     async def _told(self, fields: Sequence[str]) -> Sequence[Sequence[bytes | None]]:
-        """Return these fields of what each replica that is here has told."""
+        """Return these fields of the reports of each replica that is here."""
         pipeline = self._client.pipeline(transaction=False)
         pipeline.execute_command("TIME")
         pipeline.execute_command("ZRANGE", self._keys.connected(), 0, -1, "WITHSCORES")

@@ -25,7 +25,7 @@ _EXAMINE = Script(__name__, "examine", _Looked)
 
 
 class RedisShardDoctor:
-    """A ShardDoctor; `tasks` knows the limits that hold."""
+    """A ShardDoctor; `tasks` knows the limits in force."""
 
     def __init__(self, client: Redis, keys: Keys, tasks: RedisNodeTaskStore) -> None:
         self._client = client

@@ -51,7 +51,7 @@ def _after(event_id: str) -> str:
 
 
 def _entries(entries: Any) -> Sequence[tuple[bytes, Any]]:
-    """RESP3 wraps a stream's entries once more."""
+    """Return a stream's entries, which RESP3 wraps once more."""
     wrapped = bool(entries) and isinstance(entries[0][0], list | tuple)
     return list(entries[0] if wrapped else entries)
 

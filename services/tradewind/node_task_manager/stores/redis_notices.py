@@ -18,7 +18,7 @@ from tradewind.server.redis.script import Script
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """Positions with what stands there, the mark up to which all is read, and how many are not."""
+    """Notifications with their positions, the position up to which all are read, and how many are unread."""
 
     entries: tuple[tuple[str, Fact], ...]
     mark: str
@@ -104,12 +104,12 @@ class RedisNotices:
 
 
 def position(event_id: str) -> tuple[int, int]:
-    """Return a position as it is ordered."""
+    """Parse a position, so that it can be ordered."""
     ms, _, number = event_id.partition("-")
     return int(ms), int(number)
 
 
 def _told(fact: Fact) -> dict[str, Any]:
-    """What of a fact is not as it is anyway."""
+    """Return the fields of a fact that differ from their defaults."""
     told: dict[str, Any] = msgspec.to_builtins(fact)
     return {name: value for name, value in told.items() if value}

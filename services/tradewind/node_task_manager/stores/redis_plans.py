@@ -1,4 +1,4 @@
-"""Plans in Redis: one hash each, written in pieces, good once its last field is there."""
+"""Plans in Redis: one hash each, written in pieces and valid once its last field is there."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,19 @@ from tradewind.server.redis.client import Redis
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Plan).decode
 _AT_ONCE = 20
-"""A plan of so many nodes is written in one step."""
+"""A plan of up to this many nodes is written in one step."""
 _LAYOUT = "i"
-"""Begins the editions of plans written as here: of a plan written in two ways scripts must not mix the nodes."""
+"""Prefix of the editions of plans in this layout: scripts must not mix nodes of one plan in two layouts."""
 _PIECE = 500
-"""So many nodes are written at once, and so many items of a list are in one field; scripts know this number."""
+"""How many nodes are written at once, and how many items of a list are in one field; scripts know this number."""
 
 
 class RedisPlanStore:
-    """A PlanStore. A hash per plan; scripts read all but `body`, the whole for Python.
+    """A PlanStore with a hash for each plan; scripts read all fields but `body`, which is the whole plan for Python.
 
-    `n:<place>` holds a node with its first edges, `out:<place>:<piece>` more of them, `ids:<piece>` and
-    `entries:<piece>` the nodes' ids and the places of those without inputs; `facts`, written last, the counts and which
-    edition this is of plans that had the same digest.
-    Scripts count in `open` the components that use it.
+    `n:<place>` holds a node with its first outgoing edges, `out:<place>:<piece>` the rest of them, `ids:<piece>` the
+    ids of the nodes, `entries:<piece>` the places of nodes without inputs. `facts`, written last, holds the counts and
+    the edition, which tells plans with the same digest apart. Scripts count in `open` the components that use the plan.
     """
 
     def __init__(self, client: Redis, keys: Keys, limits: Limits) -> None:
@@ -40,7 +39,7 @@ class RedisPlanStore:
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
         key, keep_ms = self._keys.plan(plan.digest), keep_ms or self._retention_ms
         if await self._client.execute_command("HEXISTS", key, "facts"):
-            # One that is in use has no time to live, and gets none here.
+            # A plan that is in use has no time to live, and gets none here.
             await self._client.execute_command("PEXPIRE", key, keep_ms, "XX")
             return
         ids = [node.node_id for node in plan.nodes]
@@ -89,7 +88,7 @@ def _node(plan: Plan, place: int) -> dict[str, bytes]:
         "close": node.start_to_close_ms,
     }
     if node.priority:
-        # What a queue orders by is the time when it became ready less this.
+        # A queue orders node tasks by the time when they became ready, less this.
         facts["ahead"] = node.priority * PRIORITY_MS
     if plan.max_running:
         facts["flow_max"] = plan.max_running
@@ -98,7 +97,7 @@ def _node(plan: Plan, place: int) -> dict[str, bytes]:
         if node.concurrency.when_full is not WhenFull.WAIT:
             facts["when_full"] = node.concurrency.when_full
     if node.rate:
-        # Its place is that of a number in the name of a group that waits.
+        # In the name of a waiting group, it stands where other limits have a number.
         group = f"{node.rate.rate.interval_us}.{node.rate.rate.period_us}.{node.rate.cost}"
         facts |= {"pace": node.rate.key, "pace_group": group}
     if node.fan_out is not None:
@@ -117,17 +116,17 @@ def _node(plan: Plan, place: int) -> dict[str, bytes]:
 
 
 def _field(plan: Plan, edge: int) -> str:
-    """Where a node task keeps what comes along an edge: one of a single input needs no plan to find it."""
+    """The field in which a node task keeps the value of an edge; a single input is found without the plan."""
     return "input" if len(plan.inputs[plan.edges[edge].target]) == 1 else f"in:{edge}"
 
 
 def _sources(plan: Plan, place: int) -> list[tuple[int, str, str]]:
-    """Each edge into a node by its place, with the node that emits and the handle."""
+    """Return the edges into a node: the place of each, the emitting node and the handle."""
     edges = [(at, plan.edges[at]) for at in plan.inputs[place]]
     return [(at, plan.nodes[edge.source].node_id, edge.source_handle) for at, edge in edges]
 
 
 def _list(name: str, items: Sequence[Any], first: int = 0) -> dict[str, bytes]:
-    """A list in fields of 500 items each, without the pieces before `first`."""
+    """Return a list in fields of 500 items each, without the pieces before `first`."""
     starts = range(first * _PIECE, len(items), _PIECE)
     return {f"{name}:{start // _PIECE}": _pack(items[start : start + _PIECE]) for start in starts}

@@ -1,4 +1,4 @@
-"""Counting what stands in the queues of one shard in Redis."""
+"""Counting the queues of one shard in Redis."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _PIECE = 500
 
 
 class RedisQueueReader:
-    """A QueueReader; nothing of it is written down but the totals, so nothing can drift."""
+    """A QueueReader; only the totals are stored, so no other count can drift."""
 
     def __init__(self, client: Redis, keys: Keys) -> None:
         self._client = client
@@ -38,7 +38,7 @@ class RedisQueueReader:
         ]
 
     async def _held_back(self) -> Counter[tuple[str, str]]:
-        """How many limits hold back, by type and user."""
+        """Return how many node tasks limits hold back, by type and user."""
         groups = [name.partition("|")[2] for name in _texts(await self._client.zrange(self._keys.blocked_of(), 0, -1))]
         counts = await self._in_pipelines([("ZCARD", self._keys.blocked(group)) for group in groups])
         found: Counter[tuple[str, str]] = Counter()

@@ -1,4 +1,4 @@
-"""Looking at node tasks of one shard in Redis."""
+"""Reading node tasks of one shard in Redis."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ _WHOLE_PIECE = 64
 
 
 class _Node(msgspec.Struct, frozen=True):
-    """What a plan says of a node, of which most does not matter here."""
+    """The one field that matters here of what a plan says about a node."""
 
     fields: tuple[str, ...] | None = None
 
@@ -41,7 +41,7 @@ _node = msgspec.msgpack.Decoder(_Node).decode
 
 
 class RedisNodeTaskReader:
-    """A NodeTaskReader; reads in pipelines of at most 500 records, or 64 with the values in them."""
+    """A NodeTaskReader; reads in pipelines of at most 500 records, or 64 if it reads their values too."""
 
     def __init__(self, client: Redis, keys: Keys) -> None:
         self._client = client
@@ -69,7 +69,7 @@ class RedisNodeTaskReader:
         pipeline.hmget(self._keys.run(run), [at + field for field in fields])
 
     async def _add_values(self, ids: Sequence[str], records: Sequence[Record], inputs: bool, outputs: bool) -> None:
-        """Put into records what came along the edges, and what was emitted."""
+        """Add the values of edges and the emitted values to records."""
         named = await self._gathering(ids, records) if inputs else {}
         asked: list[tuple[Record, list[str]]] = []
         pipeline = self._client.pipeline(transaction=False)
@@ -83,7 +83,7 @@ class RedisNodeTaskReader:
             record |= _known(names, values)
 
     async def _gathering(self, ids: Sequence[str], records: Sequence[Record]) -> dict[str, list[str]]:
-        """Return the fields of inputs of those node tasks that may have several, as their plans name them."""
+        """Return the input fields of node tasks that may have several, as their plans name them."""
         several = [(id, record) for id, record in zip(ids, records, strict=True) if may_gather(id, record)]
         if not several:
             return {}
@@ -104,14 +104,14 @@ class RedisNodeTaskReader:
         return found
 
     async def _all_inputs(self, task_id: str) -> list[str]:
-        """Return the fields of inputs of a node task of more edges than its plan names in one place."""
+        """Return the input fields of a node task with more edges than its plan names in one place."""
         run, at = place_of(task_id)
         names = await self._client.execute_command("HKEYS", self._keys.run(run))
         within = f"{at}in:".encode()
         return [name[len(at) :].decode() for name in names if name.startswith(within)]
 
     async def _with_kept(self, found: list[NodeTask | None]) -> list[NodeTask | None]:
-        """Put in the outputs of node tasks of reruns that refer to results of an earlier run."""
+        """Fill in the outputs of node tasks of reruns, where they refer to results of an earlier run."""
         kept = [task.kept for task in found if task is not None and task.kept]
         emitted = dict(zip(kept, await self.emitted(kept), strict=True)) if kept else {}
         return [replace(task, outputs=emitted[task.kept]) if task is not None and task.kept else task for task in found]
@@ -188,7 +188,7 @@ class RedisNodeTaskReader:
         highest = "+inf" if after is None else after[0]
         found: list[tuple[int, str]] = []
         skipped, size = 0, limit + 1
-        # Several of one millisecond stand in the order of their names, those before `after` among them.
+        # Entries of the same millisecond are ordered by name, so some of them may come before `after`.
         while len(found) < limit and size == limit + 1:
             args = (key, highest, "-inf", "BYSCORE", "REV", "LIMIT", skipped, limit + 1, "WITHSCORES")
             pairs = _scored(await self._client.execute_command("ZRANGE", *args))
@@ -216,7 +216,7 @@ def _known(fields: Sequence[str], values: Sequence[bytes | None]) -> Record:
 
 
 def _scored(pairs: Any) -> list[tuple[int, str]]:
-    """Scores and members, as RESP3 pairs or RESP2 alternates them."""
+    """Return scores and members, which RESP3 pairs and RESP2 alternates."""
     flat = [part for pair in pairs for part in pair] if pairs and isinstance(pairs[0], list | tuple) else pairs
     return [(int(float(score)), member.decode()) for member, score in zip(flat[::2], flat[1::2], strict=True)]
 

@@ -1,4 +1,4 @@
-"""What the records of node tasks and components in Redis say."""
+"""Decoding the records of node tasks and components in Redis."""
 
 from typing import TypeAlias, TypeVar
 
@@ -26,18 +26,18 @@ FIELDS = (
     *("ended", "stop", "wait", "resumed"),
     *(f"items_{name}" for name in _COUNTS),
 )
-"""Those of a node task that are not values."""
+"""The fields of a node task that are not values."""
 COMPONENT_FIELDS = (
     *("status", "facts", "completed", "failed", "terminated", "skipped", "sinks"),
     *("finished_at", "stop", "running", "cached", "early"),
 )
-"""Those of a component."""
+"""The fields of a component."""
 Record: TypeAlias = dict[str, bytes]
-"""The fields of a node task or a component that there are."""
+"""The fields that a node task or a component has."""
 
 
 def place_of(task_id: str) -> tuple[str, str]:
-    """Return the run of a node task, and what its fields in the hash of that begin with."""
+    """Return the run of a node task, and the prefix of its fields in the hash of the run."""
     parts = task_id.split(":")
     named = 3 if len(parts) > 3 else min(len(parts), 2)
     return ":".join(parts[:named]), ":".join([*parts[named:], ""]) or ":"
@@ -53,36 +53,36 @@ def text_of(record: Record, field: str) -> str:
 
 
 def emitted_by(record: Record) -> list[str]:
-    """Return the handles that a node task emitted by."""
+    """Return the handles by which a node task emitted."""
     return _ended(record["ended"])[1:] if "ended" in record else []
 
 
 def may_gather(task_id: str, record: Record) -> bool:
-    """Whether several values may have come to a node task: to one with several edges, or an item of such a node."""
+    """Say whether a node task may have several inputs: it has several edges, or is an item of a node that has."""
     return "facts" in record and facts_of(record).edge is None and ("waiting" in record or task_id.count(":") > 3)
 
 
 def plan_of(facts: bytes | None) -> str:
-    """Return the digest of the plan of a component by its facts, "" without."""
+    """Return the digest of a component's plan from its facts, "" without facts."""
     return "" if facts is None else _unpacked(facts, _ComponentFacts).plan
 
 
 def outputs_of(record: Record) -> tuple[tuple[str, str], ...]:
-    """Return what a node task emitted, by handle, as far as it was read."""
+    """Return the values that a node task emitted, by handle, if they were read."""
     return tuple(sorted(_prefixed(record, "out:")))
 
 
 _SHORT_LIST = 0x90
-"""How MessagePack says that so many values follow, up to 15, which are a list."""
+"""The MessagePack header of a list of up to 15 values, to which their number is added."""
 
 
 def _unpacked(values: bytes, kind: type[Facts]) -> Facts:
-    """Return values that stand one after the other, as scripts pack them, under their names."""
+    """Decode values that scripts have packed one after the other, without a list around them."""
     return msgspec.msgpack.decode(bytes([_SHORT_LIST + len(kind.__struct_fields__)]) + values, type=kind)
 
 
 class TaskFacts(msgspec.Struct, array_like=True, frozen=True):
-    """What all node tasks come to have; as `pack_task` of records.lua writes it."""
+    """The facts that every node task has in the end, as `pack_task` of records.lua writes them."""
 
     component_id: str
     index: int
@@ -97,12 +97,12 @@ class TaskFacts(msgspec.Struct, array_like=True, frozen=True):
 
 
 def facts_of(record: Record) -> TaskFacts:
-    """Return what all node tasks come to have."""
+    """Return the facts of a node task."""
     return _unpacked(record["facts"], TaskFacts)
 
 
 def task_of(task_id: str, record: Record, deadline: float | None) -> NodeTask:
-    """Return a node task, with what values of it were read; `deadline` in epoch ms."""
+    """Return a node task, with those of its values that were read; `deadline` in epoch ms."""
     stop, error = record.get("stop"), record.get("error")
     facts = facts_of(record)
     return NodeTask(
@@ -146,7 +146,7 @@ def task_of(task_id: str, record: Record, deadline: float | None) -> NodeTask:
 
 
 def _inputs(record: Record, only: int | None) -> tuple[tuple[int, str], ...]:
-    """What came along which edges; `only` is the edge of a node that has a single one."""
+    """Return the values of edges; `only` is the edge of a node that has a single one."""
     if only is not None and "input" in record:
         return ((only, text_of(record, "input")),)
     return tuple(sorted((int(at), value) for at, value in _prefixed(record, "in:")))
@@ -161,7 +161,7 @@ def _prefixed(record: Record, prefix: str) -> list[tuple[str, str]]:
 
 
 class _ComponentFacts(msgspec.Struct, array_like=True, frozen=True):
-    """What is known of a component from its beginning; as `pack_facts` of records.lua writes it."""
+    """The facts of a component from its beginning, as `pack_facts` of records.lua writes them."""
 
     run_id: str
     user_id: str
@@ -179,7 +179,7 @@ class _ComponentFacts(msgspec.Struct, array_like=True, frozen=True):
 
 
 def component_of(run: RunName, component_id: str, record: Record) -> Component:
-    """Return a component."""
+    """Return a component from its record."""
     stop = record.get("stop")
     facts = _unpacked(record["facts"], _ComponentFacts)
     return Component(

@@ -1,4 +1,4 @@
-"""Which node task managers there are, in Redis."""
+"""The list of node task managers, in Redis."""
 
 from collections.abc import Callable, Sequence
 

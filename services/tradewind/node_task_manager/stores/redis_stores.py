@@ -1,4 +1,4 @@
-"""The node task manager's stores in Redis, all of them."""
+"""All of the node task manager's stores in Redis."""
 
 from collections.abc import Callable
 
@@ -42,7 +42,7 @@ class RedisStores(RedisLink):
         tasks = {at: RedisNodeTaskStore(client, keys, limits, time) for at, keys in self._keys.items()}
         self.shards = {at: _shard(at, client, keys, limits, tasks[at]) for at, keys in self._keys.items()}
         self.doctors = {at: RedisShardDoctor(client, keys, tasks[at]) for at, keys in self._keys.items()}
-        # A store of their own may let go of results: nothing there can be called broken.
+        # A store for caches alone may drop results at any time, so nothing there can be called broken.
         own = self._cache_client is not client
         self.cache_doctors = (
             {} if own else {at: RedisCacheDoctor(client, keys, time) for at, keys in self._keys.items()}

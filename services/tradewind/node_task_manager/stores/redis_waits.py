@@ -1,4 +1,4 @@
-"""What a single node task of a shard in Redis waits behind."""
+"""What a node task of a shard in Redis waits behind."""
 
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.use_cases.explain import Holders, Place
@@ -6,7 +6,7 @@ from tradewind.server.redis.client import Redis
 
 
 class RedisWaits:
-    """A WaitReader; a handful of commands each, however long a queue is."""
+    """A WaitReader; each method takes a handful of commands, however long a queue is."""
 
     def __init__(self, client: Redis, keys: Keys) -> None:
         self._client = client
