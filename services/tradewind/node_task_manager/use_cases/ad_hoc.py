@@ -1,4 +1,4 @@
-"""Looking at ad-hoc tasks and batches, and cancelling them."""
+"""Reading ad-hoc tasks and batches, and cancelling them."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -27,14 +27,14 @@ class Position(NamedTuple):
 
 
 _ROUNDS = 20
-"""So many times a page is filled up with what has the wanted status, before it is answered short."""
+"""How many reads may fill a page with runs of the wanted status before a short page is returned."""
 _AT_ONCE = 50
-"""So many tasks are looked at side by side."""
+"""How many tasks are read side by side."""
 _WAITING = (NodeTaskStatus.REGISTERED, NodeTaskStatus.PENDING)
 
 
 class AdHoc:
-    """What users have submitted outside flows; everybody sees their own only."""
+    """Tasks and batches that users submitted outside flows; users see only their own."""
 
     def __init__(
         self, dispatchers: Mapping[int, Dispatcher], look: Look, node_types: NodeTypes, limits: Limits
@@ -45,7 +45,7 @@ class AdHoc:
         self._mark_ms = limits.tombstone_ms
 
     async def task(self, task_id: str, user_id: str, *, outputs: bool = False) -> Seen:
-        """Return a task; one that waits says for what. Raises NotFound."""
+        """Return a task, with what it waits for, if it does. Raises NotFound."""
         run = TaskName.parse(task_id).run
         seen = await self._look.ad_hoc_task(run, ONLY_COMPONENT, user_id, outputs=outputs)
         if seen.component.user_id != user_id:
@@ -53,7 +53,7 @@ class AdHoc:
         return await self._explained(seen)
 
     async def batch(self, batch_id: str, user_id: str) -> Component:
-        """Return the component that a batch is. Raises NotFound."""
+        """Return the component of a batch. Raises NotFound."""
         reader = self._look.shard(user_id).reader
         (component,) = await reader.components([(RunName.of_batch(batch_id), ONLY_COMPONENT)])
         if component is None or component.user_id != user_id:
@@ -61,10 +61,10 @@ class AdHoc:
         return component
 
     async def why_waiting(self, batch: Component) -> str:
-        """Return what items of a batch wait for, "" when none waits."""
+        """Return what queued items of a batch wait for, "" when none is queued."""
         if not BatchProgress.of(batch).queued:
             return ""
-        # The last one is among those that wait, unless it was tried before others.
+        # If any item waits, the last one does, unless it was tried before others.
         last = await self._look.node_task(batch.run.task_id(str(batch.nodes - 1)), batch.user_id)
         waits = last.task.status in _WAITING and last.waits
         return waits or await self._why_waiting(batch.node_type)
@@ -77,9 +77,9 @@ class AdHoc:
     async def tasks(
         self, user_id: str, statuses: Collection[NodeTaskStatus], after: Position | None, limit: int
     ) -> tuple[list[Seen], Position | None]:
-        """Return tasks of a user, the newest first, and where the next page begins, None for the end.
+        """Return tasks of a user, newest first, and where the next page begins, None for the end.
 
-        With `statuses` only those in one of them; then a page may be short, as where errors are long.
+        With `statuses`, only tasks in one of them. A page may then be short, as it may when errors are long.
         """
         reader = self._look.shard(user_id).reader
         page: Page[Seen] = Page(limit, ANSWER_BYTES)
@@ -102,7 +102,7 @@ class AdHoc:
         return page.items, after
 
     async def _listed(self, task: NodeTask, component: Component) -> Seen:
-        """Return a task as a list shows it; only what it waits for depends on its plan."""
+        """Return a task as a list shows it; the plan is needed only to say what it waits for."""
         if task.status in _WAITING:
             return await self.task(task.task_id, component.user_id)
         return Seen(task, component, Plan(component.plan, (PlanNode("", component.node_type),), ()))
@@ -110,7 +110,7 @@ class AdHoc:
     async def batches(
         self, user_id: str, statuses: Collection[BatchStatus], after: Position | None, limit: int
     ) -> tuple[list[Component], Position | None]:
-        """Return batches of a user, as `tasks`."""
+        """Return batches of a user, as `tasks` does."""
         found: list[Component] = []
         for _ in range(_ROUNDS):
             components, after = await self._page(user_id, "batch", after, limit - len(found))
@@ -122,27 +122,24 @@ class AdHoc:
     async def results(
         self, batch_id: str, user_id: str, after: int, limit: int, *, outputs: bool, config: bool
     ) -> tuple[list[Seen], int]:
-        """Return items of a batch from place `after` on, as Look.node_tasks. Raises NotFound."""
+        """Return items of a batch from place `after` on, as Look.node_tasks does. Raises NotFound."""
         batch = await self.batch(batch_id, user_id)
         seen, following = await self._look.node_tasks(batch.run, user_id, after, limit, outputs=outputs, config=config)
         return [await self._explained(each) for each in seen], following
 
     async def cancel_task(self, task_id: str, user_id: str, reason: str, by: str) -> Seen:
-        """Skip a task that has not begun, ask one that runs to stop, and return it as it is then. Raises NotFound."""
+        """Skip a task that has not begun, or ask a running one to stop; return its new state. Raises NotFound."""
         seen = await self.task(task_id, user_id)
         await self._stop(seen.component, reason, by)
         return await self.task(task_id, user_id)
 
     async def cancel_batch(self, batch_id: str, user_id: str, reason: str, by: str) -> Component:
-        """Skip the items that have not begun, ask those that run to stop; return the batch as it is then.
-
-        Raises NotFound.
-        """
+        """Skip items that have not begun, ask running ones to stop; return the batch's new state. Raises NotFound."""
         await self._stop(await self.batch(batch_id, user_id), reason, by)
         return await self.batch(batch_id, user_id)
 
     async def lines(self, run: RunName, user_id: str, after: str, limit: int) -> Lines:
-        """Return log lines of a task or a batch, as Look.lines. Raises NotFound."""
+        """Return log lines of a task or a batch, as Look.lines does. Raises NotFound."""
         if run.batch_id:
             await self.batch(run.batch_id, user_id)
         else:
@@ -158,7 +155,7 @@ class AdHoc:
     async def _page(
         self, user_id: str, kind: str, after: Position | None, limit: int
     ) -> tuple[list[Component], Position | None]:
-        """Return components of listed runs; those whose records are gone meanwhile are absent."""
+        """Return components of listed runs, without those whose records have gone meanwhile."""
         reader = self._look.shard(user_id).reader
         listed = await reader.runs_of(user_id, kind, after, limit)
         names = [(RunName("", 0, 0, name), ONLY_COMPONENT) for _, name in listed]

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """Calls `ring` once when the earliest time has come, and waits to be set again."""
+    """Calls `ring` once, at the earliest time asked for, and then waits to be set again."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, seconds: float) -> None:
-        """Ring after so many seconds, unless it rings sooner anyway."""
+        """Ring after `seconds`, unless it rings sooner anyway."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._timer.when() <= loop.time() + seconds:

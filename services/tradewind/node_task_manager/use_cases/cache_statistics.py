@@ -1,4 +1,4 @@
-"""Counting what becomes of look-ups: in memory at once, in the store within seconds."""
+"""Counting the outcomes of look-ups: in memory at once, in the store within seconds."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +15,7 @@ COUNTED = ("hits", "misses", "waits", "fills", "oversize", "evicted", "bypassed"
 
 @dataclass(frozen=True, slots=True)
 class CacheUsage:
-    """A cache, `settings` being None when the configuration does not know it any more; its size; its counts so far."""
+    """A cache, its size and its counts so far; `settings` is None when the configuration no longer has it."""
 
     name: str
     settings: CacheSettings | None
@@ -24,7 +24,7 @@ class CacheUsage:
 
 
 class CountCaches:
-    """Takes counts and tells them."""
+    """Takes counts and reports them."""
 
     def __init__(self, store: CacheStore, statistics: CacheStatistics, config: Callable[[], SystemConfig]) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class CountCaches:
 
     @property
     def waiting(self) -> bool:
-        """Whether anything was counted that is not in the store yet."""
+        """Whether there are counts that are not in the store yet."""
         return bool(self._counts)
 
     def count(self, cache: str, what: str, by: int = 1) -> None:
@@ -45,7 +45,7 @@ class CountCaches:
             CACHE_EVENTS.labels(what).inc(by)
 
     async def flush(self) -> None:
-        """Store what was counted; raises what the store raised, and keeps it for the next time."""
+        """Store the counts; raises what the store raised, and then keeps them for the next time."""
         async with self._turn:
             if not self._counts:
                 return
@@ -57,10 +57,10 @@ class CountCaches:
                 raise
 
     async def __call__(self, name: str = "") -> list[CacheUsage]:
-        """Return the usage of one cache, or of all that are known or were used, by name."""
+        """Return the usage of one cache, or of all that are known or have been used, ordered by name."""
         await self.flush()
         counts = await self._statistics.read()
-        # How a cache is set up does not depend on whether caches are in use.
+        # The settings of a cache do not depend on whether caches are enabled.
         known = replace(self._config(), enable_cache=True).cache
         names = {each.partition(":")[0] for each in counts} | self._config().all_caches.keys()
         return [

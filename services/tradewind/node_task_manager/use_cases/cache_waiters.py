@@ -1,4 +1,4 @@
-"""Node tasks that wait for another one to work out the same result, as far as this process postponed them."""
+"""Node tasks that this process has postponed because another one works out the same result."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,14 +9,15 @@ from tradewind.node_task_manager.domain.caching import Entry
 
 _log = structlog.get_logger(__name__)
 _FORGET_S = 60.0
-"""Postponed node tasks look again by themselves long before."""
+"""Postponed node tasks look again by themselves long before this."""
 
 Waiter = tuple[int, str]
-"""A shard and a node task."""
+"""The shard and id of a node task."""
 
 
 class CacheWaiters:
-    """Who waits for what; `hasten(shard, task_ids)` makes them ready, and says of each "" when it now is."""
+    """Which node tasks wait for which results; `hasten(shard, task_ids)` makes node tasks ready and returns "" for each
+    that is ready then."""
 
     def __init__(self, hasten: Callable[[int, Sequence[str]], Awaitable[Sequence[str]]]) -> None:
         self._hasten = hasten
@@ -27,12 +28,12 @@ class CacheWaiters:
         return len(self._entries)
 
     def add(self, entry: Entry, shard: int, task_id: str) -> None:
-        """A node task is about to be postponed."""
+        """Note that a node task is about to be postponed."""
         self._waiting.setdefault(entry, {})[shard, task_id] = time.monotonic()
         self._entries[shard, task_id] = entry
 
     def forget(self, shard: int, task_id: str) -> None:
-        """A node task waits no more."""
+        """Note that a node task waits no more."""
         entry = self._entries.pop((shard, task_id), None)
         if entry is not None:
             waiting = self._waiting[entry]
@@ -41,11 +42,11 @@ class CacheWaiters:
                 del self._waiting[entry]
 
     async def postponed(self, shard: int, task_ids: Sequence[str]) -> None:
-        """Node tasks are postponed now; whom the news came to before is made ready at once."""
+        """Note that node tasks have been postponed; those whose news came before that are made ready at once."""
         await self._make_ready([(shard, task_id) for task_id in task_ids if (shard, task_id) not in self._entries])
 
     async def tell(self, entry: Entry, *, filled: bool) -> None:
-        """A result is there: all who wait for it look again. Or it will not come: one of them works it out."""
+        """If a result is there (`filled`), make all node tasks that wait for it ready; else one, to work it out."""
         waiting = list(self._waiting.get(entry, ()))
         for chosen in [waiting] if filled else [[each] for each in waiting]:
             for waiter in chosen:
@@ -54,7 +55,7 @@ class CacheWaiters:
                 return
 
     def tidy(self, now: float) -> None:
-        """Forget those who have looked again elsewhere, or have ended; `now` is the monotonic time in s."""
+        """Forget node tasks that have looked again elsewhere, or have ended; `now` is the monotonic time in s."""
         for waiting in list(self._waiting.values()):
             for waiter, since in list(waiting.items()):
                 if now - since > _FORGET_S:

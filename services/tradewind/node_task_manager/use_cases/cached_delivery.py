@@ -1,4 +1,4 @@
-"""Node tasks whose outputs may come from a cache: they go to their workers only when nothing is there."""
+"""Node tasks whose outputs may come from a cache: they go to their workers only if the cache has nothing."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,7 @@ from tradewind.server.side_tasks import SideTasks
 
 
 class CachedDelivery:
-    """Hands node tasks of one shard to workers; `report` takes what is to be said in the place of a worker."""
+    """Hands node tasks of one shard to workers; `report` takes reports made on behalf of a worker."""
 
     def __init__(self, caches: ResultCaches, pool: WorkerPool, report: Callable[[Report], None]) -> None:
         self._caches = caches
@@ -22,11 +22,11 @@ class CachedDelivery:
         self._tasks = SideTasks()
 
     async def stop(self) -> None:
-        """Leave what is still being looked for to the leases."""
+        """Leave node tasks that are still being looked up to their leases."""
         await self._tasks.end()
 
     def give(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
-        """Assign node tasks at once, but for those whose outputs may be in a cache: they are looked for first."""
+        """Assign node tasks at once, except those whose outputs may be in a cache, which are looked up first."""
         plain: list[Ready] = []
         looked_for: list[tuple[Ready, CacheUse]] = []
         for item in items:
@@ -34,7 +34,7 @@ class CachedDelivery:
             if use is None:
                 plain.append(item)
             elif item.assignment.nonce not in self._looking:
-                # It may come twice: the store repeats what a worker does not name.
+                # The same one may come twice: the store repeats assignments that a worker does not name.
                 self._looking.add(item.assignment.nonce)
                 looked_for.append((item, use))
         if plain:
@@ -61,6 +61,6 @@ class CachedDelivery:
 
 
 def answered(item: Ready, use: CacheUse, hit: Hit) -> Outcome:
-    """The success of a node task that did not run."""
+    """Return the success of a node task that did not run."""
     given = item.assignment
     return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, tuple(hit.outputs), cache=use.name)

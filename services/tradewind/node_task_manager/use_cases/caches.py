@@ -1,8 +1,8 @@
-"""Results from caches: looking for them, working each out once, putting it in, and telling those who wait for it.
+"""Results from caches: looking them up, working each out once, storing it, and telling those who wait for it.
 
-Whoever finds nothing gets a flight: it works the result out for all others that look for it meanwhile. A flight lasts
-as long as its attempt holds its lease here and is renewed like it; when the attempt fails or is lost, one of those who
-wait takes over. A cache that does not answer is as good as none.
+An attempt that finds nothing gets a flight: it works the result out for all others that look for it meanwhile. A flight
+lasts as long as its attempt holds its lease here, and is renewed with it; when the attempt fails or is lost, one of the
+waiting node tasks takes over. A cache that does not answer is treated as if there were none.
 """
 
 import asyncio
@@ -31,28 +31,28 @@ _log = structlog.get_logger(__name__)
 _LONGEST_WAIT_MS = 10_000
 """How long a node task waits before it looks again, in case the message that the result is there was lost."""
 _BIG = 64 * 1024
-"""Reading inputs of this many bytes takes long enough to keep everybody else waiting."""
+"""Inputs above this size (bytes) take too long to read on the event loop."""
 
 Outputs: TypeAlias = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """The outputs are there."""
+    """The outputs are in the cache."""
 
     outputs: Outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Another node task works the same out; look again in `ms`."""
+    """Another node task works out the same result; look again in `ms`."""
 
     ms: int
 
 
 @dataclass(eq=False)
 class _Flight:
-    """An attempt that works out a result for others; `holder` is None for one without a stream. Times in s."""
+    """An attempt that works out a result for others; `holder` is None for a worker without a stream. Times in s."""
 
     entry: Entry
     token: str
@@ -99,9 +99,9 @@ class ResultCaches:
         self._tasks = SideTasks()
 
     def use_of(self, ready: Ready, offers: Mapping[str, Offer]) -> CacheUse | None:
-        """Return which cache a node task's outputs may come from, None when that is none; `offers` are its worker's.
+        """Return the cache that a node task's outputs may come from, None for no cache; `offers` are its worker's.
 
-        What a node gives after it waited depends on what ended the wait, and no cache knows that.
+        Outputs after a wait depend on what ended the wait, which no cache knows.
         """
         if ready.assignment.resumed is not None:
             return None
@@ -118,13 +118,13 @@ class ResultCaches:
 
     @property
     def in_flight(self) -> bool:
-        """Whether attempts work out results for others."""
+        """Whether any attempts work out results for others."""
         return bool(self._flights)
 
     async def look(
         self, ready: Ready, use: CacheUse, version: str, holder: ConnectedWorker | None
     ) -> Hit | Wait | None:
-        """Look for the outputs of a node task; None when its worker has to work them out, for others as well."""
+        """Look up the outputs of a node task; None when its worker has to work them out, for others as well."""
         shard, given = ready.shard, ready.assignment
         self.waiters.forget(shard, given.task_id)
         settings = self._config().cache(use.name)
@@ -165,34 +165,34 @@ class ResultCaches:
         self._flights[token] = _Flight(entry, token, found.generation, ttl_ms, most, holder, until)
 
     def ending(self, nonces: Sequence[str]) -> None:
-        """Outcomes of these attempts are about to be stored; their workers do not hold them any more."""
+        """Note that outcomes of these attempts are about to be stored; their workers do not hold them any more."""
         for nonce in nonces:
             if nonce in self._flights:
                 self._flights[nonce].ending = True
 
     def ended(self, outcome: Outcome, refused: str) -> None:
-        """Put in what an attempt has worked out, once its outcome is stored; or let another one do it."""
+        """Store the result of an attempt once its outcome is stored, or let another attempt work it out."""
         flight = self._flights.pop(outcome.nonce, None)
         if flight is not None:
             completed = outcome.kind is OutcomeKind.COMPLETED and not refused
             self._tasks.begin(self._settle(flight, outcome.outputs if completed else None))
 
     def dropped(self, nonce: str) -> None:
-        """An attempt will not be made by whom it was given to."""
+        """Note that the worker that an attempt was given to will not make it."""
         flight = self._flights.pop(nonce, None)
         if flight is not None:
             self._tasks.begin(self._settle(flight, None))
 
     def renewed(self, nonces: Sequence[str]) -> None:
-        """Workers without streams have renewed their leases."""
+        """Note that workers without streams have renewed their leases."""
         for nonce in nonces:
             flight = self._flights.get(nonce)
             if flight is not None:
                 self._tasks.begin(self._keep(flight))
 
     async def tend(self) -> bool:
-        """Renew the flights of attempts that go on, end those of others and those that could not be ended before; store
-        what was counted. Return whether there was nothing of all that."""
+        """Renew flights of attempts that go on, end the others and those that could not be ended before, and store the
+        counts. Return whether there was nothing to do."""
         quiet = not (self._flights or self._lingering or self.waiters or self.count.waiting)
         now = self._clock()
         due = []
@@ -213,16 +213,16 @@ class ResultCaches:
         return quiet
 
     def tell(self, message: str) -> None:
-        """Another replica says that a result is there, or will not come."""
+        """Take another replica's message that a result is there, or will not come."""
         cache, digest, filled = message.split(":")
         self._tasks.begin(self.waiters.tell(Entry(cache, digest), filled=filled == "1"))
 
     async def clear(self, name: str) -> int:
-        """Empty a cache and return how many results were taken out; raises what the store raised."""
+        """Empty a cache and return how many results were removed; raises what the store raised."""
         return await self._store.clear(name)
 
     async def stop(self) -> None:
-        """Finish what is being put in."""
+        """Finish storing results and counts."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1.0)
         await self._tasks.end()
@@ -248,7 +248,7 @@ class ResultCaches:
             self._flights.pop(flight.token, None)
 
     async def _settle(self, flight: _Flight, outputs: Outputs | None) -> None:
-        """End a flight, with a result or without, and tell those who wait."""
+        """End a flight, with a result or without, and tell the node tasks that wait for it."""
         cache = flight.entry.cache
         filled = False
         try:
@@ -271,7 +271,7 @@ class ResultCaches:
                     self.count.count(cache, "fills", int(filled))
                     self.count.count(cache, "evicted", evicted)
         except Exception as error:
-            # Else all who wait for it would have to wait for its end.
+            # It is ended later; else all who wait for it would have to wait until it lapses.
             self._lingering.append(flight)
             self._failed(error)
         await self.waiters.tell(flight.entry, filled=filled)

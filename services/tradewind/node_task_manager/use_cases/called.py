@@ -1,4 +1,4 @@
-"""Workers that are called: who they are, who of them gets what, and what follows when one does not take it."""
+"""Called workers: which there are, which node tasks each gets, and what follows when one does not take them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -20,17 +20,17 @@ from tradewind.server.side_tasks import SideTasks
 _log = structlog.get_logger(__name__)
 _KEEP_MS = 10_000
 QUIET = 5
-"""While there is nobody to call, looking is this many times rarer."""
+"""While there is nobody to call, the registry is asked this many times less often."""
 _END_S = 6.0
 
 
 class CalledWorkers:
-    """Keeps a connection to every live worker that is called, and gives node tasks to this process's share of them.
+    """Keeps a connection to every live called worker, and gives node tasks to this process's share of them.
 
-    Leases name no session, so it does no harm when for a moment two processes call one worker: it refuses what is too
-    much. `connect` returns what calls a worker at its address, `elsewhere(shard, workers)` tells other processes that
-    a worker there has room; `name` differs between processes. A worker whose connection breaks and cannot be had again
-    for `grace_s` is lost, and with it what it holds.
+    Leases name no session, so it does no harm when two processes call one worker for a moment: it refuses what it has
+    no room for. `connect` returns the WorkerCalls for an address, `elsewhere(shard, workers)` tells other processes
+    that a worker of theirs has room; `name` differs between processes. If a worker's connection breaks and cannot be
+    restored within `grace_s`, the worker is lost, and with it what it holds.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class CalledWorkers:
         self._leaving = False
 
     async def look(self) -> bool:
-        """Follow who is there; return whether nobody is."""
+        """Follow which workers there are; return whether there are none."""
         if self._leaving:
             return True
         known = await self._directory.called()
@@ -87,7 +87,7 @@ class CalledWorkers:
         return False
 
     async def leave(self) -> None:
-        """Give no more: another process calls these workers now."""
+        """Give these workers nothing more: another process calls them from now on."""
         self._leaving = True
         for worker in self._workers.values():
             worker.mine = False
@@ -97,17 +97,18 @@ class CalledWorkers:
             await self._replicas.leave(self._name)
 
     async def stop(self) -> None:
-        """Wait for calls under way, give back what was not taken, and close all connections."""
+        """Wait for calls under way, give back node tasks that were not taken, and close all connections."""
         self._leaving = True
         for worker in self._workers.values():
             worker.line.close("this server is leaving")
         await asyncio.gather(*(self._end(worker) for worker in self._workers.values()))
         await self._tasks.end()
-        # Whoever left the list a moment ago has a connection still.
+        # Workers that have just left the list are still connected.
         await asyncio.gather(*(self._end(worker) for worker in self._parting))
 
     def ended(self, worker_id: str, shard: int, held: Sequence[Held]) -> None:
-        """A worker has reported the end of attempts itself: there may be room, for this process or another to give."""
+        """Note that a worker has reported ends of attempts itself: it may have room for this process, or another, to
+        fill."""
         worker = self._workers.get(worker_id)
         if worker is None:
             return
@@ -137,7 +138,7 @@ class CalledWorkers:
         return worker
 
     def _update(self, worker: CalledConnection, said: CalledWorker | None) -> None:
-        """Note what has changed of a worker; another process, address or offer of node types begins anew."""
+        """Note what has changed about a worker; with another process, address or node types it begins anew."""
         before = worker.said
         if said is not None and (said.incarnation, said.api_url, said.node_types) == (
             before.incarnation,
@@ -157,7 +158,7 @@ class CalledWorkers:
         self._begin(self._part(worker) if unlisted else self._end(worker))
 
     async def _part(self, worker: CalledConnection) -> None:
-        """What a worker holds that is listed no more is lost, unless it can be reached or is listed again."""
+        """Take back what an unlisted worker holds, unless it can be reached or is listed again."""
         if not await worker.line.connected(self._grace_s) and worker.worker_id not in self._workers:
             await self._take_back(worker)
         await self._end(worker)
@@ -169,7 +170,7 @@ class CalledWorkers:
         self._parting.discard(worker)
 
     async def _watch(self, worker: CalledConnection) -> None:
-        """Take back what a worker holds when its connection is lost and cannot be had again: it counts as lost."""
+        """Take back what a worker holds, as lost, when its connection breaks and cannot be restored."""
         while True:
             await worker.line.broken()
             worker.broken = True
@@ -190,7 +191,7 @@ class CalledWorkers:
             await take_back(worker.worker_id, 0, dispatcher, mine)
 
     async def _adopt(self, worker: CalledConnection) -> None:
-        """Begin to call a worker: leases of its process before are lost, those of this one stay with it."""
+        """Begin to call a worker: leases of its previous process are lost, those of the present one stay with it."""
         for number, dispatcher in self._dispatchers.items():
             shard = dispatcher.shard
             dispatcher.apply(await shard.tasks.begin_process(worker.worker_id, worker.incarnation))
@@ -199,7 +200,7 @@ class CalledWorkers:
         worker.mine = True
         self._pool.changed(worker)
         if worker.others:
-            # Its connection tells whether it is there.
+            # The connection shows whether the worker is there.
             self._begin(self._open(worker))
         _log.info("calling_worker", worker_id=worker.worker_id, api_url=worker.said.api_url)
         self._look(worker)
@@ -208,7 +209,7 @@ class CalledWorkers:
         await worker.line.connected(self._grace_s)
 
     async def _recount(self, worker: CalledConnection) -> None:
-        """See which leases have ended without this process hearing of it."""
+        """Find out which leases have ended without this process hearing of it."""
         for number, dispatcher in self._dispatchers.items():
             before = worker.known(number)
             if before:
@@ -219,7 +220,7 @@ class CalledWorkers:
     def _answered(self, worker: CalledConnection, batch: Sequence[Ready], answer: Answer) -> None:
         tried = {each.nonce: worker.tried.pop(each.nonce, frozenset()) for each in batch}
         if answer.silent:
-            # The worker may still run them: handed out now, they could run twice, and what crashes one worker the next.
+            # The worker may still run them. Handed out now, they could run twice, or crash one worker after another.
             _log.warning("called_worker_lost", worker_id=worker.worker_id, node_tasks=len(batch))
             self._rest(worker, answer)
             return
@@ -251,7 +252,7 @@ class CalledWorkers:
     async def _pass_on(
         self, worker: CalledConnection, refused: Sequence[Ready], tried: Mapping[str, frozenset[str]]
     ) -> None:
-        """Try the next candidate with each node task, and give back what has been tried with enough of them."""
+        """Offer each node task to the next candidate; give back those that enough candidates have been offered."""
         given_back: dict[int, list[Held]] = {}
         for each in refused:
             held = each.assignment.held
@@ -263,7 +264,7 @@ class CalledWorkers:
             self._dispatchers[number].report(Report(worker, given_back=tokens))
 
     def _candidate(self, node_type: str, tried: frozenset[str]) -> CalledConnection | None:
-        """Return the least loaded of those that were not tried yet."""
+        """Return the least loaded worker that was not tried yet, None when there is none or enough were tried."""
         fit = [
             worker
             for worker in self._workers.values()
@@ -277,7 +278,7 @@ class CalledWorkers:
     async def _hand(
         self, worker: CalledConnection, held: Held, shard: int, candidate: CalledConnection, tried: frozenset[str]
     ) -> bool:
-        """Give a node task to the candidate; return False when the store was not reached."""
+        """Give a node task to the candidate; return whether the candidate got it."""
         dispatcher = self._dispatchers[shard]
         candidate.coming += 1
         try:
@@ -293,7 +294,7 @@ class CalledWorkers:
             candidate.tried[assignment.nonce] = tried
         dispatcher.apply(effects, taker=candidate)
         self._pool.refresh(candidate)
-        # One that is to stop is nobody's to run: given back it ends.
+        # A node task that is to stop goes to nobody: giving it back ends it.
         return bool(effects.assignments)
 
     def _look(self, worker: CalledConnection) -> None:
@@ -312,5 +313,5 @@ def _note_failure(task: asyncio.Task[None]) -> None:
 
 
 def _offers(said: CalledWorker) -> dict[str, Offer]:
-    """Nobody knows the versions of its node types: cached results of another process do not count."""
+    """Return offers without known versions of node types, so that cached results of another process do not count."""
     return dict.fromkeys(said.node_types, Offer(f"process {said.incarnation}"))

@@ -1,4 +1,4 @@
-"""The way out to a worker that is called: what it is given while a call is under way goes with the next."""
+"""The way out to a called worker: node tasks given to it during a call go with the next call."""
 
 import asyncio
 from collections import deque
@@ -20,7 +20,7 @@ _TERMINATE_PAUSES_S = (0.2, 1.0, 0.0)
 
 
 class CalledLine:
-    """A WorkerLine; `answered` hears what became of what was given, `look` is called when leases may have ended."""
+    """A WorkerLine; `answered` gets the worker's answer to node tasks, `look` is called when leases may have ended."""
 
     def __init__(
         self, calls: WorkerCalls, answered: Callable[[Sequence[Ready], Answer], None], look: Callable[[], None]
@@ -43,7 +43,7 @@ class CalledLine:
 
     @property
     def busy(self) -> bool:
-        """Whether something waits, or is being handed over."""
+        """Whether node tasks wait, or are being handed over."""
         return self._pushing is not None
 
     async def writable(self) -> None:
@@ -64,22 +64,22 @@ class CalledLine:
         self._telling.begin(self._terminate(shard, list(terminations)))
 
     def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
-        """The worker hears it when it renews."""
+        """Do nothing: the worker learns it when it renews."""
 
     def expect(self, sequence: int, parts: int, *, awaited: bool = False) -> None:
-        """Nothing comes by this way."""
+        """Do nothing: no messages come this way."""
 
     def acknowledge(self, sequence: int) -> None:
-        """Nothing comes by this way."""
+        """Do nothing: no messages come this way."""
 
     def resync(self) -> None:
         self._look()
 
     def ping(self, number: int) -> None:
-        """Its heartbeats say whether it is alive."""
+        """Do nothing: the worker's heartbeats say whether it is alive."""
 
     def close(self, reason: str) -> None:
-        """Hand over nothing more; what waits is refused in the worker's place."""
+        """Hand over nothing more; waiting node tasks are refused on the worker's behalf."""
         self._closed_for = reason
         left, self._bytes = list(self._waiting), 0
         self._waiting.clear()
@@ -88,7 +88,7 @@ class CalledLine:
             self._answered(left, Answer(refused=reason))
 
     def drop(self) -> list[Ready]:
-        """Hand over nothing of what waits, without an answer; returns that, and what is being handed over."""
+        """Drop waiting node tasks without an answer; return them, and those that are being handed over."""
         left = [*self._under_way, *self._waiting]
         self._waiting.clear()
         self._bytes = 0
@@ -100,11 +100,11 @@ class CalledLine:
         await self._calls.broken()
 
     async def connected(self, within_s: float) -> bool:
-        """Say whether there is a connection to the worker, or is one within so many seconds."""
+        """Say whether the worker is connected within `within_s`, opening a connection if need be."""
         return await self._calls.connected(within_s)
 
     async def end(self, patience_s: float) -> None:
-        """Wait for the call under way, not too long, and close the connection."""
+        """Wait up to `patience_s` for the call under way, and close the connection."""
         if self._pushing is not None:
             await asyncio.wait({self._pushing}, timeout=patience_s)
         await self._calls.close()
@@ -140,7 +140,7 @@ class CalledLine:
 
     async def _terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
         if self._pushing is not None:
-            # It knows nothing yet of what it is being handed.
+            # The worker does not know the node tasks yet that it is being handed.
             await asyncio.wait({self._pushing}, timeout=_HANDED_S)
         for pause in _TERMINATE_PAUSES_S:
             if await self._calls.terminate(shard, terminations):
@@ -150,13 +150,13 @@ class CalledLine:
 
 @dataclass(eq=False)
 class CalledConnection(ConnectedWorker):
-    """A worker that is called. This process gives it node tasks while it is `mine` to call, but may stop any.
+    """A called worker. This process gives it node tasks while it is `mine` to call, but may stop any of its node tasks.
 
-    `others` are leases of it that another process gave, by shard and node task; `coming` counts what is being passed on
-    to it. `resting` is it while it is left alone after a refusal; after that it gets one node task at a time until it
-    takes one. Nor does it get any while its connection is `broken`, of which `watching` notices; one that could not be
-    had again is `lost` until the worker answers. `tried` are by
-    the nonce of a lease, until it is taken, those that did not take the node task before.
+    `others` are its leases that another process gave, by shard and node task; `coming` counts node tasks being passed
+    on to it. It is `resting` while it is left alone after a refusal; then it gets one node task at a time, until it
+    takes one. It gets none while its connection is `broken`, which `watching` notices; if the connection could not be
+    restored, it is `lost` until the worker answers. `tried` has, by the nonce of a lease that is not taken yet, the
+    workers that did not take the node task before.
     """
 
     line: CalledLine
@@ -179,7 +179,7 @@ class CalledConnection(ConnectedWorker):
 
     @property
     def load(self) -> float:
-        """What part of its capacity is taken."""
+        """The part of its capacity that is taken."""
         return self._taken / max(1, self.capacity)
 
     @property
@@ -188,7 +188,7 @@ class CalledConnection(ConnectedWorker):
 
     @property
     def takes(self) -> bool:
-        """Whether it may take one more, whatever the claims under way bring: should it be too much, it refuses."""
+        """Whether it may take one more node task, whatever claims under way bring: if it is too much, it refuses."""
         return self._beyond(0) > 0
 
     @property
@@ -208,13 +208,13 @@ class CalledConnection(ConnectedWorker):
         self.tried.pop(nonce, None)
 
     def forget(self, shard: int, ended: Sequence[Held]) -> None:
-        """These leases have ended."""
+        """Note that these leases have ended."""
         for each in ended:
             self.let_go(each.nonce)
             self.others.discard((shard, each.task_id))
 
     def recount(self, shard: int, before: frozenset[str], held: frozenset[str]) -> None:
-        """Of the node tasks that were leased to it `before`, only `held` are now."""
+        """Note that of the node tasks leased to it `before`, only `held` still are."""
         latest = {each.task_id: nonce for nonce, (at, each) in self.held.items() if at == shard}
         for nonce, (at, each) in list(self.held.items()):
             if at != shard or each.task_id not in before:
@@ -224,6 +224,6 @@ class CalledConnection(ConnectedWorker):
         self.others -= {(shard, task_id) for task_id in before - held}
 
     def known(self, shard: int) -> frozenset[str]:
-        """Return the node tasks of a shard that it is believed to hold."""
+        """Return the node tasks of a shard that the worker is believed to hold."""
         mine = {each.task_id for at, each in self.held.values() if at == shard}
         return frozenset(mine | {task_id for at, task_id in self.others if at == shard})

@@ -1,4 +1,4 @@
-"""Cleaning up after what has ended: one replica per shard, in small steps with rests between them."""
+"""Removing what has ended: one replica for each shard, in small steps with rests between them."""
 
 import asyncio
 import time
@@ -10,13 +10,13 @@ from tradewind.node_task_manager.ports.node_tasks import NodeTaskStore
 Sleep = Callable[[float], Awaitable[Any]]
 
 _SWEEP_S = 3600.0
-"""So often the list of all node tasks is looked through for those whose records are gone."""
+"""How often the list of all node tasks is searched for entries whose records are gone."""
 _REST = 4
-"""After each step the store is left alone for so many times as long as the step took, or longer."""
+"""After each step, the store is left alone for at least this many times as long as the step took."""
 
 
 class Cleaner:
-    """Cleans a shard when it leads: whoever was first does, until it leaves or dies. To be called every `every_s`."""
+    """Cleans a shard while it leads: the first cleaner does, until it leaves or dies. To be called every `every_s`."""
 
     def __init__(
         self, tasks: NodeTaskStore, name: str, every_s: float, keys_per_second: int, sleep: Sleep = asyncio.sleep
@@ -29,7 +29,7 @@ class Cleaner:
         self._swept = -_SWEEP_S
 
     async def __call__(self) -> None:
-        """Take steps until there is nothing left to do, or somebody else leads."""
+        """Take steps until nothing is left to do, or another cleaner leads."""
         sweeping = time.monotonic() >= self._swept + _SWEEP_S
         place = 0 if sweeping else None
         while True:
@@ -40,7 +40,7 @@ class Cleaner:
             place = step.place
             took = time.monotonic() - began
             rest = max(step.keys / self._keys_per_second, took * _REST)
-            # Its lease must not lapse meanwhile.
+            # The cleaner's lease must not lapse meanwhile.
             await self._sleep(min(rest, self.every_s))
         if sweeping and step.leads and not step.waits:
             self._swept = time.monotonic()

@@ -34,9 +34,9 @@ class Connections:
     async def open(
         self, worker: ConnectedWorker, held: Sequence[tuple[int, Held]], welcome: Callable[[int], None]
     ) -> None:
-        """Open the worker's next session; it keeps what it names and still holds, and hears what it has lost.
+        """Open the worker's next session; it keeps `held` node tasks whose lease stands, and hears which it has lost.
 
-        `welcome` is told the number of the session before anything else is said. Close it also when this fails.
+        `welcome` is called with the session's number before anything else is said. Call `close` even when this fails.
 
         Raises NotFound when the registry does not know the worker.
         """
@@ -68,10 +68,10 @@ class Connections:
         *,
         awaited: bool = False,
     ) -> None:
-        """Carry a message to the shards that it concerns, to be acknowledged when it has taken effect in all of them.
+        """Carry a message to the shards that it concerns; it is acknowledged once it has taken effect in all of them.
 
-        `renewed` names all that the worker holds, None for no renewal; it may wait for the acknowledgement (`awaited`).
-        Returns as soon as more may come.
+        `renewed` names all that the worker holds, None for no renewal; the worker may wait for the acknowledgement
+        (`awaited`). Returns as soon as more may come.
         """
         reports: list[tuple[Dispatcher, Report]] = []
         for number, dispatcher in self._dispatchers.items():
@@ -91,27 +91,27 @@ class Connections:
                 await dispatcher.relieved()
 
     def refresh(self, worker: ConnectedWorker) -> None:
-        """A worker may have room that it did not have before."""
+        """Note that a worker may have new room."""
         self._pool.refresh(worker)
         if worker.room:
             self._look()
 
     def answers_again(self, worker: ConnectedWorker) -> None:
-        """A worker that was silent has answered a ping."""
+        """Note that a silent worker has answered a ping."""
         self._pool.changed(worker)
         self.refresh(worker)
 
     def close(self, worker: ConnectedWorker) -> None:
-        """The stream is gone; unless the worker opens another within the grace, what it held has lost its worker.
+        """Note that the stream is gone; unless the worker opens another within `grace_s`, all it held counts as lost.
 
-        That may be more than is known here: a claim for it may be under way.
+        That may be more than this process knows: a claim for the worker may be under way.
         """
         self._pool.remove(worker)
         if worker.sessions:
             self._leaving.begin(self._give_back_later(worker))
 
     async def stop(self) -> None:
-        """Leave the rest to the leases."""
+        """Leave what was to be given back to the leases."""
         await self._leaving.end()
 
     async def _give_back_later(self, worker: ConnectedWorker) -> None:

@@ -1,4 +1,4 @@
-"""Looking at node tasks that were given up, and running their work once more."""
+"""Reading node tasks that were given up, and running their work once more."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,20 +12,20 @@ from tradewind.server.faults import FailedPrecondition, NotFound
 from tradewind.server.paging import Page
 
 _AT_ONCE = 50
-"""So many are read at once; each may have a long error."""
+"""How many node tasks are read at once; each may have a long error."""
 
 
 class DeadLetters:
-    """Everybody sees and redrives their own only."""
+    """Dead letters; users see and redrive only their own."""
 
     def __init__(self, look: Look, submit: SubmitAdHoc) -> None:
         self._look = look
         self._submit = submit
 
     async def page(self, user_id: str, after: Position | None, limit: int) -> tuple[list[Seen], Position | None]:
-        """Return dead letters, the newest first, and where the next page begins, None for the end.
+        """Return dead letters, newest first, and where the next page begins, None for the end.
 
-        Those whose records are gone meanwhile are absent.
+        Dead letters whose records have gone meanwhile are left out.
         """
         listed = await self._look.shard(user_id).reader.dead_letters(user_id, after, limit)
         page: Page[Seen] = Page(limit, ANSWER_BYTES)
@@ -39,10 +39,10 @@ class DeadLetters:
         return page.items, Position(*listed[-1]) if len(listed) == limit else None
 
     async def redrive(self, user_id: str, task_ids: Sequence[str]) -> list[tuple[str, str]]:
-        """Submit the work of dead letters anew as ad-hoc tasks; return pairs of old and new ids, in order.
+        """Submit the work of dead letters again, as ad-hoc tasks; return pairs of old and new ids, in order.
 
-        The same letter again gets the same task. Raises NotFound, or FailedPrecondition for one that did not fail or
-        that is a node of a flow; then nothing is submitted.
+        The same dead letter gets the same task each time. Raises NotFound, or FailedPrecondition for a node task that
+        did not fail or that is a node of a flow; then nothing is submitted.
         """
         found = await self._look.on_record(task_ids, user_id)
         letters = [await self._letter(task_id, user_id, found) for task_id in task_ids]
@@ -73,7 +73,7 @@ class DeadLetters:
 
 
 def _work(seen: Seen) -> AdHocWork:
-    """What the node task was to do, under a request id that follows from it."""
+    """Return the work of a node task, under a request id derived from the node task's id."""
     node = seen.plan.nodes[seen.task.index]
     return AdHocWork(
         user_id=seen.component.user_id,

@@ -1,4 +1,4 @@
-"""Carrying what changes of node tasks brought about to workers, and news of it to whoever else must know."""
+"""Delivering the effects of changes to workers, and news of them to everybody else who must know."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +27,8 @@ _RETRY_S = 0.5
 class Delivery:
     """Delivers the effects of one shard.
 
-    `announce(shard, events)` gets new events; `elsewhere(shard, workers)` of workers, not connected here,
-    that have something to hear; `report` takes what is to be said in the place of a worker.
+    `announce(shard, events)` gets new events; `elsewhere(shard, workers)` gets workers that are not connected here and
+    have something to hear; `report` takes reports made on behalf of a worker.
     """
 
     def __init__(
@@ -53,19 +53,19 @@ class Delivery:
         self._reading = SideTasks()
         self._untold: set[str] = set()
         self.bounded = False
-        """Whether limits are set that hold for all: then no worker goes on by itself."""
+        """Whether system-wide limits are set: then no worker goes on by itself."""
 
     async def stop(self) -> None:
-        """Leave what is still being read to the leases."""
+        """Leave node tasks whose inputs are still being read to their leases."""
         await self._reading.end()
         if self._cached is not None:
             await self._cached.stop()
 
     def deliver(self, effects: Effects, takers: Mapping[str, ConnectedWorker], at_once: bool) -> None:
-        """Deliver all but inputs that must be read first; assignments and stale sessions are those of `takers`.
+        """Deliver effects, except assignments whose inputs must be read first; `takers` are the workers they name.
 
-        What is assigned counts as held when this returns. Unless it goes `at_once` to its worker, and so do stops, that
-        is a turn of the loop later: by then the next script is on its way to the store, and runs meanwhile.
+        Assignments count as held when this returns. They and stops go to workers `at_once`, or else a turn of the loop
+        later: by then the next script is on its way to the store, and runs meanwhile.
         """
         if effects.assignments or effects.terminations:
             count_assigned(effects.assignments)
@@ -129,7 +129,7 @@ class Delivery:
             self._reading.begin(self._assign_slowly(worker, late))
 
     async def _assign_slowly(self, worker: ConnectedWorker, assignments: Sequence[Assignment]) -> None:
-        """Hand out what must be read first, one by one, no faster than the worker takes it."""
+        """Read the inputs of assignments and hand them out one by one, no faster than the worker takes them."""
         try:
             for assignment in assignments:
                 await worker.line.writable()
@@ -181,7 +181,7 @@ class Delivery:
                 continue
             untold = [each.held for each in items if each.nonce in self._untold]
             if untold:
-                # Once given back it ends, and its worker never learns of it.
+                # Giving them back ends them; their worker never learns of them.
                 for each in untold:
                     worker.let_go(each.nonce)
                 self._report(Report(worker, given_back=untold))

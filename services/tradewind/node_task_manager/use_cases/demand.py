@@ -1,4 +1,4 @@
-"""How much work there is for a pool of workers, as an autoscaler asks."""
+"""How much work there is for a pool of workers; autoscalers ask for this."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from tradewind.node_task_manager.use_cases.queue_statistics import QueueStatistics
 
 FRESH_S = 1.0
-"""However many ask, and however often, the store is looked at no more often than this."""
+"""The store is read no more often than this, however many ask and however often."""
 
 LOOK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What counts for a pool: node tasks of these types (of all when there are none) and this user (of all for "")."""
+    """What counts for a pool: node tasks of these types (all types if none are named) and this user (all for "")."""
 
     node_types: Collection[str] = ()
     user_id: str = ""
@@ -22,7 +22,7 @@ class Pool:
 
 
 class Demand:
-    """Counts what waits and runs; the counts of one look serve all who ask within a second."""
+    """Counts queued and running node tasks; the counts of one look serve all who ask within a second."""
 
     def __init__(
         self, count: Callable[[], Awaitable[QueueStatistics]], look_s: float = LOOK_S, fresh_s: float = FRESH_S
@@ -44,7 +44,7 @@ class Demand:
         )
 
     async def follow(self, pool: Pool) -> AsyncGenerator[bool, None]:
-        """Tell whether there is any, at once and whenever that changes; for ever."""
+        """Yield whether there is any work, at once and whenever that changes; never ends."""
         told: bool | None = None
         while True:
             active = await self.of(pool) > 0

@@ -1,7 +1,7 @@
 """The heart of the node task manager: one flush loop per shard.
 
-While scripts run, reports, submissions and room collect; the next script takes all of them, and what it makes ready
-goes to workers with its reply. Nothing here waits for a single item or polls.
+While scripts run, reports, submissions and room collect; the next script takes all of them, and its reply brings the
+node tasks that go to workers. Nothing here waits for a single item or polls.
 """
 
 import asyncio
@@ -39,15 +39,15 @@ _MAX_RUNS = 200
 _MAX_WAITING_RUNS = 10_000
 _MAX_WAITING_RUN_BYTES = 64 * 1024 * 1024
 _MOST_UNDER_WAY = 2
-"""Scripts with outcomes that the store has at a time: with one it would wait for what is made of each answer here."""
+"""How many scripts with outcomes the store has at a time: with one, it would idle while each answer is handled here."""
 _RETRY_S = (0.05, 1.0)
 _REMIND_S = 2.1
-"""A claim that its worker does not name is sent again only once it is 2 s old."""
+"""An assignment that its worker does not name is sent again only once it is 2 s old."""
 _STOP_S = 2.0
 
 
 class Dispatcher:
-    """Carries a shard's changes to its store; what they bring about is delivered as Delivery says."""
+    """Carries a shard's changes to its store; Delivery delivers their effects."""
 
     def __init__(
         self,
@@ -71,16 +71,16 @@ class Dispatcher:
         self._runs: deque[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = deque()
         self._run_bytes = 0
         self._claims = 0
-        """How many claims more are worth their while, as long as there is room."""
+        """How many more claims are worthwhile, as long as there is room."""
         self._todo = False
-        """Whether to claim also without room: something is to be worked off."""
+        """Whether to claim even without room, because work is left over."""
         self._stopping = False
         self._wake = asyncio.Event()
         self._idle = False
-        """Whether `_run` waits for more to do: then a plain report begins a flush by itself."""
+        """Whether `_run` waits for something to do: then a plain report begins a flush by itself."""
         self._failing = Spells(_log, "flush_failed", "flush_fails_no_more")
         self._error: Exception | None = None
-        """What a flush beside `_run` has raised, until `_run` takes it."""
+        """What a flush outside `_run` has raised, until `_run` takes it."""
         self._context = Context()
         self._task: asyncio.Task[None] | None = None
         self._under_way = SideTasks()
@@ -90,7 +90,7 @@ class Dispatcher:
         pool.on_room(self._room)
 
     def configure(self, config: SystemConfig) -> None:
-        """Keep within limits from the next script on; they are this shard's share."""
+        """Keep within limits, this shard's share, from the next script on."""
         self.shard.tasks.configure(config)
         self._delivery.bounded = config.bounded
 
@@ -99,7 +99,7 @@ class Dispatcher:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Flush what is there, unless the store is away, and end; runs that were not submitted are refused."""
+        """Flush what is waiting, unless the store is away, and end; runs that were not submitted are refused."""
         self._stopping = True
         self._wake.set()
         if self._reminder is not None:
@@ -113,9 +113,9 @@ class Dispatcher:
         _refuse(self._runs, _leaving())
 
     def report(self, report: Report) -> None:
-        """Take what a worker reports; it is acknowledged when it has taken effect.
+        """Take a worker's report; it is acknowledged when it has taken effect.
 
-        While nothing else is to be done, what may overtake others is on its way a turn of the loop later.
+        While there is nothing else to do, a report that may overtake others is on its way a turn of the loop later.
         """
         self._reports.put(report)
         if not self._idle or not report.plain:
@@ -125,27 +125,27 @@ class Dispatcher:
 
     @property
     def crowded(self) -> bool:
-        """Whether so many reports wait that those who bring more are kept waiting."""
+        """Whether so many reports wait that callers with more must wait."""
         return self._reports.crowded
 
     async def relieved(self) -> None:
-        """Return as soon as more reports may come; while the store is away, too many must not pile up."""
+        """Return as soon as more reports may come; too many must not pile up while the store is away."""
         await self._reports.relieved()
 
     def remind(self, worker: ConnectedWorker) -> None:
-        """Tell a worker again of stops, and of what it was given without hearing of it."""
+        """Tell a worker again about stops, and about node tasks that it was given without hearing of them."""
         if worker.called:
             worker.line.resync()
         elif self.shard.number in worker.sessions:
             self.report(Report(worker, renew=True))
 
     def require_room(self) -> None:
-        """Raise Exhausted when too many runs are waiting already."""
+        """Raise Exhausted when too many runs are waiting."""
         if len(self._runs) > _MAX_WAITING_RUNS or self._run_bytes > _MAX_WAITING_RUN_BYTES:
             raise Exhausted("QUEUE_FULL", "too many runs are waiting to be stored; submit again in a second")
 
     def submit(self, run: RunSubmission) -> asyncio.Future[SubmitResult]:
-        """Take a run and return what to await for its answer; raises what the store raised.
+        """Take a run and return a future with its answer; awaiting that raises what the store raised.
 
         Raises Unavailable when the server is leaving.
         """
@@ -158,19 +158,19 @@ class Dispatcher:
         return future
 
     def look(self) -> None:
-        """Look for ready node tasks: there is new room, or news of work."""
+        """Look for ready node tasks, because there is new room or news of work."""
         self._claims = self._pool.rounds
         self._wake.set()
 
     async def hasten(self, task_ids: Sequence[str]) -> Sequence[str]:
-        """Make postponed node tasks ready; return which of them are."""
+        """Make postponed node tasks ready; return "" for each that is, else why not."""
         effects = await self.shard.tasks.hasten(task_ids)
         self.apply(effects)
         self.look()
         return effects.results
 
     def recovered(self) -> None:
-        """The store is back: workers report again what it may have forgotten, and are sent again what was lost."""
+        """Go on once the store is back: workers repeat what it may have forgotten, and are sent again what was lost."""
         for worker in self._pool:
             worker.line.resync()
         if self._reminder is None:
@@ -179,7 +179,7 @@ class Dispatcher:
             self._remind_again = True
 
     def _drain(self) -> None:
-        """Claim also without room: what has become due is queued, and others hear of it."""
+        """Claim even without room, so that due node tasks are queued and other replicas hear of them."""
         self._todo = True
         self._wake.set()
 
@@ -188,7 +188,7 @@ class Dispatcher:
             self.remind(worker)
         self._reminder = None
         if self._remind_again:
-            # What was lost since the first recovery is not old enough yet; outages may follow each other for long.
+            # Assignments lost since the first recovery are not old enough yet; one outage may follow another for long.
             self._remind_again = False
             self._reminder = asyncio.get_running_loop().call_later(_REMIND_S, self._remind_all)
 
@@ -202,13 +202,13 @@ class Dispatcher:
 
     @property
     def _reports_due(self) -> bool:
-        """Whether reports wait that no flush under way goes on with."""
+        """Whether reports wait that no flush under way will take."""
         return bool(self._reports) and (not self._reports.plain or len(self._under_way) < _MOST_UNDER_WAY)
 
     async def _run(self) -> None:
         backoff, failing = Backoff(*_RETRY_S), False
         while True:
-            # After a failure the next turn claims at any rate: what that one missed, and to notice recovery.
+            # After a failure, the next turn always claims: to make up for the missed claim, and to notice recovery.
             self._todo = self._todo or failing
             if not (self._error or self._reports_due or self._runs or self._claim_due):
                 if self._stopping and not self._under_way:
@@ -218,7 +218,7 @@ class Dispatcher:
             try:
                 stored = await self._flush()
                 if stored and failing:
-                    # A flush that has only begun says nothing of the store.
+                    # A flush that has only begun says nothing about the store.
                     await self._collect(0)
                     self.recovered()
                     backoff.reset()
@@ -231,7 +231,7 @@ class Dispatcher:
                 await backoff.pause()
 
     async def _rest(self) -> None:
-        """Wait for more to do; plain reports are flushed meanwhile."""
+        """Wait for something to do; plain reports are flushed meanwhile."""
         self._wake.clear()
         self._idle = True
         try:
@@ -240,7 +240,7 @@ class Dispatcher:
             self._idle = False
 
     async def _flush(self) -> bool:
-        """Carry one turn of everything to the store; False when runs had to be refused."""
+        """Carry one turn's work to the store; return False when runs had to be refused."""
         stored = True
         if self._runs:
             await self._collect(_MOST_UNDER_WAY - 1)
@@ -258,7 +258,7 @@ class Dispatcher:
         return stored
 
     def _begin(self) -> None:
-        """Flush plain reports from the next turn of the loop on, with what comes until then."""
+        """Flush plain reports from the next turn of the loop on, with those that come until then."""
         self._under_way.task(self._flush_plain(), self._context).add_done_callback(self._ended)
 
     async def _flush_plain(self) -> None:
@@ -275,7 +275,7 @@ class Dispatcher:
             self._wake.set()
 
     async def _collect(self, most: int) -> None:
-        """Wait until at most so many flushes of plain reports are under way. Raises what one that has ended raised."""
+        """Wait until at most `most` flushes of plain reports are under way. Raises what an ended flush raised."""
         while True:
             error, self._error = self._error, None
             if error is not None:
@@ -306,14 +306,14 @@ class Dispatcher:
         try:
             self.apply(submitted.effects, offers)
         finally:
-            # After what goes to workers: a run does not wait for whoever submitted it.
+            # Workers come first: a run does not wait for its submitter.
             for (_, future), result in zip(batch, submitted.results, strict=True):
                 if not future.done():
                     future.set_result(result)
         return True
 
     def _take_runs(self) -> list[tuple[RunSubmission, asyncio.Future[SubmitResult]]]:
-        """Take as many runs as make one script, leaving out those whose callers have gone."""
+        """Take as many runs as one script may have, without those whose callers have gone."""
         batch: list[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = []
         size = 0
         while self._runs and len(batch) < _MAX_RUNS:
@@ -328,7 +328,7 @@ class Dispatcher:
         return batch
 
     def _promise(self) -> list[Room]:
-        """Offer room to a script; the next one is left some, unless what waits takes all that there is."""
+        """Offer room to a script; leave some for the next one, unless waiting node tasks can fill all of it."""
         return self._pool.promise(self.shard.number, keep_back=not self._claims)
 
     async def _fan_out(self, steps: Sequence[FanOutStep]) -> Sequence[None]:
@@ -338,7 +338,7 @@ class Dispatcher:
         except BaseException as error:
             self._pool.settle(offers)
             if isinstance(error, Exception):
-                # Items may have been given to workers by an answer that was lost.
+                # The lost answer may have given items to workers.
                 self.recovered()
             raise
         self.apply(effects, offers)
@@ -355,10 +355,10 @@ class Dispatcher:
         self.apply(effects, offers)
 
     def apply(self, effects: Effects, offers: Sequence[Room] = (), taker: ConnectedWorker | None = None) -> None:
-        """Carry what a change brought about to whom it concerns; then the offered room is free again.
+        """Deliver the effects of a change; then release the room that was offered for it.
 
-        Assignments go to the very streams that were offered, or to `taker`: a later stream of the same worker must not
-        get what its opening has given back.
+        Assignments go only to the streams that were offered, or to `taker`: a later stream of the same worker must not
+        get node tasks that its opening has given back.
         """
         takers = {worker.worker_id: worker for worker, _ in offers}
         if taker is not None:

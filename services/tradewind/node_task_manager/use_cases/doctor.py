@@ -11,7 +11,7 @@ from tradewind.server.doctor import Examined, Examiner
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a step found, and what mending brought about."""
+    """What a step found, and the effects of mending."""
 
     examined: Examined
     effects: Effects
@@ -23,13 +23,13 @@ class ShardDoctor(Protocol):
     async def examine(
         self, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
     ) -> Looked:
-        """Take a step, as Examiner says; one for a `cleaner` ends at once unless that leads the cleaning."""
+        """Take a step, as Examiner says; with a `cleaner`, do nothing unless it leads the cleaning."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ExamineShard:
-    """An Examiner; what mending brings about is delivered. With `cleaner`, only while that leads the cleaning."""
+    """An Examiner that delivers the effects of mending. A `cleaner` lets it work only while that leads the cleaning."""
 
     doctor: ShardDoctor
     dispatcher: Dispatcher
@@ -47,13 +47,13 @@ class CacheDoctor(Protocol):
     async def examine(
         self, name: str, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
     ) -> Examined:
-        """Take a step in the cache `name`, as Examiner says; for a `cleaner` as ShardDoctor does."""
+        """Take a step in the cache `name`, as Examiner says; a `cleaner` counts as in ShardDoctor."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ExamineCache:
-    """An Examiner of a cache in a shard. With `cleaner`, only while that leads the cleaning."""
+    """An Examiner of a cache in a shard. A `cleaner` lets it work only while that leads the cleaning."""
 
     doctor: CacheDoctor
     name: str
@@ -64,9 +64,9 @@ class ExamineCache:
 
 
 class ExamineShards:
-    """The examiners of all shards; those in the background look only where this replica leads the cleaning.
+    """The examiners of all shards; in the background they look only where this replica leads the cleaning.
 
-    `caches` returns the names of those that there are now.
+    `caches` returns the names of the present caches.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ExamineShards:
         self._replica = replica
 
     async def __call__(self, everything: bool) -> Iterable[Examiner]:
-        """Return them."""
+        """Return the examiners; unless `everything`, they are for the background."""
         cleaner = "" if everything else self._replica
         shards = [ExamineShard(doctor, dispatcher, cleaner) for doctor, dispatcher in self._shards]
         caches = [ExamineCache(each, name, cleaner) for each in self._cache_doctors for name in self._caches()]

@@ -19,8 +19,8 @@ ShardEvent = tuple[int, Event]
 
 @dataclass(eq=False)
 class Subscriber:
-    """A receiver's stream: the epochs of its partitions, the last event sent to it of each in each shard, the events to
-    be sent next without reading the store, and where there are new ones to be read."""
+    """A receiver's stream: the epochs of its partitions; `positions`, the last event sent by (shard, partition);
+    `brought`, events to send next without reading the store; `news`, where there are new events to read."""
 
     partitions: dict[int, int] = field(default_factory=dict)
     positions: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Subscriber:
     look: asyncio.TimerHandle | None = None
 
     def bring(self, shard: int, new: NewEvent) -> None:
-        """Take an event that follows the last one sent; any other is news to be read."""
+        """Take an event if it follows the last one sent; any other is news to be read."""
         at = (shard, new.event.partition)
         if self.positions[at] == new.after and len(self.brought) < _BATCH:
             self.positions[at] = new.event.event_id
@@ -41,23 +41,23 @@ class Subscriber:
             self.tell(*at)
 
     def tell(self, shard: int, partition: int) -> None:
-        """There may be new events."""
+        """Note that a partition may have new events."""
         self.news.add((shard, partition))
         self.wake.set()
 
     def tell_all(self) -> None:
-        """There may be new events anywhere."""
+        """Note that any partition may have new events."""
         self.look = None
         self.news |= self.positions.keys()
         self.wake.set()
 
     def end(self, partition: int) -> None:
-        """A higher epoch has this partition now."""
+        """Note that a higher epoch has taken this partition."""
         self.ended.append(partition)
         self.wake.set()
 
     def forget(self, partition: int) -> None:
-        """Want no more of a partition."""
+        """Drop a partition and its events."""
         self.partitions.pop(partition, None)
         for at in [at for at in self.positions if at[1] == partition]:
             del self.positions[at]
@@ -65,11 +65,11 @@ class Subscriber:
 
 
 class EventFeed:
-    """Has new events for a subscriber whenever it has sent those before, so that a slow one delays nobody else.
+    """Gives a subscriber new events whenever it has sent the previous ones, so that a slow one delays nobody else.
 
-    What the answer of a script brings goes on at once when it follows the last event sent; anything else is read.
-    Subscribers are woken by news, and look every `look_s` in case a wake-up was lost. `took(partition, epoch)` lets
-    subscribers at other replicas know who has a partition now.
+    Events that a script returns are sent on at once if they follow the last event sent; all others are read.
+    Subscribers are woken by news, and look every `look_s` in case a wake-up was lost. `took(partition, epoch)` tells
+    subscribers at other replicas who has taken a partition.
     """
 
     def __init__(self, shards: Mapping[int, Shard], took: Callable[[int, int], None], look_s: float = 5.0) -> None:
@@ -79,7 +79,7 @@ class EventFeed:
         self._owners: dict[int, Subscriber] = {}
 
     def bring(self, shard: int, events: Sequence[NewEvent]) -> set[int]:
-        """Pass new events on to the owners of their partitions; return the partitions that have none here."""
+        """Pass new events on to the owners of their partitions; return the partitions without an owner here."""
         elsewhere = set()
         for new in events:
             owner = self._owners.get(new.event.partition)
@@ -90,19 +90,19 @@ class EventFeed:
         return elsewhere
 
     def announce(self, shard: int, partitions: Sequence[int]) -> None:
-        """There are new events of these partitions."""
+        """Tell the owners of these partitions that there are new events."""
         for partition in partitions:
             owner = self._owners.get(partition)
             if owner is not None:
                 owner.tell(shard, partition)
 
     def look(self) -> None:
-        """News may have been lost."""
+        """Have all owners look for events, since news may have been lost."""
         for shard in self._shards:
             self.announce(shard, list(self._owners))
 
     def supersede(self, partition: int, epoch: int) -> None:
-        """End the subscription of a partition with a lower epoch."""
+        """End the subscription of a partition if its epoch is lower."""
         owner = self._owners.get(partition)
         if owner is not None and owner.partitions[partition] < epoch:
             self._end(owner, partition)
@@ -127,14 +127,14 @@ class EventFeed:
             subscriber.tell(number, partition)
 
     def unsubscribe(self, subscriber: Subscriber, partitions: Sequence[int]) -> None:
-        """Deliver these partitions to this subscriber no more."""
+        """Stop delivering these partitions to this subscriber."""
         for partition in partitions:
             subscriber.forget(partition)
             if self._owners.get(partition) is subscriber:
                 del self._owners[partition]
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Deliver nothing to this subscriber any more."""
+        """Stop delivering to this subscriber."""
         self.unsubscribe(subscriber, list(subscriber.partitions))
         if subscriber.look is not None:
             subscriber.look.cancel()
@@ -144,7 +144,7 @@ class EventFeed:
         subscriber.end(partition)
 
     async def acknowledge(self, subscriber: Subscriber, acks: Sequence[tuple[int, int, str]]) -> None:
-        """Forget what was handled: (shard, partition, event id) each; only the present owner's word counts."""
+        """Forget handled events, each given as (shard, partition, event id); only the present owner may do so."""
         by_shard: dict[int, dict[int, str]] = {}
         for shard, partition, event_id in acks:
             if shard in self._shards and self._owners.get(partition) is subscriber:
@@ -153,7 +153,7 @@ class EventFeed:
             await self._shards[shard].events.acknowledge(through)
 
     async def next(self, subscriber: Subscriber) -> tuple[list[ShardEvent], list[int]]:
-        """Wait for what is to be sent: events with their shard, or partitions that have ended."""
+        """Wait for something to send: events with their shard, or partitions that have ended."""
         while True:
             if subscriber.ended:
                 ended, subscriber.ended = subscriber.ended, []
@@ -170,7 +170,7 @@ class EventFeed:
                 continue
             subscriber.wake.clear()
             if subscriber.look is None:
-                # One timer for many waits: to set and cancel one each time costs more than to look now and then.
+                # One timer serves many waits: setting and cancelling one for each costs more than an extra look.
                 subscriber.look = asyncio.get_running_loop().call_at(next_beat(self._look_s), subscriber.tell_all)
             await subscriber.wake.wait()
 
@@ -186,7 +186,7 @@ class EventFeed:
             subscriber.news |= {(number, partition) for partition in after}
             return []
         counts = dict.fromkeys(after, 0)
-        # Taken away meanwhile, or subscribed to anew, or brought further: to be read again from where it is now.
+        # Partitions that were taken away, subscribed to anew or brought further meanwhile are read again from there.
         moved = {at for at, position in after.items() if subscriber.positions.get((number, at)) != position}
         events = []
         for event in found:

@@ -26,8 +26,8 @@ _SOURCES = 50
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """How many hold a slot of a limit, and the ids of some: those that have held it longest or, of leases, those that
-    end first."""
+    """How many node tasks hold a slot of a limit, and the ids of some: those that have held it longest or, for leases,
+    those that end first."""
 
     count: int
     task_ids: tuple[str, ...]
@@ -35,8 +35,8 @@ class Holders:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How many of its user stand before a node task in its queue (-1 when it is not in it), how many stand in it, and
-    how many other users have turns."""
+    """How many node tasks of its user stand before a node task in its queue (-1 if it is not there), how many stand in
+    the queue, and how many other users have turns."""
 
     before: int
     queued: int
@@ -44,10 +44,10 @@ class Place:
 
 
 class WaitReader(Protocol):
-    """What a single node task waits behind."""
+    """Reads what a node task waits behind."""
 
     async def holders(self, limit: str, most: int) -> Holders:
-        """Return who holds a limit, `running` standing for a lease; `most` ids."""
+        """Return the holders of a limit, with up to `most` ids; `running` stands for leases."""
         ...
 
     async def full_in_us(self, bucket: str) -> int:
@@ -62,7 +62,7 @@ class WaitReader(Protocol):
 class ExplainNodeTask:
     """Finds the reasons in queues and limits, by a bounded number of reads.
 
-    `config(shard)` is in force in a shard; `refusal()` says why the store takes no writes, "" when it does.
+    `config(shard)` returns the configuration of a shard; `refusal()` says why the store takes no writes, "" if it does.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ExplainNodeTask:
     async def __call__(self, task_id: str, user_id: str) -> tuple[Seen, list[Reason]]:
         """Return a node task and the reasons, the most decisive first. Raises NotFound.
 
-        Before a list is split its items are not there: it is their node that is told of.
+        The items of a list do not exist before it is split; until then, their node is explained instead.
         """
         try:
             seen = await self._look.node_task(task_id, user_id)
@@ -160,7 +160,7 @@ class ExplainNodeTask:
         )
 
     async def _refill(self, waits: WaitReader, name: str, bucket: str, rate: Rate, cost: int) -> list[Reason]:
-        """It takes `cost` tokens; nothing when they are there."""
+        """Return that `cost` tokens are missing and when there are enough; nothing when they are there."""
         short_us = await waits.full_in_us(bucket) + cost * rate.interval_us - rate.period_us
         if short_us <= 0:
             return []
@@ -188,10 +188,10 @@ class ExplainNodeTask:
         return [Reason("running", words + (f", at {task.progress} %" if task.progress else ""), facts)]
 
     def _is_unconfirmed(self, task: NodeTask, node: PlanNode) -> bool:
-        """Whether its worker has not confirmed it yet.
+        """Say whether its worker has not confirmed it yet.
 
-        A renewal confirms it: it names what is held and extends the lease. Where the lease ends with the time for the
-        attempt, that does not show.
+        A renewal confirms it: it names what is held and extends the lease. That does not show if the lease ends with
+        the time allowed for the attempt.
         """
         first_ms = min(self._limits.lease_ms, node.heartbeat_ms or self._limits.lease_ms)
         if node.total_ms or 0 < node.start_to_close_ms <= first_ms:
@@ -251,7 +251,7 @@ def _retry(task: NodeTask, node: PlanNode) -> Reason:
 
 
 def _own_limit(name: str, seen: Seen, config: SystemConfig) -> int:
-    """How many a limit of single node tasks lets run."""
+    """Return how many node tasks run under a limit that holds back single node tasks."""
     node = seen.plan.nodes[seen.task.index]
     kind = name.partition(":")[0]
     if kind == "flow":

@@ -1,4 +1,4 @@
-"""Carrying out offers of mapped nodes: splitting a list into items, and joining what the items emitted."""
+"""Carrying out offers of mapped nodes: splitting a list into items, and joining their outputs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +26,7 @@ from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 _AT_ONCE = 8
-"""So many offers are read side by side; each may hold 1 MiB."""
+"""How many offers are read side by side; each may hold 1 MiB."""
 _MOST_ERRORS, _LONGEST_MESSAGE = 100, 500
 _ONLY_OUTPUT = "output"
 _items = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -35,9 +35,9 @@ Outputs = tuple[tuple[str, str], ...]
 
 
 class FanOuts:
-    """Carries out the offers of one shard; one that fails is left: it is made anew.
+    """Carries out the offers of one shard; an offer that fails is left alone, as it is made anew.
 
-    `store(steps)` takes what came of them; what comes together goes in one call.
+    `store(steps)` takes the resulting steps; steps that come together go in one call.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class FanOuts:
         self._latest: dict[str, FanOutOffer] = {}
 
     async def stop(self) -> None:
-        """Leave the rest to whoever gets the offers next."""
+        """Leave the remaining offers to the process that gets them next."""
         await self._running.end()
         await self._batcher.close()
 
     def take(self, offers: Sequence[FanOutOffer]) -> None:
-        """Begin to carry out offers; one that is made anew stands in for that which waits still."""
+        """Begin to carry out offers; an offer made anew replaces an older one that still waits."""
         for offer in offers:
             waits = offer.task_id in self._latest
             self._latest[offer.task_id] = offer
@@ -158,7 +158,7 @@ def split_list(value: str | None, fan_out: FanOut) -> tuple[str, ...] | TaskErro
 
 
 def _handles(plan: Plan, index: int) -> list[str]:
-    """The output handles of a node that edges lead from."""
+    """Return the output handles of a node that edges leave by."""
     return sorted({plan.edges[at].source_handle for at in plan.outputs[index]})
 
 

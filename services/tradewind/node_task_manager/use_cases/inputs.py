@@ -1,4 +1,4 @@
-"""Bringing together an assignment and the values of its input handles."""
+"""Completing assignments with the values of their input handles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ MAX_INPUT_BYTES = 3 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """An assignment whose inputs together are over the limit."""
+    """An assignment whose inputs exceed the limit together."""
 
     assignment: Assignment
     size: int
 
     def outcome(self) -> Outcome:
-        """The failure that this is to its node task."""
+        """Return the failure of its node task."""
         limit = MAX_INPUT_BYTES // 1024 // 1024
         message = f"the inputs together are {self.size} bytes or more, the limit is {limit} MiB"
         return _failed(self.assignment, "INPUT_TOO_LARGE", message)
@@ -37,8 +37,8 @@ class UnknownHandle(LookupError):
 
 
 def misfit(given: Assignment, error: LookupError) -> Outcome:
-    """The failure of a node task that no worker gets: of an unknown handle, or since its plan is gone, or another one
-    under the same digest."""
+    """Return the failure of a node task that no worker can get: an edge leaves by an unknown handle, the plan is gone,
+    or another plan has the same digest."""
     if isinstance(error, UnknownHandle):
         return _failed(given, "UNKNOWN_HANDLE", str(error))
     message = f"the plan {given.plan} does not fit the node task; every plan needs a digest of its own"
@@ -62,11 +62,11 @@ def ready(
     declared: Declared = frozenset(),
     eager_types: frozenset[str] = frozenset(),
 ) -> Ready:
-    """Group the values of an assignment by input handle, each group in the order of the plan; add what nodes of
-    `eager_types` its worker may go on with.
+    """Group the values of an assignment by input handle, each group in the order of the plan; add the nodes of
+    `eager_types` that its worker may go on with.
 
-    Raises UnknownHandle for a node with an edge by an output handle that its type, as `declared`, does not have, and
-    LookupError for another plan than that of the node task.
+    Raises UnknownHandle when an edge leaves the node by an output handle that its type, as `declared`, does not have,
+    and LookupError when this is not the plan of the node task.
     """
     wrong = unknown_handles(plan, declared)
     if assignment.index in wrong:
@@ -87,7 +87,7 @@ def ready(
 async def read_inputs(
     reader: NodeTaskReader, assignment: Assignment, plan: Plan, limit: int = MAX_INPUT_BYTES
 ) -> Assignment | TooLarge:
-    """Read the values that stayed with their sources, a bounded number at a time, never more than `limit` bytes."""
+    """Read the values that stayed with their sources, a few at a time, until they exceed `limit` bytes."""
     run = RunName.of_node_task(assignment.task_id)
     if assignment.inputs_outside:
         (task,) = await reader.tasks([assignment.task_id], inputs=True)

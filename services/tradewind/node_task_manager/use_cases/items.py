@@ -1,4 +1,4 @@
-"""Looking at the items of mapped nodes; those that have not begun have no record and are made up."""
+"""Reading the items of mapped nodes; items that have not begun have no record, so they are made up."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from tradewind.node_task_manager.ports.reading import NodeTaskReader
 async def read_items(
     reader: NodeTaskReader, owner: NodeTask | None, node: PlanNode, items: Sequence[int], *, outputs: bool = False
 ) -> list[tuple[NodeTask, str]]:
-    """Return items of the mapped `node`, each with what it waits for, without those that its list does not have.
+    """Return items of the mapped `node`, each with what it waits for; items that its list does not have are left out.
 
-    `owner` is its own node task, None when nothing has reached it yet.
+    `owner` is the node's own node task, None when nothing has reached it yet.
     """
     if owner is None or owner.items is None:
         return []

@@ -1,4 +1,4 @@
-"""Judges the parameters of ad-hoc tasks and of batches by what live workers have declared of the node type."""
+"""Checking the parameters of ad-hoc tasks and batches against what live workers have declared of the node type."""
 
 from collections.abc import Mapping
 
@@ -15,9 +15,9 @@ MOST_FAULTS = 100
 def work_faults(
     work: AdHocWork, declaration: Declaration | None, unreadable: Mapping[int, Violation]
 ) -> list[Violation]:
-    """Return what is wrong with the parameters of each item, in order, the first 100 faults.
+    """Return the faults in the parameters of each item, in order, at most the first 100.
 
-    Those of the items at the places in `unreadable` are known already. Without a declaration nothing else is a fault.
+    `unreadable` has, by place, the faults of items that are already known. Without a declaration there are no others.
     """
     found: list[Violation] = []
     for place, text in enumerate(work.parameters):
@@ -32,11 +32,11 @@ def work_faults(
 
 
 def parameter_faults(parameters_json: str, declaration: Declaration, path: str) -> list[Violation]:
-    """Return everything that is wrong with parameters, a JSON object or "" for none; a bad schema faults nothing."""
+    """Return all faults of parameters, a JSON object or "" for none; an invalid schema finds no faults."""
     try:
         given = msgspec.json.decode(parameters_json or "{}", type=dict)
     except msgspec.DecodeError as error:
-        # A worker reads them in full: numbers out of range and halves of characters as well.
+        # A worker reads the whole text, so numbers out of range and halves of characters are faults as well.
         return [Violation(path, f"is not JSON: {error}")]
     faults = [
         Violation(path, f'"{name}" is required: the node has no default for it')

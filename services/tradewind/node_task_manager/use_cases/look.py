@@ -1,4 +1,4 @@
-"""Looking at node tasks, components, signals and logs."""
+"""Reading node tasks, components, signals and logs."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,19 +20,19 @@ from tradewind.server.paging import Page
 from tradewind.server.partitions import shard_of
 
 ANSWER_BYTES = 2 * 1024 * 1024
-"""Answers are about as large at most, but for what is larger by itself."""
+"""The approximate size limit of an answer, unless a single entry is larger."""
 _PIECE = 16
 """How many records with outputs are read at once; each may hold 1 MiB."""
 
 
 Emitted: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
-"""A node task and what it emitted, by handle."""
+"""A node task and its emitted values, by handle."""
 Lines: TypeAlias = tuple[list[StoredLine], bool]
 """Lines, and whether there are more."""
 
 
 class HeldPlace(NamedTuple):
-    """Where a node task stands among those of a worker."""
+    """The place of a node task in the list of those that a worker holds."""
 
     shard: int
     task_id: str
@@ -48,16 +48,16 @@ class SignalStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A node task with what stands around it; `task` of a node that nothing has reached yet is made up."""
+    """A node task with its component and plan; `task` is made up for a node that nothing has reached yet."""
 
     task: NodeTask
     component: Component
     plan: Plan
     waits: str = ""
-    """What keeps it waiting though it is ready, in words."""
+    """What keeps it waiting, in words."""
 
     def size(self, *, config: bool = False) -> int:
-        """Return about how many bytes it takes in an answer, with its config or without."""
+        """Return its approximate size in an answer (bytes), with its config or without."""
         task = self.task
         texts = [task.reason, task.message, *(value for _, value in task.outputs)]
         if task.error is not None:
@@ -73,7 +73,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class SeenSignal:
-    """What went along an edge between two nodes, by their ids."""
+    """The signal along an edge between two nodes, named by their ids."""
 
     source: str
     target: str
@@ -82,7 +82,7 @@ class SeenSignal:
 
 
 class Look:
-    """Reads, over all shards."""
+    """Reads node tasks over all shards."""
 
     def __init__(self, shards: Mapping[int, Shard], plans: PlanCache, explain: ExplainPending) -> None:
         self._shards = shards
@@ -94,7 +94,7 @@ class Look:
         return self._shards[shard_of(user_id, len(self._shards))]
 
     async def components(self, run: RunName, user_id: str, ids: Sequence[str] = ()) -> list[Component]:
-        """Return a run's components, all when `ids` is empty; unknown ones are absent."""
+        """Return a run's components, all if `ids` is empty; unknown ones are left out."""
         reader = self.shard(user_id).reader
         wanted = ids or await reader.component_ids(run)
         found = await reader.components([(run, component_id) for component_id in wanted])
@@ -113,7 +113,7 @@ class Look:
         raise NotFound("node task", task_id)
 
     async def ad_hoc_task(self, run: RunName, component_id: str, user_id: str, *, outputs: bool = False) -> Seen:
-        """Return the only node task of a run, whose component is known. Raises NotFound."""
+        """Return the only node task of a run, given the run's only component. Raises NotFound."""
         shard = self.shard(user_id)
         (component,), (task,) = await asyncio.gather(
             shard.reader.components([(run, component_id)]), shard.reader.tasks([str(run)], outputs=outputs)
@@ -126,7 +126,7 @@ class Look:
         return seen
 
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[Emitted]:
-        """Return what node tasks (id, user) emitted, in order, and stop before the answer is too large."""
+        """Return what node tasks (id, user) emitted, in order; stop before the answer is too large."""
         page: Page[Emitted] = Page(len(wanted), ANSWER_BYTES)
         for first in range(0, len(wanted), _PIECE):
             for emitted in await self._emitted(wanted[first : first + _PIECE]):
@@ -156,8 +156,8 @@ class Look:
     ) -> tuple[list[Seen], int]:
         """Return up to `limit` node tasks of a run from place `after` on, and the place that follows, 0 for the end.
 
-        The places count the nodes of all components, in the order of the flow within each. Fewer where the answer would
-        be too large, with their `config` or without.
+        Places count the nodes of all components, in the order of the flow within each. There are fewer node tasks if
+        the answer would be too large, with their `config` or without.
         """
         page: Page[Seen] = Page(limit, ANSWER_BYTES)
         first = 0
@@ -178,7 +178,7 @@ class Look:
     async def items(
         self, run: RunName, user_id: str, node_id: str, after: int, limit: int, *, outputs: bool
     ) -> tuple[list[Seen], int]:
-        """Return up to `limit` items of a mapped node from place `after` on, as `node_tasks`; raises NotFound."""
+        """Return up to `limit` items of a mapped node from place `after` on, as `node_tasks` does. Raises NotFound."""
         plans = await self.plans_of(run, user_id)
         owners = [each for each in plans if node_id in each[1].place]
         if not owners or owners[0][1].nodes[owners[0][1].place[node_id]].fan_out is None:
@@ -210,7 +210,7 @@ class Look:
         shard = self.shard(user_id)
         (owner,) = await shard.reader.tasks([component.run.task_id(node_id)])
         if owner is not None and owner.kept:
-            # Its items are those of the run whose result it took over.
+            # The items belong to the run whose result the node took over.
             former = await self.plans_of(TaskName.parse(owner.kept).run, user_id)
             component, plan = next((each for each in former if node_id in each[1].place), (component, plan))
             (owner,) = await shard.reader.tasks([component.run.task_id(node_id)])
@@ -243,9 +243,10 @@ class Look:
         return signals
 
     async def held_by(self, worker_id: str, after: HeldPlace | None, limit: int) -> tuple[list[Seen], HeldPlace | None]:
-        """Return up to `limit` node tasks leased to a worker after one, and after which to go on, None for the end.
+        """Return up to `limit` node tasks leased to a worker after place `after`, and the place to go on after, None at
+        the end.
 
-        The order is that of their ids, since a lease's deadline moves with each renewal.
+        They are ordered by id, since a lease's deadline moves with each renewal.
         """
         page: Page[Seen] = Page(limit, ANSWER_BYTES)
         last = after
@@ -261,7 +262,7 @@ class Look:
         return page.items, None
 
     async def on_record(self, ids: Sequence[str], user_id: str) -> dict[str, Seen]:
-        """Return node tasks of a user's shard by id, without those that have no record of their own."""
+        """Return node tasks of a user's shard by id; those without a record are left out."""
         return {seen.task.task_id: seen for seen in await self._on_record(self.shard(user_id), ids)}
 
     async def _on_record(self, shard: Shard, ids: Sequence[str]) -> list[Seen]:
@@ -276,15 +277,15 @@ class Look:
         ]
 
     async def lines(self, flow_id: str, cycle: int, user_id: str, after: str, limit: int) -> Lines:
-        """Return up to `limit` log lines of a cycle, oldest first, fewer where they are too large together."""
+        """Return up to `limit` log lines of a cycle, oldest first; fewer if they are too large together."""
         return _first(await self.shard(user_id).reader.lines(flow_id, cycle, after, limit + 1), limit)
 
     async def run_lines(self, run: RunName, user_id: str, after: str, limit: int) -> Lines:
-        """Return log lines of an ad-hoc task or a batch, as `lines`."""
+        """Return log lines of an ad-hoc task or a batch, as `lines` does."""
         return _first(await self.shard(user_id).reader.run_lines(run, after, limit + 1), limit)
 
     async def plans_of(self, run: RunName, user_id: str) -> list[tuple[Component, Plan]]:
-        """Return the components of a run with their plans; unknown ones are absent."""
+        """Return the components of a run with their plans; those with unknown plans are left out."""
         components = await self.components(run, user_id)
         plans = await self._plans.fetch(self.shard(user_id).plans, [component.plan for component in components])
         return [(component, plans[component.plan]) for component in components if component.plan in plans]
@@ -305,7 +306,7 @@ class Look:
 
     @staticmethod
     async def _with_kept_items(plan: Plan, tasks: Sequence[NodeTask | None], shard: Shard) -> list[NodeTask | None]:
-        """Put in how the items of mapped nodes ended whose results a rerun took over."""
+        """Fill in the item counts of mapped nodes whose results a rerun took over."""
         kept = [task.kept for task in tasks if task and task.kept and plan.nodes[task.index].fan_out is not None]
         if not kept:
             return list(tasks)
@@ -324,7 +325,8 @@ def _first(lines: Iterable[StoredLine], limit: int) -> Lines:
 
 
 def _not_reached(component: Component, plan: Plan, place: int) -> NodeTask:
-    """A node that no signal has reached has no record yet: it is registered since its component was submitted."""
+    """Make up the node task of a node that no signal has reached: it has no record, and is registered since its
+    component was submitted."""
     node = plan.nodes[place]
     return NodeTask(
         task_id=component.run.task_id(node.node_id),

@@ -1,4 +1,4 @@
-"""Looking at queues and leases for their metrics."""
+"""Measuring queues and leases for their metrics."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from tradewind.server.clock import Clock
 
 
 class MeasureQueues:
-    """Sets the gauges to what is so now, over all shards."""
+    """Sets the gauges to the present values over all shards."""
 
     def __init__(self, shards: Mapping[int, Shard], pool: WorkerPool, clock: Clock) -> None:
         self._shards = shards
@@ -24,7 +24,7 @@ class MeasureQueues:
         self._told: set[str] = set()
 
     async def __call__(self) -> None:
-        """Look once; what was told before and is empty now becomes 0."""
+        """Measure once; queues that were reported before and are empty now become 0."""
         depths, oldest = dict.fromkeys(self._told, 0), dict.fromkeys(self._told, 0.0)
         held, now_ms = 0, self._clock.now_ms()
         for shard in self._shards.values():

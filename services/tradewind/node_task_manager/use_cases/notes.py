@@ -1,4 +1,4 @@
-"""Progress and log lines of running node tasks, written behind and in batches."""
+"""Progress and log lines of running node tasks, written in the background and in batches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ Note = Progress | Line
 class Notes:
     """Takes notes without keeping anybody waiting.
 
-    While the store is away they wait up to 40 s; beyond 50 000 waiting ones, or 32 MiB, they are dropped and counted.
+    While the store is away, notes wait for up to 40 s. Beyond 50 000 of them, or 32 MiB, they are dropped and counted.
     """
 
     def __init__(self, shards: Mapping[int, Shard]) -> None:
@@ -43,12 +43,12 @@ class Notes:
                 self._latest[shard] = batcher.submit(note)
 
     async def written(self) -> None:
-        """Wait until what was taken so far is written, or dropped."""
+        """Wait until all notes taken so far are written, or dropped."""
         if self._latest:
             await asyncio.wait(self._latest.values())
 
     async def close(self) -> None:
-        """Write what is waiting, unless the store is away."""
+        """Write waiting notes, unless the store is away."""
         self._closing.set()
         await asyncio.gather(*(batcher.close() for batcher in self._batchers.values()))
 

@@ -21,11 +21,11 @@ class UserNotifications:
         self._watch = watch
 
     def of(self, user_id: str) -> Notices:
-        """Return where a user's are kept."""
+        """Return the store of a user's notifications."""
         return self._shards[shard_of(user_id, len(self._shards))].notices
 
     async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
-        """Send notifications (user, key, fact), and say of each whether it was not known by its key."""
+        """Send notifications (user, key, fact); say of each whether it was new, going by its key."""
         places: dict[int, list[int]] = {}
         for place, (user_id, _, _) in enumerate(notifications):
             places.setdefault(shard_of(user_id, len(self._shards)), []).append(place)
@@ -37,23 +37,23 @@ class UserNotifications:
         return kept
 
     async def page(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], str, int]:
-        """Return a page, the newest first, where the next begins ("" for the end), and how many of all are not read."""
+        """Return a page, newest first, where the next begins ("" at the end), and how many of all are unread."""
         found, unread = await self.of(user_id).list_notifications(user_id, before, limit + 1)
         page: Page[Notification] = Page(limit, ANSWER_BYTES)
         more = not all(page.add(each, 500 + len(each.message.encode())) for each in found)
         return page.items, page.items[-1].notification_id if more else "", unread
 
     async def mark_read(self, user_id: str, through: str) -> int:
-        """Mark all up to a position ("" for all) as read, and return how many are not."""
+        """Mark all up to a position ("" for all) as read, and return how many are unread."""
         notices = self.of(user_id)
         await notices.mark_read(user_id, through)
         _, unread = await notices.list_notifications(user_id, "", 1)
         return unread
 
     async def watch(self, user_id: str, after: str) -> AsyncGenerator[tuple[str, Stretch[Notification]], None]:
-        """Yield, without end, notifications after a position ("" for those to come) and the position of the last.
+        """Yield, without end, notifications after a position ("" for new ones only), with the position of the last.
 
-        The first one comes at once and is empty.
+        The first stretch comes at once and is empty.
         """
         notices = self.of(user_id)
         after = after or await notices.newest_notification(user_id)

@@ -1,4 +1,4 @@
-"""Plans at hand: immutable, so a plan once seen is kept in memory."""
+"""Plans in memory: they are immutable, so a plan is kept once it was seen."""
 
 import asyncio
 from collections import OrderedDict
@@ -14,7 +14,7 @@ _AT_ONCE = 50
 
 
 class PlanCache:
-    """The plans used last, about `size` bytes of memory together."""
+    """The most recently used plans, about `size` bytes of memory in all."""
 
     def __init__(self, size: int = 256 * 1024 * 1024) -> None:
         self._plans: OrderedDict[str, tuple[Plan, int]] = OrderedDict()
@@ -23,7 +23,7 @@ class PlanCache:
         self._loading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def get(self, digest: str) -> Plan | None:
-        """Return a plan that is at hand."""
+        """Return a plan, None when it is not in memory."""
         found = self._plans.get(digest)
         if found is None:
             return None
@@ -42,7 +42,7 @@ class PlanCache:
             self._size -= dropped
 
     async def fetch(self, store: PlanStore, digests: Iterable[str]) -> dict[str, Plan]:
-        """Return plans by digest, loading those that are not at hand; unknown ones are absent."""
+        """Return plans by digest, loading those that are not in memory; unknown ones are left out."""
         found = {digest: self.get(digest) for digest in digests}
         missing = [digest for digest, plan in found.items() if plan is None]
         for first in range(0, len(missing), _AT_ONCE):
@@ -51,7 +51,7 @@ class PlanCache:
         return {digest: plan for digest, plan in found.items() if plan is not None}
 
     async def _load(self, store: PlanStore, digest: str) -> Plan | None:
-        """Load a plan, unless it is at hand once those who want it too have tried."""
+        """Load a plan, unless another caller that wants it too has just loaded it."""
         async with self._loading.setdefault(digest, asyncio.Lock()):
             plan = self.get(digest) or await store.load(digest)
             if plan is not None:

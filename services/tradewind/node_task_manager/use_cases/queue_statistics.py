@@ -1,4 +1,4 @@
-"""What waits and what runs, by node type and user, over all shards."""
+"""How many node tasks wait and run, by node type and user, over all shards."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
 
 _MOST_RUNNING = 20_000
-"""So many running node tasks are told apart by type and user; more are counted, but not told apart."""
+"""How many running node tasks are counted by type and user; any more count only in the total."""
 _MOST_QUEUES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """What waits and runs of a type and user; `first_ready_at` in epoch ms, 0 when nothing waits."""
+    """How many node tasks of a type and user wait and run; `first_ready_at` in epoch ms, 0 when none waits."""
 
     node_type: str
     user_id: str
@@ -26,8 +26,8 @@ class QueueDepth:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """The whole of it; `totals` count what has ended, by status, and failures as `failed:<code>`; `cleaned` how many
-    `runs`, `node_tasks` and `entries` of indexes were removed."""
+    """The counts of all queues; `totals` counts ended node tasks by status, and failures as `failed:<code>`; `cleaned`
+    counts the `runs`, `node_tasks` and index `entries` that were removed."""
 
     queues: tuple[QueueDepth, ...]
     queued: int
@@ -38,14 +38,14 @@ class QueueStatistics:
 
 
 class CountQueues:
-    """Computes statistics from the structures themselves, so that they cannot drift from the truth."""
+    """Computes statistics from the queues themselves, so that they cannot drift from the truth."""
 
     def __init__(self, shards: Mapping[int, Shard], plans: PlanCache) -> None:
         self._shards = shards
         self._plans = plans
 
     async def __call__(self, user_id: str = "", node_type: str = "") -> QueueStatistics:
-        """Count, only of a user or a node type where they are given."""
+        """Count all node tasks, or only those of a user or a node type."""
         queued: Counter[tuple[str, str]] = Counter()
         running: Counter[tuple[str, str]] = Counter()
         first: dict[tuple[str, str], int] = {}
@@ -84,7 +84,7 @@ class CountQueues:
         )
 
     async def _count_running(self, shard: Shard, running: Counter[tuple[str, str]]) -> int:
-        """Count what runs by type and user; return how many there are beyond those that are told apart."""
+        """Count running node tasks by type and user; return how many more there are."""
         count, ids = await shard.queues.running(_MOST_RUNNING)
         tasks = [task for task in await shard.reader.tasks(ids) if task is not None]
         owners = list({(TaskName.parse(task.task_id).run, task.component_id) for task in tasks})

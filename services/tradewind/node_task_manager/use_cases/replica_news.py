@@ -1,13 +1,13 @@
-"""What replicas tell each other, in messages that may be lost: each of them also looks for itself now and then.
+"""Messages between replicas. They may be lost, so each replica also looks for itself now and then.
 
-A message is the name of a node type that is ready, or one of
+A message is the name of a node type that has ready node tasks, or one of
 
-e:<partition>            has events
-o:<partition>:<epoch>    has this owner now
-w:<worker>               has something to hear
-c:<version>              of the configuration is in force
-k:<cache>:<result>:<1>   is in the cache; 0 when it is given up
-n:<user>                 has a notification
+e:<partition>            the partition has new events
+o:<partition>:<epoch>    the partition has a subscriber of this epoch
+w:<worker>               the worker has something to hear
+c:<version>              this version of the configuration is in force
+k:<cache>:<result>:<1>   the result is in the cache; with 0 it was given up
+n:<user>                 the user has a notification
 r:<run>, f:<run>         an ad-hoc run has changed, or has ended
 """
 
@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class TellReplicas:
-    """Sends messages to the other replicas; those that concern no shard go to the listeners of the first one."""
+    """Sends messages to the other replicas; messages that concern no shard go to the listeners of the first shard."""
 
     def __init__(self, publish: Callable[[int, str], Awaitable[Any]], first_shard: int) -> None:
         self._publish = publish
@@ -35,25 +35,25 @@ class TellReplicas:
         self._telling = SideTasks()
 
     async def stop(self) -> None:
-        """Tell no more."""
+        """Send nothing more."""
         await self._telling.end()
 
     def of_events(self, shard: int, partitions: Collection[int]) -> None:
-        """Partitions have new events, and no subscriber here."""
+        """Tell of partitions that have new events and no subscriber here."""
         for partition in sorted(partitions):
             self._tell(shard, f"e:{partition}")
 
     def of_owner(self, partition: int, epoch: int) -> None:
-        """A partition has a subscriber here now."""
+        """Tell that a partition has a subscriber here now."""
         self._tell(self._first_shard, f"o:{partition}:{epoch}")
 
     def of_workers(self, shard: int, workers: Sequence[str]) -> None:
-        """Workers that are not connected here have something to hear."""
+        """Tell of workers that are not connected here and have something to hear."""
         for worker_id in workers:
             self._tell(shard, f"w:{worker_id}")
 
     def of_config(self, version: int) -> None:
-        """There is another configuration."""
+        """Tell of a new configuration."""
         self._tell(self._first_shard, f"c:{version}")
 
     def _tell(self, shard: int, message: str) -> None:
@@ -87,14 +87,14 @@ class HearReplicas:
         self._loading = SideTasks()
 
     async def stop(self) -> None:
-        """End what is under way."""
+        """End loading."""
         await self._loading.end()
 
     def __call__(self, shard: int, message: str) -> None:
         kind, _, rest = message.partition(":")
         dispatcher = self._dispatchers[shard]
         if not rest:
-            # Also without room: all of it may be offered to a claim that ran before this became ready.
+            # Look even without room: a claim that ran before this became ready may have been offered all of it.
             dispatcher.look()
         elif kind == "e":
             self._feed.announce(shard, [int(rest)])

@@ -1,4 +1,4 @@
-"""What workers report, waiting to take effect: in order, bounded, and cut into pieces that one script can take."""
+"""Reports of workers that wait to take effect: in order, bounded, and cut into pieces that one script can take."""
 
 import asyncio
 from collections import deque
@@ -8,8 +8,8 @@ from tradewind.node_task_manager.ports.work import Held, Outcome, Postponed
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
 
 MAX_OUTCOMES = 25
-"""What one script takes. With more, all that runs at one time goes round as one batch: workers wait while it is in the
-store, and the store while workers have it."""
+"""How many outcomes one script takes. With more, all running node tasks would go round as one batch: workers would wait
+while the store has it, and the store while workers have it."""
 MAX_BYTES = 2 * 1024 * 1024
 _HELD_BYTES = 100
 MAX_WAITING = 5000
@@ -17,10 +17,11 @@ MAX_WAITING_BYTES = 16 * 1024 * 1024
 
 
 class Report:
-    """One message of a worker, as far as it concerns a shard.
+    """The part of a worker's message that concerns one shard.
 
-    Its outcomes take effect first, then what is given back or postponed, then the renewal of `held` and of what the
-    worker cannot name (None: of all that it is believed to hold); `sequence` is acknowledged at the end, None is not.
+    Its outcomes take effect first, then what is given back or postponed, then the renewal of `held` and of leases that
+    the worker cannot name (None: of all that it is believed to hold). At the end `sequence` is acknowledged, unless it
+    is None.
     """
 
     __slots__ = (
@@ -60,19 +61,19 @@ class Report:
 
     @property
     def plain(self) -> bool:
-        """Whether there are outcomes only, and nothing was tried before: such reports may overtake each other."""
+        """Whether it has only outcomes and was not tried before: such reports may overtake each other."""
         return self.only_outcomes and not self.tries
 
     @property
     def only_outcomes(self) -> bool:
-        """Whether nothing but its outcomes has yet to take effect."""
+        """Whether only its outcomes have yet to take effect."""
         return not (self.given_back or self.postponed or self.renew)
 
 
 class ReportQueue:
     """Reports in the order of their arrival.
 
-    Beyond 5000 of them, or 16 MiB, `relieved` keeps those who bring more waiting.
+    Beyond 5000 reports, or 16 MiB, `relieved` keeps callers with more waiting.
     """
 
     def __init__(self) -> None:
@@ -93,13 +94,13 @@ class ReportQueue:
 
     @property
     def plain(self) -> bool:
-        """Whether the first of them is plain."""
+        """Whether the first report is plain."""
         return bool(self._waiting) and self._waiting[0].plain
 
     def take(self) -> list[Report]:
-        """Take what makes one script, bounded by count and bytes, at least one unless there is none.
+        """Take reports for one script, bounded by count and bytes, but at least one if there is any.
 
-        They are all plain, or else one that failed, alone, or a first one that is not plain and what came after it.
+        They are all plain; or a single report that failed before; or one that is not plain, and those after it.
         """
         batch: list[Report] = []
         count = size = 0

@@ -1,4 +1,4 @@
-"""Reports of workers take effect in the store of a shard, and each worker is sent the result."""
+"""Taking reports of workers to the store of a shard, and telling each worker the result."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ _MAX_TRIES = 50
 
 
 class Apply(Protocol):
-    """Carries what a change brought about to whom it concerns."""
+    """Delivers the effects of a change."""
 
     def __call__(self, effects: Effects, offers: Sequence[Room] = (), taker: ConnectedWorker | None = None) -> None: ...
 
@@ -27,8 +27,8 @@ class Apply(Protocol):
 class ReportFlush:
     """Takes reports to a shard's store; those that the store did not take go back into the queue.
 
-    `promise` offers room to a script, `apply` gets what it brings about, `look` is called when there may be work for
-    others, `replaced` with a worker whose session is not the latest.
+    `promise` offers room to a script, `apply` gets its effects, `look` is called when there may be work for others,
+    `replaced` is called with a worker whose session is not the latest.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ReportFlush:
         self._flushed = 0
 
     async def __call__(self, batch: Sequence[Report]) -> None:
-        """Return when all of them have taken effect. Raises what the store raised."""
+        """Return when all reports have taken effect. Raises what the store raised."""
         try:
             await self._complete([report for report in batch if report.outcomes])
             rest = [report for report in batch if not report.only_outcomes]
@@ -72,7 +72,7 @@ class ReportFlush:
             self._acknowledge(report)
 
     async def _complete(self, batch: Sequence[Report]) -> None:
-        """Outcomes are idempotent by their nonce, so a later flush may repeat what this one did."""
+        """Store outcomes; they are idempotent by their nonce, so a later flush may repeat them."""
         if not batch:
             return
         caches = self._caches if self._caches is not None and self._caches.in_flight else None
@@ -97,7 +97,7 @@ class ReportFlush:
         self._apply(effects, offers)
 
     def _hold(self, report: Report) -> None:
-        """A worker holds no longer what has ended, but what it has begun by itself."""
+        """Note that a worker no longer holds ended attempts, and holds those that it has begun by itself."""
         worker = report.worker
         for each in report.outcomes:
             if each.kind is OutcomeKind.BEGUN:
@@ -107,7 +107,7 @@ class ReportFlush:
         self._pool.refresh(report.worker)
 
     def _hold_on(self, report: Report) -> None:
-        """It is not stored yet: a renewal that goes before it must not take what it ends for forgotten."""
+        """Keep the ended attempts of a report that is not stored yet, or an earlier renewal would find them missing."""
         worker = report.worker
         ended = [each for each in report.outcomes if each.kind is not OutcomeKind.BEGUN]
         worker.held.update((each.nonce, (self._shard.number, each.held)) for each in ended)
@@ -115,7 +115,7 @@ class ReportFlush:
         worker.unnamed.update(each.nonce for each in report.given_back)
 
     def _tell(self, batch: Sequence[Report], results: Sequence[str], caches: ResultCaches | None) -> None:
-        """Tell caches of every end, and workers of the ends that were refused."""
+        """Tell caches about all ends, and workers about refused ones."""
         refusals = iter(results)
         for report in batch:
             losses = []
@@ -129,12 +129,12 @@ class ReportFlush:
                 self._lose(report, losses)
 
     def _lose(self, report: Report, losses: Sequence[tuple[Held, str]]) -> None:
-        """Tell a worker what is refused of its report, and why."""
+        """Tell a worker which outcomes of its report were refused, and why."""
         report.worker.line.lose(self._shard.number, losses, report.sequence)
         self._release(report.worker, [held.nonce for held, _ in losses])
 
     async def _follow_up(self, report: Report) -> None:
-        """Give back and renew, after all outcomes that came before: what has ended must not be sent again."""
+        """Give back and renew, after all earlier outcomes: an ended node task must not be sent again."""
         worker, number = report.worker, self._shard.number
         if report.given_back:
             effects = await self._shard.tasks.give_back(worker.worker_id, worker.sessions[number], report.given_back)
@@ -171,7 +171,7 @@ class ReportFlush:
         self._pool.refresh(worker)
 
     def _try_again(self, batch: Sequence[Report], error: Exception) -> None:
-        """Queue reports again, from now on each alone: one that the store never takes must not keep back the rest."""
+        """Queue reports again, each by itself: one that the store never takes must not hold up the rest."""
         for report in batch:
             report.failed_at = report.failed_at if report.tries else self._flushed
             report.tries += 1

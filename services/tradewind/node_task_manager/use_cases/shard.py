@@ -1,4 +1,4 @@
-"""A shard as the process sees it: its number and its stores."""
+"""A shard as this process sees it: its number and its stores."""
 
 from dataclasses import dataclass
 

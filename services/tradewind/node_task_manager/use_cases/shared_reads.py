@@ -1,4 +1,4 @@
-"""Reading once what many want at the same time."""
+"""Reading once what many callers want at the same time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -12,9 +12,9 @@ _MOST = 1000
 
 
 class SharedReads(Generic[Value]):
-    """Reads that are asked for while others are under way go together when those are done, equal ones as one.
+    """Reads asked for while others are under way go together once those are done; reads with equal keys become one.
 
-    So what a caller gets was never read before it asked.
+    So a caller never gets a value that was read before it asked.
     """
 
     def __init__(self) -> None:

@@ -16,12 +16,12 @@ from tradewind.server.partitions import shard_of
 
 _TRIES = 10
 _NEVER = 2**31 - 1
-"""No attempt has this number: with it the store only says what became of the same request before."""
+"""A number that no attempt has: with it, the store only says what the same request did before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A signal as somebody sends it; without a name it is the one that the node task waits for."""
+    """A signal as its sender gives it; without a name, it is the one that the node task waits for."""
 
     signal: str
     payload: str
@@ -38,7 +38,7 @@ class SignalNode:
         self._look = look
 
     async def __call__(self, task_id: str, user_id: str, asked: Asked) -> tuple[Seen, bool]:
-        """Return the node task as it is then, and whether the signal is kept.
+        """Return the node task in its new state, and whether the signal is kept for later.
 
         Raises NotFound, FailedPrecondition, InvalidInput with every fault of an answer, and Exhausted.
         """
@@ -52,7 +52,7 @@ class SignalNode:
             except Fault as fault:
                 if not asked.request_id:
                     raise
-                # The same request may have done what it was to do.
+                # The same request may already have succeeded.
                 signal, refusal = replace(signal, attempt=_NEVER), fault
             effects = await dispatcher.shard.tasks.signal(signal)
             dispatcher.apply(effects)
@@ -68,7 +68,7 @@ class SignalNode:
 
 
 def _fitting(signal: Signal, seen: Seen, asked: Asked) -> Signal:
-    """Say which wait a signal is to end, if any, and how. Raises Fault when it does not fit."""
+    """Return the signal with the wait that it ends, if any, and how. Raises Fault when it does not fit."""
     task, wait = seen.task, seen.task.wait
     if task.status.terminal:
         raise _refused("ended", task.task_id, seen)
@@ -92,7 +92,7 @@ def _fitting(signal: Signal, seen: Seen, asked: Asked) -> Signal:
 
 
 def _answer(wait: Wait, asked: Asked) -> tuple[bool, str]:
-    """Return whether an answer approves, and the answer as it goes on. Raises InvalidInput with every fault."""
+    """Return whether an answer approves, and the answer to emit. Raises InvalidInput with every fault."""
     form: dict[str, Any] = msgspec.json.decode(wait.form)
     answer, faults = read_answer(form, msgspec.json.decode(asked.payload))
     if faults:

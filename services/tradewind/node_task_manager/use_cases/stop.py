@@ -1,4 +1,4 @@
-"""Stopping node tasks, components and runs, releasing what was withheld, and removing flows."""
+"""Stopping node tasks, components and runs, releasing withheld components, and removing flows."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from tradewind.server.partitions import shard_of
 
 
 class Stop:
-    """Asks the shard of the user, and tells workers."""
+    """Stops, releases and removes in the shard of the user, and tells workers."""
 
     def __init__(self, dispatchers: Mapping[int, Dispatcher], look: Look, limits: Limits, clock: Clock) -> None:
         self._dispatchers = dispatchers
@@ -27,9 +27,9 @@ class Stop:
     async def component(
         self, run: RunName, run_id: str, user_id: str, component_id: str, *, reason: str, by: str, deadline_ms: int
     ) -> tuple[int, int]:
-        """Stop a component, or with "" the run; return how many were skipped and how many asked to stop.
+        """Stop a component, or the run with ""; return how many node tasks were skipped and how many asked to stop.
 
-        The mark stays until 1 h after the deadline, or as long as a run's record without one.
+        The mark stays until 1 h after the deadline; without a deadline, 8 d.
         """
         left_ms = deadline_ms - self._clock.now_ms()
         mark_ms = max(left_ms, 0) + self._limits.tombstone_ms if deadline_ms else self._limits.run_retention_ms
@@ -40,12 +40,12 @@ class Stop:
         return int(skipped), int(terminating)
 
     async def release(self, run: RunName, run_id: str, user_id: str, releases: Sequence[Release]) -> None:
-        """Let components that were withheld begin, or skip them."""
+        """Let withheld components begin, or skip them."""
         dispatcher = self._of(user_id)
         dispatcher.apply(await dispatcher.shard.tasks.release(run, run_id, releases))
 
     async def node_task(self, task_id: str, user_id: str, reason: str, by: str) -> Seen:
-        """Stop one node task and return it as it is then.
+        """Stop one node task and return its new state.
 
         Raises NotFound, and FailedPrecondition for an item of a mapped node that has not begun.
         """
@@ -60,7 +60,7 @@ class Stop:
         return await self._look.node_task(task_id, user_id)
 
     async def purge(self, flow_id: str, user_id: str) -> tuple[bool, int]:
-        """Remove a bounded part of a flow; return whether all is gone, and how many records went."""
+        """Remove a bounded part of a flow; return whether all of it is gone, and how many records were removed."""
         dispatcher = self._of(user_id)
         purge = await dispatcher.shard.tasks.purge(flow_id)
         dispatcher.apply(purge.effects)

@@ -1,4 +1,4 @@
-"""Node tasks that wait for cycles of other flows: which they are, what these begin with, and what became of them."""
+"""Node tasks that wait for cycles of other flows: listing them, the inputs of the cycles, and how these ended."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _AT_ONCE = 500
 
 
 class _Inputs(msgspec.Struct):
-    """The inputs of a cycle that stand in a config, as they were written; it was checked when its plan came."""
+    """The inputs of a cycle given in a config, as they were written; the config was checked when its plan came."""
 
     input: dict[str, msgspec.Raw] = {}
 
@@ -31,12 +31,12 @@ _config = msgspec.json.Decoder(_Inputs).decode
 _raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 Reported = tuple[str, SubFlowReport]
-"""The user whose node task it is, and the report."""
+"""The user who owns the node task, and the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubFlowWait:
-    """A node task that waits for a cycle of `flow_id`; its inputs, where asked for, unless they are too large."""
+    """A node task that waits for a cycle of `flow_id`, with the inputs on request, unless they are too large."""
 
     task: NodeTask
     run_id: str
@@ -53,9 +53,9 @@ class SubFlows:
         self._look = look
 
     async def waits(self, run: RunName, user_id: str, after: int, limit: int) -> tuple[list[SubFlowWait], int]:
-        """Return node tasks of a run that wait, among the `limit` from place `after` on, and the place that follows.
+        """Return the waiting node tasks among `limit` of a run from place `after` on, and the place that follows.
 
-        The places count all nodes of type `flow` and their items; 0 stands for the end.
+        Places count all nodes of type `flow` and their items; 0 stands for the end.
         """
         found: list[SubFlowWait] = []
         async for first, component, tasks in self._node_tasks(run, user_id, after):
@@ -66,7 +66,7 @@ class SubFlows:
         return found, 0
 
     async def inputs(self, run: RunName, user_id: str, task_ids: Sequence[str], most: int) -> list[SubFlowWait]:
-        """Return those of these node tasks that wait, with their inputs; stops before `most` bytes, not at once."""
+        """Return the node tasks that wait, with their inputs; stop after the one that exceeds `most` bytes in all."""
         reader, found, size = self._look.shard(user_id).reader, list[SubFlowWait](), 0
         plans = await self._look.plans_of(run, user_id)
         tasks = await reader.tasks(task_ids, inputs=True)
@@ -82,7 +82,7 @@ class SubFlows:
         return found
 
     async def report(self, reports: Sequence[Reported]) -> list[bool]:
-        """Take what became of cycles; say of each whether the node task waits, or until now waited, for it."""
+        """Take reports of cycles; say of each whether the node task waits, or waited until now, for that cycle."""
         awaited = [False] * len(reports)
         by_shard: dict[int, list[int]] = {}
         for at, (user_id, _) in enumerate(reports):
@@ -99,9 +99,9 @@ class SubFlows:
     async def _node_tasks(
         self, run: RunName, user_id: str, after: int
     ) -> AsyncIterator[tuple[int, Component, Sequence[NodeTask | None]]]:
-        """Yield the node tasks of nodes of type `flow`, and of mapped ones their items, from place `after` on.
+        """Yield the node tasks of nodes of type `flow`, or the items of mapped ones, from place `after` on.
 
-        A bounded number comes at a time, with the place of its first; of those before `after` none is read.
+        A bounded number comes at a time, with the place of the first; none before `after` are read.
         """
         reader, first = self._look.shard(user_id).reader, 0
         for component, plan in await self._look.plans_of(run, user_id):

@@ -1,4 +1,4 @@
-"""Taking runs to carry out."""
+"""Taking submitted runs."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from tradewind.server.partitions import shard_of
 
 
 class SubmitRuns:
-    """Saves the plans that came along and submits each run to its user's shard."""
+    """Saves the plans that come with runs, and submits each run to its user's shard."""
 
     def __init__(self, dispatchers: Mapping[int, Dispatcher], plans: PlanCache) -> None:
         self._dispatchers = dispatchers

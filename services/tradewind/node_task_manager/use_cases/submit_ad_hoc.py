@@ -29,7 +29,7 @@ _MOST_STORED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The run that stands for the work, whether it did before, and what people should know of it."""
+    """The run of the work, whether it existed before, and warnings for people."""
 
     run: RunName
     duplicate: bool
@@ -45,7 +45,7 @@ class SubmitAdHoc:
         self._dispatchers = dispatchers
         self._plans = plans
         self._node_types = node_types
-        # As long as the records of a run that ends with its submission, and a little more.
+        # As long as the records of a run that ends as soon as it is submitted, and a little more.
         self._keep_ms = limits.retention_ms + limits.tombstone_ms
         self._stored_s = limits.tombstone_ms / 2000
         self._stored: dict[tuple[int, str], float] = {}
@@ -54,12 +54,12 @@ class SubmitAdHoc:
     async def __call__(
         self, work: AdHocWork, *, require_worker: bool, unreadable: Mapping[int, Violation] | None = None
     ) -> Accepted:
-        """Submit work, whose parameters are judged by what live workers have declared of its node type.
+        """Submit work, with its parameters checked against what live workers have declared of its node type.
 
-        `unreadable` are the faults of items by place that make no JSON object; None is for work that was accepted
-        before, and is not judged. Raises InvalidInput with every fault of the parameters, NotFound for a node type that
-        nobody offers when one is required, Conflict when the request id was used for other work, Exhausted when too
-        much is waiting, Unavailable when a required worker cannot be asked for.
+        `unreadable` has, by place, the faults of items that are no JSON object; None marks work that was accepted
+        before, and is not checked. Raises InvalidInput with every fault of the parameters, NotFound when nobody offers
+        the node type although a worker is required, Conflict when the request id was used for other work, Exhausted
+        when too much is waiting, Unavailable when a worker is required but the registry cannot be asked.
         """
         dispatcher = self._dispatchers[shard_of(work.user_id, len(self._dispatchers))]
         run = work.run(new_run_id())
@@ -95,7 +95,7 @@ class SubmitAdHoc:
         return Accepted(run, duplicate, (waits + await self._node_types.hint(work.node_type),))
 
     async def _store(self, dispatcher: Dispatcher, work: AdHocWork, run: RunName, plan: Plan) -> SubmitResult:
-        """Store the plan unless it was a while ago, then the run; a plan that the store has lost is stored again."""
+        """Store the plan, unless it was stored recently, then the run; store a plan that the store has lost again."""
         self._plans.put(plan)
         name, now = (dispatcher.shard.number, plan.digest), time.monotonic()
         if now < self._stored.get(name, 0.0):
@@ -109,7 +109,7 @@ class SubmitAdHoc:
         return await dispatcher.submit(work.submission(run))
 
     async def _stands(self, dispatcher: Dispatcher, run: RunName, work: AdHocWork) -> bool:
-        """Say whether this very work was submitted before: then the answer is the first one."""
+        """Say whether this very work was submitted before: then it gets the same answer again."""
         if not work.request_id:
             return False
         (component,) = await dispatcher.shard.reader.components([(run, ONLY_COMPONENT)])
@@ -117,14 +117,14 @@ class SubmitAdHoc:
 
 
 async def _aside(work: AdHocWork, do: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Do what takes long enough with thousands of items to keep everybody else waiting."""
+    """Call `do`, in a thread if the work has so many items that it would hold up everybody else."""
     if len(work.parameters) > _MANY:
         return await asyncio.to_thread(do, *args, **options)
     return do(*args, **options)
 
 
 def _planned(work: AdHocWork) -> Plan:
-    """Return the plan of work with all that is worked out of it when it is stored and looked at."""
+    """Return the plan of work, with everything derived from it that storing and reading need."""
     plan = work.plan()
     _ = plan.inputs, plan.outputs, plan.entries, plan.place
     return plan

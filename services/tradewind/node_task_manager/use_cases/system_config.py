@@ -13,7 +13,7 @@ _TRIES = 10
 
 
 class FollowConfig:
-    """Keeps the stores of this process within the configuration that stands.
+    """Keeps the stores of this process within the present configuration.
 
     `changed(version)` tells the other replicas of a change.
     """
@@ -28,7 +28,7 @@ class FollowConfig:
         self.config = SystemConfig()
 
     def share(self, shard: int) -> SystemConfig:
-        """Return what holds in one of the shards."""
+        """Return the configuration of one of the shards."""
         return self.config.share(shard, len(self._dispatchers))
 
     async def caches(self, wanted: str) -> Collection[str]:
@@ -38,17 +38,17 @@ class FollowConfig:
         return self.config.all_caches.keys()
 
     async def load(self) -> None:
-        """Put in force what stands, unless it is in force already; what limits held back is looked at anew."""
+        """Put the stored configuration in force, unless it already is, and look again at what limits held back."""
         async with self._turn:
             config = await self._store.load()
             if config.version != self.config.version:
                 await self._enforce(config)
 
     async def update(self, given: SystemConfig, fields: Iterable[str], expected: int | None) -> SystemConfig:
-        """Take `fields` of a configuration over into the one that stands, and return that.
+        """Copy `fields` of a configuration into the stored one, and return the result.
 
-        Raises InvalidInput for a limit that cannot be split over the shards, Aborted when another version than
-        `expected` stands; with None it changes whichever does.
+        Raises InvalidInput when a limit cannot be split over the shards, and Aborted when the stored version is not
+        `expected`; None expects no particular version.
         """
         self._check(given)
         for _ in range(_TRIES):

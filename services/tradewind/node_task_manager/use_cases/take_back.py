@@ -1,4 +1,4 @@
-"""Taking back what a worker holds that is gone."""
+"""Taking back what a lost worker holds."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ _PAUSE_S = 0.3
 
 
 async def take_back(worker_id: str, session: int, dispatcher: Dispatcher, unheard: Sequence[Held] = ()) -> None:
-    """Give everything back to its queue, counted as lost, unless the worker has another session than this by now.
+    """Queue all node tasks of a worker again, each counted as lost, unless the worker has a newer session; 0 is any.
 
-    What it has not heard of, `unheard`, does not count. 0 is any session. While the store is away this is tried for a
-    second; then it is left to the leases: after a longer outage whoever was connected gets a whole one to come back.
+    Node tasks that it has not heard of, `unheard`, do not count as lost. While the store is away, this is tried for a
+    second and then left to the leases: after a longer outage, connected workers get a whole lease to come back.
     """
     for left in reversed(range(_TRIES)):
         try:

@@ -15,7 +15,7 @@ from tradewind.server.clock import Clock
 _log = structlog.get_logger(__name__)
 _LOOK_S = 10.0
 _KEEP_MS = 30_000
-"""What a replica told is forgotten so long after it was killed."""
+"""How long what a replica told stays after it was killed."""
 _RETRY_S = 1.0
 _PIECE = 200
 _CLAIMS_MS = 60_000
@@ -23,10 +23,10 @@ _MOST_CLAIMERS = 10_000
 
 
 class TellConnected:
-    """Tells of workers as they come and go, and now and then that all of it still holds.
+    """Records workers as they come and go, and confirms the record now and then.
 
-    A worker that answers no pings is not connected; one that has no stream, and claims by calls, is for a minute from
-    each claim.
+    A worker that answers no pings is not connected; a worker that has no stream and claims by calls is connected for a
+    minute from each claim.
     """
 
     def __init__(
@@ -38,19 +38,19 @@ class TellConnected:
         self._clock = clock
         self._look_s = look_s
         self._here: dict[str, tuple[int, frozenset[str]]] = {}
-        """Who is connected, since when, and what they offer."""
+        """Which workers are connected, since when, and what they offer."""
         self._offering: Counter[str] = Counter()
         self._claimers: dict[str, tuple[int, frozenset[str]]] = {}
         self._changed: set[str] = set()
         self._workers: dict[str, int] = {}
         self._node_types: dict[str, LastOffer | None] = {}
-        """These two are yet to be told."""
+        """The changes to these two have yet to be told."""
         self._whole = True
         self._wake = asyncio.Event()
         pool.on_change(self._note)
 
     def claimed(self, worker_id: str, node_types: frozenset[str]) -> None:
-        """A worker that has no stream has claimed node tasks of these types."""
+        """Note that a worker without a stream has claimed node tasks of these types."""
         known = self._claimers.pop(worker_id, None)
         self._claimers[worker_id] = self._clock.now_ms(), node_types
         if known is None or known[1] != node_types:
@@ -60,7 +60,7 @@ class TellConnected:
             self._note(first)
 
     async def run(self) -> None:
-        """Go on for ever."""
+        """Keep the record up to date; never ends."""
         while True:
             self._wake.clear()
             try:
@@ -76,11 +76,11 @@ class TellConnected:
                 self._look()
 
     async def leave(self) -> None:
-        """Nobody is connected here any more."""
+        """Record that nobody is connected here any more."""
         self._changed.clear()
         for worker_id in list(self._here):
             self._forget(worker_id, self._clock.now_ms())
-        # Should this fail, what was told lapses.
+        # If this fails, the record lapses by itself.
         with suppress(Exception):
             await self._tell()
             await self._connected.tell(self._replica, 0, ConnectionNews({}, {}))
@@ -90,7 +90,7 @@ class TellConnected:
         self._wake.set()
 
     def _look(self) -> None:
-        """Note who has claimed nothing for too long."""
+        """Forget workers that have claimed nothing for too long."""
         oldest_ms = self._clock.now_ms() - _CLAIMS_MS
         for worker_id, (claimed_ms, _) in list(self._claimers.items()):
             if claimed_ms >= oldest_ms:
@@ -100,7 +100,7 @@ class TellConnected:
             self._changed.add(worker_id)
 
     def _gather(self) -> None:
-        """Work out what is to be told of those who have changed."""
+        """Work out what to tell about workers that have changed."""
         changed, self._changed = self._changed, set()
         for worker_id in changed:
             worker = self._pool.get(worker_id)
@@ -143,14 +143,14 @@ class TellConnected:
             self._whole = False
         finally:
             if self._whole:
-                # The whole names who is here; who was the last to offer a node type only this does.
+                # Telling the whole names who is here, but only this names who was the last to offer a node type.
                 self._node_types = {**node_types, **self._node_types}
 
 
 def _pieces(
     workers: dict[str, int], node_types: dict[str, LastOffer | None]
 ) -> Iterator[tuple[dict[str, int], dict[str, LastOffer | None]]]:
-    """Yield both in pieces that one script takes; an empty one when there is nothing."""
+    """Yield both in pieces that one script takes; one empty piece when there is nothing."""
     listed, types = list(workers.items()), list(node_types.items())
     for first in range(0, max(1, len(listed), len(types)), _PIECE):
         yield dict(listed[first : first + _PIECE]), dict(types[first : first + _PIECE])

@@ -1,4 +1,4 @@
-"""Spans of what the node task manager does for a cycle: taking it, handing its nodes out, storing how they ended."""
+"""Spans of the node task manager's work for a cycle: taking it, handing out its nodes, storing how they ended."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -15,10 +15,10 @@ _MOST_REPORTED, _LONGEST = 20_000, 256
 
 
 class TraceNodes:
-    """Records spans below the traces that runs came with; what came without one, or is not sampled, costs a look.
+    """Records spans below the traces that runs came with; a run without a trace, or not sampled, costs only a check.
 
-    The store knows of each run only the trace that it came with, and a task's attempts follow from that: the id of
-    the span in which an attempt is handed out is made of its name, so a later one is linked to it from any replica.
+    The store keeps only the trace that each run came with. The id of the span in which an attempt is handed out is made
+    from the attempt's name, so any replica can link a later attempt to it.
     """
 
     def __init__(self, tracing: Tracing) -> None:
@@ -27,11 +27,11 @@ class TraceNodes:
 
     @classmethod
     def by(cls, tracing: Tracing) -> "TraceNodes | None":
-        """Return what records with `tracing`, None when that records nothing."""
+        """Return a recorder for `tracing`, None when that records nothing."""
         return cls(tracing) if tracing.recording else None
 
     def submitted(self, runs: Iterable[tuple[RunSubmission, SubmitResult]], begun_ns: int) -> None:
-        """Runs that were submitted at `begun_ns` were answered."""
+        """Record that runs submitted at `begun_ns` were answered."""
         for run, result in runs:
             if sampled(run.traceparent) and result.outcome is not SubmitOutcome.PLAN_UNKNOWN:
                 attributes: dict[str, str | int] = {
@@ -45,19 +45,19 @@ class TraceNodes:
                 span.end()
 
     def dispatched(self, items: Sequence[Ready]) -> list[Ready]:
-        """Return node tasks that are handed out, each with the trace context that its worker is to continue."""
+        """Record that node tasks are handed out; return them with the trace contexts for their workers to continue."""
         return [self._dispatched(item) if sampled(item.assignment.traceparent) else item for item in items]
 
     def reported(self, nonce: str, traceparent: str) -> None:
-        """The end of an attempt arrived, in this trace context."""
+        """Note that the end of an attempt arrived, in this trace context."""
         if sampled(traceparent) and len(traceparent) <= _LONGEST:
             if len(self._reported) >= _MOST_REPORTED:
-                # Its end was never stored nor refused: that of a worker that left, perhaps.
+                # The oldest end was neither stored nor refused, perhaps because its worker left.
                 del self._reported[next(iter(self._reported))]
             self._reported[nonce] = (traceparent, time.time_ns())
 
     def ended(self, outcomes: Iterable[Outcome], refusals: Iterable[str]) -> None:
-        """Ends of attempts were stored, or refused for a reason that is not empty."""
+        """Record that ends of attempts were stored, or refused (those with a reason)."""
         for outcome, refused in zip(outcomes, refusals, strict=True):
             known = self._reported.pop(outcome.nonce, None)
             if known is None:

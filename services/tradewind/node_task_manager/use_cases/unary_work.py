@@ -1,4 +1,4 @@
-"""Working without a stream: claim, renew and end node tasks call by call."""
+"""Working without a stream: claiming, renewing and ending node tasks call by call."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,9 +22,9 @@ Item = TypeVar("Item")
 
 
 class UnaryWork:
-    """Over all shards, for workers that are known by their name only. Tokens must name shards that are here.
+    """Serves workers that are known only by name, over all shards. Tokens must name existing shards.
 
-    `ended(worker_id, shard, held)` hears of leases that a worker holds no more, so that it may be called again.
+    `ended(worker_id, shard, held)` is called with leases that a worker no longer holds, so that it may be called again.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class UnaryWork:
         self._ended = ended
 
     async def claim(self, worker_id: str, offers: Mapping[str, Offer], limit: int, size: int) -> list[Ready]:
-        """Take up to `limit` ready node tasks of the offered types, of `size` bytes together, but one if there is any.
+        """Take up to `limit` ready node tasks of the offered types, up to `size` bytes in all, but at least one if any.
 
         When this fails, or the caller goes away, all are given back.
         """
@@ -50,7 +50,7 @@ class UnaryWork:
         try:
             taken = await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            # The store may have leased them by now, and nobody would ever hear of it.
+            # The store may have leased node tasks by now that nobody would ever hear of.
             await self.give_back(worker_id, map(_token, await claiming))
             raise
         return taken if self._traces is None else self._traces.dispatched(taken)
@@ -82,7 +82,7 @@ class UnaryWork:
         return taken
 
     async def _whole(self, dispatcher: Dispatcher, assignment: Assignment, declared: Declared) -> Ready | None:
-        """Return an assignment with its values; None when it cannot run so, which failed it."""
+        """Return an assignment with its values; if it cannot run, fail it and return None."""
         shard = dispatcher.shard
         whole: Assignment | TooLarge = assignment
         try:
@@ -98,7 +98,7 @@ class UnaryWork:
         return None
 
     async def _elsewhere(self, dispatcher: Dispatcher, item: Ready, offers: Mapping[str, Offer]) -> bool:
-        """Say whether its worker need not run it: its outputs were in a cache, or another one works them out."""
+        """Say whether its worker need not run it: its outputs were in a cache, or another attempt works them out."""
         offer = offers[item.node.node_type]
         use = self._caches.use_of(item, offers)
         found = await self._caches.look(item, use, offer.version, None) if use is not None else None
@@ -114,7 +114,7 @@ class UnaryWork:
         return True
 
     async def give_back(self, worker_id: str, held: Iterable[tuple[int, Held]]) -> None:
-        """Queue again what did not begin, or may run elsewhere; what is not held is passed over."""
+        """Queue again node tasks that did not begin, or may run elsewhere; those that are not held are ignored."""
         for number, mine in _by_shard(held).items():
             dispatcher = self._dispatchers[number]
             dispatcher.apply(await dispatcher.shard.tasks.give_back(worker_id, 0, mine))

@@ -1,4 +1,4 @@
-"""Why a ready node task waits, in words: which limit keeps it back, or that nobody runs it."""
+"""Why a ready node task waits, in words: which limit holds it back, or that nobody runs it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 class ExplainPending:
     """Says of pending node tasks which limit is full, or that no connected worker offers their type; `config(shard)`
-    returns what holds in a shard."""
+    returns the configuration of a shard."""
 
     def __init__(self, config: Callable[[int], SystemConfig], connected: ConnectedWorkers) -> None:
         self._config = config
         self._connected = connected
 
     async def __call__(self, shard: Shard, seen: Sequence["Seen"]) -> list["Seen"]:
-        """Return the same node tasks with what they wait for, unless that is their turn or a worker's room."""
+        """Return the same node tasks with what they wait for, unless that is only their turn or a worker's room."""
         config = self._config(shard.number)
         names: dict[str, int] = {}
         for each in seen:
@@ -45,12 +45,12 @@ class ExplainPending:
 
 
 def nobody_runs(node_type: str, last: LastOffer) -> Reason:
-    """Return that no connected worker offers a node type."""
+    """Return the reason that no connected worker offers a node type."""
     return no_live_worker(node_type, last_worker=last.worker_id, until=iso(last.until_ms))
 
 
 def limits_of(each: "Seen", config: SystemConfig) -> dict[str, int]:
-    """Return the limits of the system that a node task is under, the narrowest first."""
+    """Return the system's limits that apply to a node task, the narrowest first."""
     node_type = each.plan.nodes[each.task.index].node_type
     limits = {
         f"user:{each.component.user_id}": config.max_running_per_user,
@@ -59,13 +59,13 @@ def limits_of(each: "Seen", config: SystemConfig) -> dict[str, int]:
     }
     rate = config.rates.get(node_type)
     if rate is not None:
-        # Such a bucket has no token left when it needs longer to be full than all but one of its tokens take.
+        # A bucket has no token left when filling it takes longer than filling in all but one of its tokens.
         limits[f"rate:{node_type}"] = rate.period_us - rate.interval_us + 1
     return {name: most for name, most in limits.items() if most}
 
 
 def is_mapped(each: "Seen") -> bool:
-    """Say whether it is a mapped node's own node task, which no worker gets."""
+    """Say whether this is a mapped node's own node task, which no worker gets."""
     mapped = each.plan.nodes[each.task.index].fan_out is not None
     return mapped and TaskName.parse(each.task.task_id).item < 0
 
@@ -75,7 +75,7 @@ def _type_of(each: "Seen") -> str:
 
 
 def _is_queued(each: "Seen") -> bool:
-    """Say whether all that is missing is a worker that takes it."""
+    """Say whether it lacks only a worker to take it."""
     pending = each.task.status is NodeTaskStatus.PENDING and not each.task.retry_at
     return pending and not each.waits and not is_mapped(each)
 

@@ -1,4 +1,4 @@
-"""Following ad-hoc runs: whoever watches one is told of its changes, and looks for itself."""
+"""Following ad-hoc runs: a watcher is told when its run changes, and then reads the run itself."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -7,25 +7,25 @@ from typing import TypeVar
 State = TypeVar("State")
 
 _AGAIN_S = 0.2
-"""Scripts tell ten times a second at most: what followed a change is looked for this long after it."""
+"""Scripts announce changes at most ten times a second, so a watcher looks again this long after a change."""
 _FALLBACK_S = 5.0
 
 
 class Watcher:
-    """One who watches a run."""
+    """A watcher of a run."""
 
     def __init__(self) -> None:
         self._news = asyncio.Event()
         self._over = asyncio.Event()
 
     def tell(self, *, over: bool) -> None:
-        """The run has changed, or is over."""
+        """Note that the run has changed, or is over."""
         self._news.set()
         if over:
             self._over.set()
 
     def clear(self) -> None:
-        """What is told from here on is news."""
+        """Forget earlier news."""
         self._news.clear()
         self._over.clear()
 
@@ -46,12 +46,12 @@ class RunWatch:
         self._watchers: dict[str, set[Watcher]] = {}
 
     def tell(self, run: str, *, over: bool = False) -> None:
-        """A run has changed, or is over."""
+        """Tell the watchers that a run has changed, or is over."""
         for watcher in self._watchers.get(run, ()):
             watcher.tell(over=over)
 
     def look(self) -> None:
-        """News may have been lost."""
+        """Have all watchers look, since news may have been lost."""
         for run in self._watchers:
             self.tell(run, over=True)
 
@@ -62,7 +62,7 @@ class RunWatch:
         face: Callable[[State], object],
         ended: Callable[[State], bool],
     ) -> AsyncGenerator[State, None]:
-        """Yield what `read` returns, then again whenever its `face` is another one, until it has `ended`.
+        """Yield what `read` returns, then again whenever its `face` has changed, until it has `ended`.
 
         Raises what `read` raises.
         """

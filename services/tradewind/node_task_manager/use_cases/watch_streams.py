@@ -1,4 +1,4 @@
-"""Following capped streams: each watcher reads on from where it is, told of news or now and then untold."""
+"""Following capped streams: each watcher reads on from its position, on news and now and then without."""
 
 import asyncio
 import random
@@ -13,27 +13,27 @@ from tradewind.node_task_manager.use_cases.shared_reads import SharedReads
 Entry = TypeVar("Entry")
 
 PAGE = 100
-"""How many entries a watcher reads, and so holds, at most."""
+"""The most entries that a watcher reads at a time, and so holds."""
 _LOOK_S = 5.0
 
 Read = Callable[[str, int], Awaitable[Stretch[Entry]]]
-"""Returns what follows a position, so many entries at most."""
+"""Returns what follows a position, up to a number of entries."""
 
 
 class StreamWatch:
-    """The watchers of this process, by what they follow. All are told over the one connection that hears of news."""
+    """The watchers of this process, by the stream they follow. All hear of news over one connection."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self._reads: SharedReads[Stretch[Any]] = SharedReads()
 
     def tell(self, name: str) -> None:
-        """There is something new to read."""
+        """Tell the watchers of a stream that there is something new to read."""
         for news in self._watchers.get(name, ()):
             news.set()
 
     def look(self) -> None:
-        """News may have been lost."""
+        """Have all watchers look, since news may have been lost."""
         for name in self._watchers:
             self.tell(name)
 
@@ -45,9 +45,9 @@ class StreamWatch:
     async def follow(
         self, name: str, after: str, read: Read[Entry], position: Callable[[Entry], str]
     ) -> AsyncGenerator[Stretch[Entry], None]:
-        """Yield what follows a position, without end; an empty stretch where a look of its own accord found nothing.
+        """Yield what follows a position, without end; a regular look that finds nothing yields an empty stretch.
 
-        A watcher that is slow to take what it is given reads no further meanwhile. Raises what `read` raises.
+        A watcher that is slow to take entries reads no further meanwhile. Raises what `read` raises.
         """
         news = asyncio.Event()
         watchers = self._watchers.setdefault(name, set())

@@ -21,7 +21,7 @@ _AGAIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
-    """A task as an event left it; without one, as it is. After a `gap` some events are missing before this."""
+    """A task as an event left it, or without an event, as it is. With a `gap`, some events before this are missing."""
 
     seen: Seen
     event: TaskEvent | None = None
@@ -34,7 +34,7 @@ class TaskChange:
 
 
 class WatchTask:
-    """Tells of a task what its events tell; `notices` returns the ones of a user."""
+    """Follows a task by its events; `notices` returns the Notices of a user."""
 
     def __init__(self, ad_hoc: AdHoc, look: Look, notices: Callable[[str], Notices], watch: StreamWatch) -> None:
         self._ad_hoc = ad_hoc
@@ -46,10 +46,11 @@ class WatchTask:
     async def __call__(
         self, task_id: str, user_id: str, after: str, *, outputs: bool
     ) -> AsyncGenerator[TaskChange, None]:
-        """Yield the task with each event after a position; without one as it is, then with each event to come.
+        """Yield the task with each event after a position; without a position, as it is, then with each event to come.
 
-        The last one is in a terminal status. Of a node task of a flow events are kept from the first watch on: what
-        follows a position before that is a gap. Raises NotFound, and Exhausted when too many are watched of a cycle.
+        The last change is in a terminal status. Events of a node task of a flow are kept from the first watch on, so
+        there is a gap after a position before that. Raises NotFound, and Exhausted when too many node tasks of the
+        component are watched.
         """
         notices = self._notices(user_id)
 
@@ -61,7 +62,7 @@ class WatchTask:
         gap = not (TaskName.parse(task_id).run.ad_hoc or await self._keep_events(await look(), notices)) and bool(after)
         if gap:
             after = ""
-        # What is read of the task is never older than the events that are told with it.
+        # The events are read first: the task must never be older than the events that it is yielded with.
         newest = None if after else await notices.newest_task_event(task_id)
         seen = await look()
         if not after:
@@ -88,10 +89,10 @@ class WatchTask:
                 if stretch.entries:
                     continue
                 before, seen = seen, await look()
-                # One that waits no more has an event that says so.
+                # If the task no longer waits, an event says so.
                 news = seen.task.status.terminal or (seen.waits and seen.waits != before.waits)
                 if news and (await notices.task_events(task_id, after, 1)).entries:
-                    # This look has seen what happened after the events were read: they tell it, each in its turn.
+                    # The task has changed since the events were read: the next events say how, one by one.
                     continue
                 if gap or news:
                     yield TaskChange(seen, gap=gap)
@@ -108,7 +109,7 @@ class WatchTask:
         return seen
 
     async def _keep_events(self, seen: Seen, notices: Notices) -> bool:
-        """Have events of a node task of a flow be kept; says whether they were before."""
+        """Keep events of a node task of a flow from now on; return whether they were kept before."""
         name, component = TaskName.parse(seen.task.task_id), seen.component
         outcome = await notices.watch_task(name.run, component.component_id, name.within_run)
         if outcome is WatchOutcome.UNKNOWN:

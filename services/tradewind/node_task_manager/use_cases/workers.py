@@ -14,13 +14,13 @@ MAX_VACANCIES = 32
 MAX_OFFERED_TYPES = 4000
 UNANSWERED_PINGS = 3
 _KEPT_BACK = 25
-"""Room that a script leaves to the next one, which begins before it ends and makes something ready as well."""
+"""Room that a script leaves for the next one, which begins before it ends and makes node tasks ready as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a worker says of a node type: its version, which cache outputs may come from unless a node says so, whether
-    nodes may begin before what they get is stored, and the output handles that it has, None when it does not say."""
+    """What a worker says about a node type: its version, the cache that outputs may come from unless the node names
+    one, whether nodes may begin before their input is stored, and its output handles, None when it does not say."""
 
     version: str = ""
     cache: CacheUse | None = None
@@ -30,10 +30,10 @@ class Offer:
 
 @dataclass(eq=False)
 class ConnectedWorker:
-    """A worker behind a stream. `sessions` holds the number of its stream by shard; `held` its leases by nonce.
+    """A worker behind a stream. `sessions` holds the number of its stream by shard, `held` its leases by nonce.
 
-    It cannot name those that are `unnamed`: not told of yet, or told the end of, which is not stored. `promised` is
-    room offered to claims under way; `offers` is what there is to say of some of its node types.
+    The worker cannot name `unnamed` leases: it has not heard of them yet, or has reported their end, which is not
+    stored yet. `promised` is room offered to claims under way; `offers` describes some of its node types.
     """
 
     worker_id: str
@@ -49,34 +49,34 @@ class ConnectedWorker:
     unanswered_pings: int = 0
 
     called: ClassVar[bool] = False
-    """Whether it is called, and renews its leases and reports by calls of its own."""
+    """Whether the worker is called, and renews its leases and reports by calls of its own."""
 
     @property
     def silent(self) -> bool:
-        """Whether it has answered no ping of the last few."""
+        """Whether it has answered none of the last few pings."""
         return self.unanswered_pings > UNANSWERED_PINGS
 
     @property
     def here(self) -> bool:
-        """Whether anybody is behind it, as far as is known."""
+        """Whether the worker is there, as far as is known."""
         return not self.silent
 
     @property
     def room(self) -> int:
-        """How many node tasks it can take beyond those it holds or may be about to get; none while it answers no
-        pings or does not read what was sent before."""
+        """How many node tasks it can take beyond those it holds or may be about to get; none while it answers no pings
+        or does not read what was sent."""
         if self.silent or self.line.full:
             return 0
         return max(0, self.capacity - len(self.held) - self.promised)
 
     @cached_property
     def eager_types(self) -> frozenset[str]:
-        """The node types that it may go on with by itself: not those whose results may be in a cache."""
+        """The node types that it may go on with by itself, without those whose results may be in a cache."""
         return frozenset(name for name, offer in self.offers.items() if offer.eager and offer.cache is None)
 
     @cached_property
     def declared(self) -> Declared:
-        """The output handles of node types, as far as it says what they have."""
+        """The output handles of those of its node types that it has declared."""
         return declared_by(self.offers)
 
     def version_of(self, node_type: str) -> str:
@@ -85,23 +85,23 @@ class ConnectedWorker:
         return offer.version if offer is not None else ""
 
     def held_in(self, shard: int) -> list[Held]:
-        """Return what it holds of a shard."""
+        """Return the leases that it holds in a shard."""
         return [held for at, held in self.held.values() if at == shard]
 
     def unnamed_in(self, shard: int) -> list[Held]:
-        """Return what it holds of a shard and cannot name, unless it is silent."""
+        """Return the leases that it holds in a shard and cannot name; none while it is silent."""
         if self.silent or not self.unnamed:
             return []
         return [each for each in self.held_in(shard) if each.nonce in self.unnamed]
 
     def let_go(self, nonce: str) -> None:
-        """It holds this lease no more."""
+        """Note that it no longer holds this lease."""
         self.held.pop(nonce, None)
         self.unnamed.discard(nonce)
 
 
 def declared_by(offers: Mapping[str, Offer]) -> Declared:
-    """Return the output handles of the node types that say what they have."""
+    """Return the output handles of the node types that declare them."""
     return frozenset((name, offer.outputs) for name, offer in offers.items() if offer.outputs is not None)
 
 
@@ -112,8 +112,8 @@ _Kind: TypeAlias = dict[ConnectedWorker, None]
 class WorkerPool:
     """All workers connected to this process.
 
-    Those with room stand in line by kind, that is by the node types they offer, so that many workers of one kind never
-    hide the only one of another.
+    Workers with room stand in line by kind, that is by the node types they offer, so that many workers of one kind
+    never hide the only one of another.
     """
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class WorkerPool:
         self._followers.append(follower)
 
     def changed(self, worker: ConnectedWorker) -> None:
-        """A worker has come or gone, or whether anybody is behind it is another matter than before."""
+        """Note that a worker has come or gone, or that its `here` has changed."""
         for follower in self._followers:
             follower(worker.worker_id)
 
@@ -192,9 +192,10 @@ class WorkerPool:
         return max(1, -(-len(self._kinds) // MAX_VACANCIES))
 
     def promise(self, shard: int, *, keep_back: bool = False) -> list[Room]:
-        """Offer the room of up to 32 workers to one script, every kind in turn; give it back with `settle`.
+        """Offer the room of up to 32 workers to one script, each kind in turn; `settle` takes it back.
 
-        To `keep_back` some for the next one, offer only 25 of what a worker has, or all but 25 when that is more.
+        With `keep_back`, some room is left for the next script: only 25 of a worker's room are offered, or all but 25
+        if that is more.
         """
         offers: list[Room] = []
         types = 0
