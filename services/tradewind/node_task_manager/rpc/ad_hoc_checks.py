@@ -25,7 +25,7 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 def task(request: batch_pb2.SubmitTaskRequest, caches: Collection[str]) -> None:
-    """Raise InvalidInput with every fault; `caches` are all there are."""
+    """Raise InvalidInput with every fault; `caches` are the names of all caches."""
     require(
         [
             *_common_faults("", request.user_id, request.node_type, request.request_id, request.options),
@@ -36,7 +36,7 @@ def task(request: batch_pb2.SubmitTaskRequest, caches: Collection[str]) -> None:
 
 
 def head(message: batch_pb2.SubmitBatchRequest, caches: Collection[str]) -> None:
-    """Raise InvalidInput unless the first message of a batch says what the batch is; `caches` are all there are."""
+    """Raise InvalidInput unless the first message of a batch describes it; `caches` are the names of all caches."""
     if not message.HasField("head"):
         raise InvalidInput([Violation("head", "must be in the first message, with user_id, node_type and total")])
     given = message.head
@@ -48,7 +48,7 @@ def head(message: batch_pb2.SubmitBatchRequest, caches: Collection[str]) -> None
 
 
 def unreadable_items(parameters: Sequence[str]) -> dict[int, Violation]:
-    """Return the faults of items that are no JSON objects, or too large, by place; the first 100."""
+    """Return, by place, the faults of items that are no JSON objects or too large; at most the first 100."""
     faults: dict[int, Violation] = {}
     for place, text in enumerate(parameters):
         fault = parameters_fault(f"parameters_json[{place}]", text)
@@ -60,7 +60,7 @@ def unreadable_items(parameters: Sequence[str]) -> dict[int, Violation]:
 
 
 def parameters_fault(path: str, text: str) -> Violation | None:
-    """Return what is wrong with the parameters in field `path`, None when they are a JSON object, or nothing."""
+    """Return the fault of the parameters in field `path`, None when they are a JSON object, or empty."""
     if not text:
         return None
     size = len(text.encode())
@@ -77,7 +77,7 @@ def parameters_fault(path: str, text: str) -> Violation | None:
 
 
 def task_run(task_id: str, user_id: str) -> RunName:
-    """Return the run that a task is. Raises InvalidInput unless this can be the id of one, and that of a user."""
+    """Return the run of a task. Raises InvalidInput unless these can be the ids of a task and of a user."""
     faults = [check_identifier("user_id", user_id)]
     try:
         name = TaskName.parse(task_id)
@@ -91,7 +91,7 @@ def task_run(task_id: str, user_id: str) -> RunName:
 
 
 def watched_task(task_id: str, user_id: str) -> None:
-    """Raise InvalidInput unless this can be the id of a task that has events, and that of a user."""
+    """Raise InvalidInput unless these can be the ids of a task that has events, and of a user."""
     faults = [check_identifier("user_id", user_id)]
     try:
         if TaskName.parse(task_id).run.batch_id:

@@ -145,7 +145,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return pb2.ListTaskLogsResponse(logs=[mapping.log_line(line) for line in lines], more=more)
 
     async def _uploaded(self, messages: AsyncIterator[pb2.SubmitBatchRequest]) -> tuple[pb2.BatchHead, list[str]]:
-        """Read the parts of a batch. Raises InvalidInput, as soon as there is a fault, with all known by then."""
+        """Read the parts of a batch. Raises InvalidInput at the first message with faults, naming all of them."""
         head: pb2.BatchHead | None = None
         parameters: list[str] = []
         size = 0

@@ -55,7 +55,7 @@ def _work(
 
 
 def batch(component: Component) -> batch_pb2.Batch:
-    """A batch with how far it is."""
+    """Return a batch with its progress."""
     progress = BatchProgress.of(component)
     return batch_pb2.Batch(
         batch_id=component.run.batch_id,

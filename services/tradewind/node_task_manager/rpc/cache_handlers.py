@@ -17,7 +17,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(eq=False, kw_only=True)
 class CacheHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
-    """Looking at caches and emptying them."""
+    """Statistics of caches, and emptying them."""
 
     caches: ResultCaches
     config: FollowConfig

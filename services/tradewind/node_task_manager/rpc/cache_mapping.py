@@ -27,14 +27,14 @@ _SCOPES = {
 
 
 def cache_use(message: cache_pb2.CacheUse) -> CacheUse | None:
-    """Parse which cache a node uses, None for none."""
+    """Parse which cache a node uses, None when it uses none."""
     if not message.name:
         return None
     return CacheUse(message.name, message.key, _SCOPES[message.scope], milliseconds(message.ttl))
 
 
 def cache_faults(path: str, message: cache_pb2.CacheUse) -> Iterator[Violation]:
-    """Tell what the use of a cache must not hold; whether there is such a cache is another question."""
+    """Yield the faults of a cache use, without checking that the cache exists."""
     if fault := check_identifier(f"{path}.name", message.name):
         yield fault
     if len(message.key) > _LONGEST_KEY:
@@ -48,7 +48,7 @@ def cache_faults(path: str, message: cache_pb2.CacheUse) -> Iterator[Violation]:
 def ad_hoc_cache_faults(
     path: str, message: cache_pb2.CacheUse, caches: Collection[str], *, batch: bool
 ) -> Iterator[Violation]:
-    """Tell what the use of a cache must not hold outside flows, where there are these caches."""
+    """Yield the faults of a cache use outside flows; `caches` are the names of all caches."""
     faults = list(cache_faults(path, message))
     yield from faults
     if not faults and message.name not in caches:
@@ -60,7 +60,7 @@ def ad_hoc_cache_faults(
 
 
 def unknown_cache(path: str, name: str, caches: Collection[str]) -> Violation:
-    """Say that there is no such cache, and what to do."""
+    """Return the fault that there is no such cache, with what to do."""
     return Violation(
         path,
         f'no cache "{name}"; there are {", ".join(sorted(caches))}, and more can be set up in the configuration, as '
@@ -69,7 +69,7 @@ def unknown_cache(path: str, name: str, caches: Collection[str]) -> Violation:
 
 
 def offers(node_types: Iterable[str], given: Iterable[work_pb2.OfferedType]) -> dict[str, Offer]:
-    """Parse what a worker says of the node types it offers."""
+    """Parse what a worker says about the node types that it offers."""
     said = {
         each.node_type: Offer(
             each.version, cache_use(each.cache), each.eager, frozenset(each.outputs) if each.outputs else None
@@ -80,7 +80,7 @@ def offers(node_types: Iterable[str], given: Iterable[work_pb2.OfferedType]) -> 
 
 
 def offer_faults(path: str, given: Iterable[work_pb2.OfferedType]) -> Iterator[Violation]:
-    """Tell what a worker must not say of its node types."""
+    """Yield the faults of what a worker says about its node types."""
     for at, each in enumerate(given):
         if fault := check_identifier(f"{path}[{at}].node_type", each.node_type):
             yield fault
@@ -94,17 +94,17 @@ def offer_faults(path: str, given: Iterable[work_pb2.OfferedType]) -> Iterator[V
 
 
 def cache_settings(message: cache_pb2.CacheSettings) -> CacheSettings:
-    """Parse how a cache is set up."""
+    """Parse the settings of a cache."""
     return CacheSettings(milliseconds(message.ttl) / 1000, message.max_entries or _COMMON.max_entries)
 
 
 def settings_message(settings: CacheSettings) -> cache_pb2.CacheSettings:
-    """How a cache is set up."""
+    """Return the settings of a cache."""
     return cache_pb2.CacheSettings(ttl=duration(settings.ttl), max_entries=settings.max_entries)
 
 
 def config_faults(message: config_pb2.SystemConfig) -> Iterator[Violation]:
-    """Tell what the configuration must not say of caches."""
+    """Yield the faults of what the configuration says about caches."""
     if message.HasField("cache_ttl"):
         yield from _ttl_faults("config.cache_ttl", message.cache_ttl)
     if len(message.caches) > MOST_CACHES:
@@ -122,7 +122,7 @@ def config_faults(message: config_pb2.SystemConfig) -> Iterator[Violation]:
 
 
 def stats_message(usage: CacheUsage) -> cache_pb2.CacheStats:
-    """How much a cache is used."""
+    """Return the usage of a cache."""
     ttl = duration(usage.settings.ttl) if usage.settings is not None else None
     return cache_pb2.CacheStats(name=usage.name, ttl=ttl, entries=usage.entries, **usage.counts)
 

@@ -28,17 +28,17 @@ CONNECT_S = 2.0
 EXECUTE_S = 5.0
 _TERMINATE_S = 2.0
 _BREAK_S = 0.1
-"""How soon after a call has failed a broken connection shows."""
+"""How soon a broken connection shows after a call has failed."""
 _READY = grpc.ChannelConnectivity.READY
 
 
 class CalledWorkerChannel:
-    """Implements WorkerCalls. `https` and `grpcs` in front of the address ask for TLS, anything else is plain text."""
+    """Implements WorkerCalls. Addresses that begin with `https` or `grpcs` ask for TLS, all others for plain text."""
 
     def __init__(self, api_url: str, limits: Limits, clock: Clock, tls: TlsFiles | None = None) -> None:
-        """Take the certificates to show and to trust, `tls`; without, the CAs of this machine are trusted."""
+        """`tls` are the certificates to show and to trust; without it, the CAs of this machine are trusted."""
         scheme, target = _target(api_url)
-        # A worker goes by its own name, whatever that of the servers is.
+        # A worker has a name of its own, whatever the servers' name is.
         security = replace(tls or TlsFiles(ca=SYSTEM), server_name=None) if scheme in ("https", "grpcs") else None
         self._channel = open_channel(target, traced=False, security=security)
         self._stub = WorkerServiceStub(self._channel)
@@ -49,7 +49,7 @@ class CalledWorkerChannel:
         self._renew_interval.FromMilliseconds(limits.lease_ms // 3)
 
     async def execute(self, ready: Sequence[Ready]) -> Answer:
-        # What cannot be reached did not get it: that is for sure only when it is known before.
+        # A worker certainly did not get the node tasks only if it is known beforehand that it cannot be reached.
         if not await self.connected(CONNECT_S):
             return Answer(refused=f"it could not be reached within {CONNECT_S:.0f} s")
         now_ms = self._clock.now_ms()
@@ -120,7 +120,7 @@ def _target(api_url: str) -> tuple[str, str]:
 
 
 def _retry_after_s(error: grpc.aio.AioRpcError) -> float:
-    """Return for how long a worker wants to be left alone, 0 when it says nothing that can be read."""
+    """Return for how many seconds a worker asks to be left alone, 0 when it does not say so in readable form."""
     with suppress(DecodeError):
         for key, value in error.trailing_metadata() or ():
             if key == STATUS_KEY and isinstance(value, bytes):

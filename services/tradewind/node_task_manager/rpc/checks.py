@@ -41,7 +41,7 @@ def identifiers(**fields: str) -> None:
 
 
 def task_id(node_task_id: str, user_id: str) -> None:
-    """Raise InvalidInput unless this can be the id of a node task, and that of a user."""
+    """Raise InvalidInput unless these can be the ids of a node task and of a user."""
     faults = [check_identifier("user_id", user_id)]
     try:
         TaskName.parse(node_task_id)
@@ -57,14 +57,14 @@ def at_most(path: str, items: Sequence[object], most: int = _MAX_REFERENCES) -> 
 
 
 def references(node_tasks: Sequence[pb2.NodeTaskReference]) -> None:
-    """Raise InvalidInput for too many, or the faults of the first that cannot be a node task."""
+    """Raise InvalidInput for too many references, or with the faults of the first that cannot be a node task."""
     at_most("node_tasks", node_tasks)
     for each in node_tasks:
         task_id(each.node_task_id, each.user_id)
 
 
 def runs(named: Sequence[pb2.RunReference]) -> None:
-    """Raise InvalidInput for too many runs or components, or names that cannot be any."""
+    """Raise InvalidInput for too many runs or components, or for invalid names."""
     at_most("runs", named, _MAX_RUNS)
     require(
         fault
@@ -113,7 +113,7 @@ def claim(request: pb2.ClaimNodeTasksRequest) -> None:
 
 
 def report(request: pb2.ReportNodeTasksRequest) -> None:
-    """Raise InvalidInput for a worker that cannot be any, or too many of something."""
+    """Raise InvalidInput for an invalid worker id, or too many of something."""
     identifiers(worker_id=request.worker_id)
     at_most("held_tokens", request.held_tokens, _MAX_HELD)
     for path in ("completions", "failures", "give_back_tokens", "progress", "logs"):
@@ -225,7 +225,7 @@ def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | No
 
 
 def rate_faults(path: str, given: node_task_pb2.KeyRate) -> Iterator[Violation | None]:
-    """Yield what is wrong with a rate of a key."""
+    """Yield the faults of a key's rate."""
     yield check_identifier(f"{path}.key", given.key)
     try:
         rate = Rate.parse(given.limit)
@@ -237,7 +237,7 @@ def rate_faults(path: str, given: node_task_pb2.KeyRate) -> Iterator[Violation |
 
 
 def concurrency_faults(path: str, concurrency: node_task_pb2.Concurrency) -> Iterator[Violation | None]:
-    """Yield what is wrong with a limit of a key."""
+    """Yield the faults of a key's limit."""
     yield check_identifier(f"{path}.key", concurrency.key)
     if concurrency.max < 1:
         yield Violation(f"{path}.max", f"must be at least 1, is {concurrency.max}")
@@ -280,7 +280,7 @@ def _instant_fault(path: str, value: Timestamp) -> Violation | None:
 
 
 def json_fault(path: str, text: str, *, wants_object: bool = False) -> Violation | None:
-    """Return what is wrong with JSON text, whose numbers may be of any size; None for nothing."""
+    """Return the fault of JSON text, whose numbers may be of any size; None when it has none."""
     try:
         value = _raw.decode(text)
         check_depth(text)

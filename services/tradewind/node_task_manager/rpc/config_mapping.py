@@ -19,7 +19,7 @@ _WEIGHTS = (0.01, 100.0)
 
 
 def config_message(config: SystemConfig) -> config_pb2.SystemConfig:
-    """The configuration."""
+    """Return the configuration as a message."""
     return config_pb2.SystemConfig(
         **{name: getattr(config, name) for name in _NUMBERS},
         max_running_per_node_type=config.max_running_per_node_type,
@@ -32,12 +32,12 @@ def config_message(config: SystemConfig) -> config_pb2.SystemConfig:
 
 
 def etag(config: SystemConfig) -> str:
-    """What changes with each write."""
+    """Return the etag of a configuration, which changes with each write."""
     return f"v{config.version}"
 
 
 def update(request: config_pb2.UpdateConfigRequest) -> tuple[SystemConfig, tuple[str, ...], int | None]:
-    """Parse what is to change, in which fields, and of which version. Raises InvalidInput with every fault."""
+    """Parse the new values, the fields to change, and the expected version. Raises InvalidInput with every fault."""
     faults = [fault for fault in _faults(request) if fault is not None]
     if faults:
         raise InvalidInput(faults)

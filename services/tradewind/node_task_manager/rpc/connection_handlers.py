@@ -17,7 +17,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(eq=False, kw_only=True)
 class ConnectionHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
-    """The part of the service that tells of connections."""
+    """The part of the service that lists connections."""
 
     connected: ConnectedWorkers
 

@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: what workers go on with by themselves."""
+"""Protobuf on the outside, domain on the inside: node tasks that workers go on with by themselves."""
 
 import functools
 import re
@@ -17,7 +17,7 @@ _NONCE = re.compile("[0-9A-Za-z]{1,64}")
 
 @functools.lru_cache(maxsize=2000)
 def step_messages(eager: EagerSteps) -> list[work_pb2.EagerStep]:
-    """Steps for a worker."""
+    """Return eager steps for a worker."""
     messages = []
     for step in eager.steps:
         message = work_pb2.EagerStep(
@@ -38,22 +38,22 @@ def step_messages(eager: EagerSteps) -> list[work_pb2.EagerStep]:
 def with_eager(
     worker_id: str, outcomes: list[tuple[int, Outcome]], completions: Sequence[work_pb2.NodeTaskCompletion]
 ) -> list[tuple[int, Outcome]]:
-    """Put what the worker has begun by itself right behind what it was begun on: how it ended, or that it goes on.
+    """Put each attempt that the worker has begun by itself right after the outcome that it was begun on.
 
-    `outcomes` are those of `completions`, in this order, and maybe others. Raises InvalidInput for tokens that a worker
-    cannot have made.
+    That is how the attempt ended, or that it goes on. `outcomes` begin with those of `completions`, in the same order.
+    Raises InvalidInput for tokens that a worker cannot have made.
     """
     begun = {outcomes[at][1].nonce: _made(at, each) for at, each in enumerate(completions) if each.eager_token}
     return list(_chained(worker_id, outcomes, begun)) if begun else outcomes
 
 
 def goes_on(outcomes: Sequence[tuple[int, Outcome]]) -> bool:
-    """Say whether any of the outcomes is that an eager attempt goes on: its worker waits to hear that this is known."""
+    """Say whether any outcome is an eager attempt that goes on: its worker waits to hear that this is known."""
     return any(outcome.kind is OutcomeKind.BEGUN for _, outcome in outcomes)
 
 
 def require_no_eager(completions: Sequence[work_pb2.NodeTaskCompletion]) -> None:
-    """Raise InvalidInput for what only a worker with a stream may do."""
+    """Raise InvalidInput for eager tokens, which only a worker with a stream may send."""
     faults = [
         Violation(f"completions[{at}].eager_token", "must be empty: only a Work stream offers eager steps")
         for at, each in enumerate(completions)
@@ -83,7 +83,7 @@ def _chained(
 
 
 def _made(at: int, completion: work_pb2.NodeTaskCompletion) -> Token:
-    """Parse a token that a worker made for what follows. Raises InvalidInput."""
+    """Parse a token that a worker made for the next node task. Raises InvalidInput."""
     try:
         before, token = Token.parse(completion.token), Token.parse(completion.eager_token)
         run, new = TaskName.parse(before.task_id), TaskName.parse(token.task_id)

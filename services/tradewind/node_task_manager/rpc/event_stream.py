@@ -13,7 +13,7 @@ from tradewind.server.partitions import PARTITIONS
 from tradewind.server.streams import both
 
 _MAX_EVENTS = 500
-"""In one message: with the longest names and reasons that is about 1 MiB."""
+"""The most events in one message: with the longest names and reasons about 1 MiB."""
 _EVENT_ID = re.compile(r"\d{1,18}-\d{1,18}", re.ASCII)
 
 
@@ -25,7 +25,7 @@ class EventStream:
         self._subscriber = Subscriber()
 
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Read and write until either side ends. Raises InvalidInput for rubbish."""
+        """Read and write until either side ends. Raises InvalidInput for invalid messages."""
         try:
             await both(self._read(context), self._write(context))
         finally:

@@ -1,4 +1,4 @@
-"""KEDA's contract for a scaler outside itself: parse, ask for the demand, answer."""
+"""KEDA's contract for external scalers: parse, ask for the demand, answer."""
 
 import math
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ class ExternalScalerHandlers(pb2_grpc.ExternalScalerServicer):
 
 
 def read_metadata(metadata: Mapping[str, str]) -> tuple[Pool, float]:
-    """Return whose work counts, and how much of it a worker should have. Raises InvalidInput with every fault."""
+    """Return which work counts, and how many node tasks a worker should have. Raises InvalidInput with every fault."""
     faults: list[Violation | None] = []
     node_types = [name.strip() for name in metadata.get("nodeTypes", "").split(",") if name.strip()]
     faults += [check_identifier("scaler_metadata.nodeTypes", name) for name in node_types]

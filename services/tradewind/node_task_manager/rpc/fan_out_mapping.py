@@ -9,7 +9,7 @@ from tradewind.server.faults import Violation
 
 
 def fan_out(node: component_pb2.PlanNode) -> FanOut | None:
-    """Parse how a node runs over a list, None when it does not."""
+    """Parse the fan-out of a node, None when it has none."""
     if not node.HasField("fan_out"):
         return None
     given = node.fan_out
@@ -22,7 +22,7 @@ def fan_out(node: component_pb2.PlanNode) -> FanOut | None:
 
 
 def fan_out_faults(path: str, plan: component_pb2.Plan, place: int) -> Iterator[Violation]:
-    """Tell what the fan-out of a node must not be; `path` is where the node stands."""
+    """Yield the faults of a node's fan-out; `path` is that of the node."""
     given = plan.nodes[place].fan_out
     into = sum(edge.target == place and edge.target_handle == given.handle for edge in plan.edges)
     if into != 1:
@@ -31,13 +31,13 @@ def fan_out_faults(path: str, plan: component_pb2.Plan, place: int) -> Iterator[
         yield Violation(f"{path}.fan_out.max_parallel", f"must be 1 to {MOST_ITEMS}, is {given.max_parallel}")
     if given.HasField("min_count") and given.min_count < 0:
         yield Violation(f"{path}.fan_out.min_count", f"must not be negative, is {given.min_count}")
-    # Written so that what is no number is outside, too.
+    # Written so that NaN is a fault, too.
     if given.HasField("min_ratio") and not 0 < given.min_ratio <= 1:
         yield Violation(f"{path}.fan_out.min_ratio", f"must be over 0 and at most 1, is {given.min_ratio:g}")
 
 
 def item_counts(counts: ItemCounts | None) -> node_task_pb2.ItemCounts | None:
-    """How the items of a mapped node stand."""
+    """Return the item counts of a mapped node."""
     if counts is None:
         return None
     return node_task_pb2.ItemCounts(

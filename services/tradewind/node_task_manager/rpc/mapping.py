@@ -104,12 +104,12 @@ def _plan_node(node: component_pb2.PlanNode) -> PlanNode:
 
 
 def concurrency(message: node_task_pb2.Concurrency) -> Concurrency:
-    """Read how many may run at once under a key."""
+    """Parse how many node tasks may run at once under a key."""
     return Concurrency(message.key, message.max, _WHEN_FULL.get(message.when_full, WhenFull.WAIT))
 
 
 def key_rate(message: node_task_pb2.KeyRate) -> KeyRate:
-    """Read how many may begin in a time under a key. Raises ValueError for a limit that is none."""
+    """Parse how many node tasks may begin in a period under a key. Raises ValueError for an invalid limit."""
     return KeyRate(message.key, Rate.parse(message.limit), message.cost or 1)
 
 
@@ -136,7 +136,7 @@ def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
 
 
 def submit_result(result: SubmitResult) -> component_pb2.SubmitResult:
-    """Answer to a submission."""
+    """Return the answer to a submission."""
     reason, delay_s = _REFUSED.get(result.outcome, ("", 0))
     return component_pb2.SubmitResult(
         outcome=_OUTCOME[result.outcome],
@@ -148,12 +148,12 @@ def submit_result(result: SubmitResult) -> component_pb2.SubmitResult:
 
 
 def stop_mark(mark: StopMark | None) -> node_task_pb2.StopMark | None:
-    """Who asked for a stop."""
+    """Return who asked for a stop, None when nobody did."""
     return node_task_pb2.StopMark(reason=mark.reason, by=mark.by, at=timestamp(mark.at)) if mark else None
 
 
 def task_error(error: TaskError | None) -> node_task_pb2.NodeTaskError | None:
-    """Why a node task failed."""
+    """Return why a node task failed, None when it did not."""
     if error is None:
         return None
     return node_task_pb2.NodeTaskError(
@@ -166,7 +166,7 @@ def task_error(error: TaskError | None) -> node_task_pb2.NodeTaskError | None:
 
 
 def component(found: Component) -> component_pb2.Component:
-    """A component of a run."""
+    """Return a component of a run."""
     finished = found.status is ComponentStatus.FINISHED
     return component_pb2.Component(
         flow_id=found.run.flow_id,
@@ -188,7 +188,7 @@ def component(found: Component) -> component_pb2.Component:
 
 
 def tell(event: component_pb2.Event, found: Event) -> None:
-    """Fill in an event for the scheduler, in place: messages that are put into each other are copied each time."""
+    """Fill in an event for the scheduler in place: nesting finished messages would copy them each time."""
     event.event_id, event.partition = found.event_id, found.partition
     if isinstance(found, SubFlowEvent):
         event.sub_flow.CopyFrom(sub_flow_event(found))
@@ -212,7 +212,7 @@ def tell(event: component_pb2.Event, found: Event) -> None:
 
 
 def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> node_task_pb2.NodeTask:
-    """A node task with what stands around it."""
+    """Return a node task, with its config and history on request."""
     task, name = seen.task, TaskName.parse(seen.task.task_id)
     run, items = name.run, seen.task.items
     node = seen.plan.nodes[task.index]
@@ -279,7 +279,7 @@ def _postponed(task: NodeTask) -> bool:
 
 
 def _why_delayed(task: NodeTask, node: PlanNode, name: TaskName) -> str:
-    """What a node task waits for: an answer, its next attempt, another's outputs, its items; "" for none of these."""
+    """Say what a node task waits for: an answer, its next attempt, another's outputs or its items; else ""."""
     if task.wait is not None:
         return _why_suspended(task.wait, task.child)
     if _postponed(task):
@@ -304,7 +304,7 @@ def _why_suspended(wait: Wait, child: str) -> str:
 
 
 def node_outputs(task_id: str, outputs: Iterable[tuple[str, str]]) -> node_task_manager_service_pb2.NodeTaskOutputs:
-    """What a node task emitted."""
+    """Return what a node task emitted."""
     return node_task_manager_service_pb2.NodeTaskOutputs(
         node_task_id=task_id,
         outputs=[node_task_pb2.Output(handle=handle, value_json=value) for handle, value in outputs],
@@ -312,7 +312,7 @@ def node_outputs(task_id: str, outputs: Iterable[tuple[str, str]]) -> node_task_
 
 
 def signals(found: Iterable[SeenSignal]) -> list[node_task_pb2.Signal]:
-    """What went along edges."""
+    """Return the signals along edges."""
     return [
         node_task_pb2.Signal(
             source=each.source,
@@ -326,7 +326,7 @@ def signals(found: Iterable[SeenSignal]) -> list[node_task_pb2.Signal]:
 
 
 def log_line(line: StoredLine) -> node_task_pb2.NodeLog:
-    """A line that a node logged."""
+    """Return a line that a node logged."""
     return node_task_pb2.NodeLog(
         log_id=line.log_id,
         cycle=line.cycle,

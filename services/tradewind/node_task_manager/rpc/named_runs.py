@@ -1,4 +1,4 @@
-"""Which runs a request names by the ids of node tasks or of a cycle."""
+"""The runs that a request names, by ids of node tasks or of a cycle."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ from tradewind.node_task_manager.domain.names import TASK, RunName, TaskName
 from tradewind.node_task_manager.rpc.checks import at_most
 
 _MOST_IDS = 100
-"""No handler takes more; each may be of another run, which the gate reads before the handler counts them."""
+"""No handler takes more ids; each may be of another run, and the gate reads those before the handler counts ids."""
 
 
 def runs_in(request: Any) -> list[RunName]:
-    """Return the runs of `node_task_id` and `node_task_ids`, if they are ids, and of `flow_id`, `cycle` and `run`.
+    """Return the runs of `node_task_id` and `node_task_ids`, if they are valid, and of `flow_id`, `cycle` and `run`.
 
-    That of a `task_id` as well where it names a node of a flow: whose an ad-hoc task is, its handler looks at itself.
-    Raises InvalidInput for too many ids.
+    The run of a `task_id` is returned too if it names a node of a flow; for an ad-hoc task, the handler checks the
+    owner itself. Raises InvalidInput for too many ids.
     """
     fields = set(request.DESCRIPTOR.fields_by_name)
     ids = [request.node_task_id] if "node_task_id" in fields else []
@@ -27,7 +27,7 @@ def runs_in(request: Any) -> list[RunName]:
         try:
             found.append(TaskName.parse(task_id).run)
         except ValueError:
-            # The handler says what is wrong with it.
+            # The handler says what is wrong with the id.
             continue
     if {"flow_id", "cycle", "run"} <= fields:
         found.append(RunName(request.flow_id, request.cycle, request.run))

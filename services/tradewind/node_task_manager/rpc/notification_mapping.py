@@ -33,7 +33,7 @@ def check_position(path: str, position: str) -> None:
 
 
 def task_change(change: TaskChange) -> batch_pb2.WatchTaskResponse:
-    """A task with what happened to it."""
+    """Return a task with what happened to it."""
     event = _task_event(change.event) if change.event is not None else None
     return batch_pb2.WatchTaskResponse(task=node_task(change.seen), event=event, gap=change.gap)
 
@@ -56,7 +56,7 @@ def _task_event(event: TaskEvent) -> task_event_pb2.TaskEvent:
 
 
 def notifications(user_id: str, found: Iterable[Notification]) -> list[notification_pb2.Notification]:
-    """Notifications as their user reads them."""
+    """Return notifications as their user reads them."""
     return [
         notification_pb2.Notification(
             notification_id=each.notification_id,
@@ -88,7 +88,7 @@ def _subject(name: str) -> notification_pb2.NotificationSubject:
 
 
 def facts(drafts: notification_pb2.PublishNotificationsRequest) -> list[tuple[str, str, Fact]]:
-    """Read what is to be sent: user, key, fact. Raises InvalidInput with every fault."""
+    """Parse the notifications to send: user, key, fact. Raises InvalidInput with every fault."""
     count = len(drafts.notifications)
     if not 1 <= count <= _MOST_SENT:
         raise InvalidInput([Violation("notifications", f"must be 1 to {_MOST_SENT}, there are {count}")])

@@ -1,4 +1,4 @@
-"""What is to go out on a worker's stream, gathered into few messages until the stream can take them."""
+"""The outgoing side of a worker's stream, gathered into few messages until the stream can take them."""
 
 import asyncio
 from collections import deque
@@ -16,14 +16,14 @@ from tradewind.server.clock import Clock
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_WAITING_BYTES = 4 * MAX_MESSAGE_BYTES
 ACKNOWLEDGE_S = 0.005
-"""How long an acknowledgement waits for a message to go with, unless a worker waits for it."""
+"""How long an acknowledgement waits for a message to travel with, unless the worker waits for it."""
 
 
 @dataclass(slots=True)
 class _Heard:
-    """A message of the worker of which so many parts have yet to take effect; `losses` are what is refused of it.
+    """A message of the worker of which `parts` have yet to take effect; `losses` are its refused outcomes.
 
-    The worker may wait for that (`awaited`).
+    The worker may wait for the acknowledgement (`awaited`).
     """
 
     sequence: int
@@ -33,7 +33,7 @@ class _Heard:
 
 
 class OutgoingLine:
-    """A WorkerLine; `relieved` is called when it was full and is not any more."""
+    """A WorkerLine; `relieved` is called when it is no longer full."""
 
     def __init__(self, stop_grace_ms: int, clock: Clock, relieved: Callable[[], None]) -> None:
         self._stop_grace_ms = stop_grace_ms
@@ -56,7 +56,7 @@ class OutgoingLine:
 
     @property
     def overfull(self) -> bool:
-        """Whether far more waits than it is given while it is full: answers to what the worker says."""
+        """Whether far more waits than makes the line full: answers to the worker's messages, which come even then."""
         return self._waiting > 2 * MAX_WAITING_BYTES
 
     async def writable(self) -> None:
@@ -106,7 +106,7 @@ class OutgoingLine:
             head = self._unacknowledged.popleft()
             through, awaited = head.sequence, awaited or head.awaited
             if head.losses:
-                # All in one message, which acknowledges it: a worker goes on with what was not refused then.
+                # All in the message that acknowledges it: the worker then goes on with whatever was not refused.
                 message = self._room_for(sum(each.ByteSize() for each in head.losses))
                 message.losses.extend(head.losses)
                 message.acknowledged_sequence = through
@@ -122,7 +122,7 @@ class OutgoingLine:
             self._alone = asyncio.get_running_loop().call_later(ACKNOWLEDGE_S, self._send_acknowledgement)
 
     def _send_acknowledgement(self) -> None:
-        """Send what no message has taken along meanwhile."""
+        """Send an acknowledgement that no message has taken along meanwhile."""
         if self._alone is not None:
             self._alone.cancel()
             self._alone = None
@@ -165,7 +165,7 @@ class OutgoingLine:
         return message
 
     def _room_for(self, size: int) -> work_pb2.WorkResponse:
-        """Return the message that `size` more bytes belong into, so that none grows beyond 2 MiB."""
+        """Return the message to put `size` more bytes into, so that none grows beyond 2 MiB."""
         if not self._messages or not self._fits(size):
             self._messages.append(work_pb2.WorkResponse(acknowledged_sequence=self._acknowledged))
             self._acknowledged = 0
@@ -179,7 +179,7 @@ class OutgoingLine:
             self._reader.set_result(None)
 
     def _fits(self, size: int) -> bool:
-        """Say whether `size` more bytes belong into the last message, in which what is larger is alone."""
+        """Say whether `size` more bytes fit into the last message; anything larger has a message to itself."""
         before = self._sizes[-1]
         return not before or before + size <= MAX_MESSAGE_BYTES
 

@@ -6,7 +6,7 @@ from tradewind.node_task_manager.use_cases.queue_statistics import QueueStatisti
 
 
 def queue_stats(found: QueueStatistics) -> queue_pb2.GetQueueStatsResponse:
-    """What waits and runs."""
+    """Return how many node tasks wait and run."""
     return queue_pb2.GetQueueStatsResponse(
         queues=[
             queue_pb2.QueueDepth(

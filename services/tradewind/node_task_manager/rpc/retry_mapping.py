@@ -15,7 +15,7 @@ _DEFAULT = RetryPolicy(attempts=1)
 
 
 def retry_policy(node: component_pb2.PlanNode | batch_pb2.TaskOptions) -> RetryPolicy | None:
-    """Parse the policy of a node, None without one."""
+    """Parse the retry policy of a node, None when it has none."""
     if not node.HasField("retry"):
         return None
     given = node.retry
@@ -31,7 +31,7 @@ def retry_policy(node: component_pb2.PlanNode | batch_pb2.TaskOptions) -> RetryP
 
 
 def retry_faults(path: str, given: retry_pb2.RetryPolicy) -> Iterator[Violation]:
-    """Tell what a policy must not hold."""
+    """Yield the faults of a policy."""
     if given.HasField("attempts") and not 1 <= given.attempts <= _MOST_ATTEMPTS:
         yield Violation(f"{path}.attempts", f"must be from 1 to {_MOST_ATTEMPTS}, is {given.attempts}")
     for name in ("initial", "maximum"):
@@ -43,7 +43,7 @@ def retry_faults(path: str, given: retry_pb2.RetryPolicy) -> Iterator[Violation]
         and milliseconds(given.maximum) < milliseconds(given.initial)
     ):
         yield Violation(f"{path}.maximum", "must not be less than initial")
-    # Written so that what is no number is outside, too.
+    # Written so that NaN is a fault, too.
     if given.HasField("factor") and not 1 <= given.factor <= _LARGEST_FACTOR:
         yield Violation(f"{path}.factor", f"must be from 1 to {_LARGEST_FACTOR}, is {given.factor:g}")
     if given.HasField("jitter") and not 0 <= given.jitter <= 1:
@@ -56,7 +56,7 @@ def retry_faults(path: str, given: retry_pb2.RetryPolicy) -> Iterator[Violation]
 
 
 def retry_wish(failure: work_pb2.NodeTaskFailure) -> RetryWish | None:
-    """Parse what a failure says of the next attempt; a time out of bounds becomes the nearest within them."""
+    """Parse what a failure says about the next attempt; a time out of bounds becomes the nearest bound."""
     if failure.non_retryable:
         return RetryWish(none=True)
     if failure.HasField("retry_after"):

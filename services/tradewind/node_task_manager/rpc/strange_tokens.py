@@ -1,4 +1,4 @@
-"""Tokens in a worker's report that can be no lease of this place: told as lost, so that the worker lets go of them."""
+"""Tokens in a worker's report that cannot be leases here: reported as lost, so that the worker drops them."""
 
 from collections.abc import Collection
 
@@ -8,7 +8,7 @@ from tradewind.node_task_manager.domain.names import Token
 
 
 def set_aside(request: pb2.ReportNodeTasksRequest, shards: Collection[int]) -> list[work_pb2.LeaseLoss]:
-    """Take out of a report what names no lease that can be on one of these shards, and return what to say of it."""
+    """Remove from a report all tokens that cannot be leases of these shards; return them as lost."""
     strange: dict[str, None] = {}
 
     def is_strange(token: str) -> bool:

@@ -21,7 +21,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(eq=False, kw_only=True)
 class SubFlowHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
-    """What the scheduler asks and reports of them."""
+    """The scheduler's questions and reports about such node tasks."""
 
     sub_flows: SubFlows
 

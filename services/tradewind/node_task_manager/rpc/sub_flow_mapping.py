@@ -16,7 +16,7 @@ _MOST_MESSAGE = 4096
 
 
 def sub_flow_cycle(name: str) -> node_task_pb2.SubFlowCycle | None:
-    """The run of another flow that is named like this, None for none."""
+    """Return the run of another flow from its name, None when the name is empty."""
     if not name:
         return None
     flow_id, cycle, run = name.split(":")
@@ -24,7 +24,7 @@ def sub_flow_cycle(name: str) -> node_task_pb2.SubFlowCycle | None:
 
 
 def sub_flow_event(found: SubFlowEvent) -> sub_flow_pb2.SubFlowEvent:
-    """An event for the scheduler."""
+    """Return an event for the scheduler."""
     return sub_flow_pb2.SubFlowEvent(
         node_task_id=found.task_id,
         run_id=found.run_id,
@@ -34,7 +34,7 @@ def sub_flow_event(found: SubFlowEvent) -> sub_flow_pb2.SubFlowEvent:
 
 
 def sub_flow_wait(wait: SubFlowWait) -> sub_flow_pb2.SubFlowWait:
-    """A node task that waits."""
+    """Return a node task that waits."""
     return sub_flow_pb2.SubFlowWait(
         node_task_id=wait.task.task_id,
         run_id=wait.run_id,
@@ -47,7 +47,7 @@ def sub_flow_wait(wait: SubFlowWait) -> sub_flow_pb2.SubFlowWait:
 
 
 def reports(request: sub_flow_pb2.ReportSubFlowsRequest) -> list[Reported]:
-    """Read reports. Raises InvalidInput with every fault."""
+    """Parse reports. Raises InvalidInput with every fault."""
     faults = [violation for at, each in enumerate(request.reports) for violation in _faults(f"reports[{at}]", each)]
     if len(request.reports) > MOST_AT_ONCE:
         faults.append(Violation("reports", f"at most {MOST_AT_ONCE}, there are {len(request.reports)}"))

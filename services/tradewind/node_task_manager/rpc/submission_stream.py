@@ -1,4 +1,4 @@
-"""A scheduler's stream of submissions: one request after the other, each answered before the next is read."""
+"""A scheduler's stream of submissions: one request after another, each answered before the next is read."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,7 +15,7 @@ Submit = Callable[[pb2.SubmitComponentsRequest], Awaitable[pb2.SubmitComponentsR
 
 
 class SubmissionStream:
-    """Serves one StreamSubmissions call; `submit(request)` answers one request, or raises why not."""
+    """Serves one StreamSubmissions call; `submit(request)` answers one request, or raises an error."""
 
     def __init__(self, submit: Submit, errors: ErrorTable, streams: OpenStreams) -> None:
         self._submit = submit
@@ -25,13 +25,13 @@ class SubmissionStream:
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Answer until the caller has sent its last request.
 
-        Raises Unavailable when the server is leaving, but never before a request that has come is answered: the first
-        of a stream is so even then, as a call would be.
+        Raises Unavailable when the server is leaving, but only after answering requests that have come: the first of a
+        stream is answered even then, as a call would be.
         """
         message = await context.read()
         while message is not grpc.aio.EOF:
             await context.write(await self._answer(message))
-            # Only while it waits for a request is it one of the streams that a server ends.
+            # It counts as a stream that a leaving server ends only while it waits for a request.
             with self._streams.opened():
                 message = await context.read()
 

@@ -13,7 +13,7 @@ def timestamp(ms: int) -> Timestamp | None:
 
 
 def set_timestamp(value: Timestamp, ms: int) -> None:
-    """Set a Timestamp within a message to epoch milliseconds; one that is made elsewhere is copied into it."""
+    """Set a Timestamp within a message to epoch milliseconds; a separate Timestamp would have to be copied into it."""
     value.seconds, value.nanos = ms // 1000, ms % 1000 * 1_000_000
 
 
@@ -23,10 +23,10 @@ def milliseconds(value: Timestamp | Duration) -> int:
 
 
 def is_instant(value: Timestamp) -> bool:
-    """Say whether a Timestamp is within what stores and clients can hold: 1970 to 9999."""
+    """Say whether stores and clients can hold a Timestamp: 1970 to 9999."""
     return 0 <= value.seconds <= _LAST_SECOND and 0 <= value.nanos < 1_000_000_000
 
 
 def is_duration(value: Duration) -> bool:
-    """Say whether a Duration is within what stores can hold: up to 100 years, not negative."""
+    """Say whether stores can hold a Duration: up to 100 years, not negative."""
     return 0 <= value.seconds <= _LONGEST_S and 0 <= value.nanos < 1_000_000_000

@@ -19,7 +19,7 @@ _MAX_BY = 128
 
 
 def wait_order(order: work_pb2.WaitOrder) -> Wait | TaskError:
-    """Read what a node wants to wait for, or return what is wrong with it."""
+    """Parse what a node wants to wait for, or return the error that it is invalid."""
     faults = list(_order_faults(order))
     title = ""
     if order.form_json and not faults:
@@ -63,7 +63,7 @@ def _order_faults(order: work_pb2.WaitOrder) -> Iterator[str]:
 
 
 def built_in_faults(path: str, node: component_pb2.PlanNode) -> Iterator[Violation]:
-    """Yield what is wrong with the config of a node of a built-in type."""
+    """Yield the fault of the config of a node of a built-in type."""
     try:
         wait_of(node.node_type, node.config_json)
     except ValueError as error:
@@ -71,7 +71,7 @@ def built_in_faults(path: str, node: component_pb2.PlanNode) -> Iterator[Violati
 
 
 def wait(standing: Wait | None) -> node_task_pb2.Wait | None:
-    """What a suspended node task waits for."""
+    """Return what a suspended node task waits for."""
     if standing is None:
         return None
     return node_task_pb2.Wait(
@@ -85,7 +85,7 @@ def wait(standing: Wait | None) -> node_task_pb2.Wait | None:
 
 
 def resumption(resumed: Resumption | None) -> node_task_pb2.Resumption | None:
-    """What ended a wait."""
+    """Return what ended a wait."""
     if resumed is None:
         return None
     return node_task_pb2.Resumption(
@@ -94,7 +94,7 @@ def resumption(resumed: Resumption | None) -> node_task_pb2.Resumption | None:
 
 
 def asked(request: waiting_pb2.SignalNodeRequest) -> Asked:
-    """Read a signal. Raises InvalidInput with every fault."""
+    """Parse a signal. Raises InvalidInput with every fault."""
     faults = [check_identifier("signal", request.signal)] if request.signal else []
     payload = request.payload_json or "null"
     if len(payload.encode()) > MOST_PAYLOAD_BYTES:

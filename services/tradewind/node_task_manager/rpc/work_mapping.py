@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: what passes to and from workers."""
+"""Protobuf on the outside, domain on the inside: messages to and from workers."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ _json = msgspec.json.Decoder(msgspec.Raw)
 
 
 def token(text: str, path: str, at: int, field: str = "") -> Token:
-    """Parse the token that stands in `path[at]field`. Raises InvalidInput."""
+    """Parse the token in `path[at]field`. Raises InvalidInput."""
     try:
         return Token.parse(text)
     except ValueError as error:
@@ -43,7 +43,7 @@ def held(path: str, tokens: Iterable[str]) -> list[tuple[int, Held]]:
 
 
 def require_shards(path: str, items: Iterable[tuple[int, object]], known: Collection[int]) -> None:
-    """Raise InvalidInput unless the tokens of all items, each behind its shard, name shards that are here."""
+    """Raise InvalidInput unless all items, pairs of a shard and something else, name known shards."""
     for shard, _ in items:
         if shard not in known:
             raise InvalidInput([Violation(path, f"a token names shard {shard}, which is not here")])
@@ -55,8 +55,8 @@ def token_text(shard: int, of: Held) -> str:
 
 
 def completion(at: int, message: work_pb2.NodeTaskCompletion) -> tuple[int, Outcome]:
-    """Parse a completion into (shard, outcome); outputs that are no JSON or too large, or a wait that cannot be, make
-    it a failure."""
+    """Parse a completion into (shard, outcome); outputs that are not JSON or too large, or an invalid wait, make it a
+    failure."""
     parsed = token(message.token, "completions", at, ".token")
     if message.HasField("wait"):
         wait = wait_order(message.wait)
@@ -103,7 +103,7 @@ def failure(at: int, message: work_pb2.NodeTaskFailure) -> tuple[int, Outcome]:
 def note_ends(
     traces: TraceNodes | None, messages: Sequence[work_pb2.NodeTaskCompletion | work_pb2.NodeTaskFailure]
 ) -> None:
-    """Note how long nodes took, and in which trace contexts they ended; their tokens were parsed before."""
+    """Note how long nodes took, and in which trace contexts they ended; their tokens are known to be valid."""
     if SWITCH.on:
         for each in messages:
             NODE_SECONDS.observe(max(0.0, each.duration.seconds + each.duration.nanos / 1e9))
@@ -133,7 +133,7 @@ def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:
 
 
 def failure_lines(failures: Iterable[tuple[int, Outcome]]) -> Iterator[tuple[int, Line]]:
-    """Yield what is logged of failed attempts: the error and its traceback, without the middle of a long one."""
+    """Yield log lines for failed attempts: the error and its traceback, without the middle if that is long."""
     for shard, outcome in failures:
         if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
             text = f"{outcome.error.words}\n{outcome.error.traceback}".rstrip()
@@ -145,11 +145,11 @@ def failure_lines(failures: Iterable[tuple[int, Outcome]]) -> Iterator[tuple[int
 def assignment(
     ready: Ready, now_ms: int, make: Callable[..., work_pb2.NodeTaskAssignment] = work_pb2.NodeTaskAssignment
 ) -> work_pb2.NodeTaskAssignment:
-    """A node task for a worker, `now_ms` by the store's clock; `make` may add it to a message that it belongs to, which
-    saves a copy."""
+    """Return a node task for a worker, `now_ms` by the store's clock; `make` may add it directly to the message that it
+    belongs to, which saves a copy."""
     given, run, node = ready.assignment, ready.run, ready.node
     message = make()
-    # Fields that are set one by one cost less than keyword arguments do, and most of the others are empty.
+    # Setting fields one by one costs less than keyword arguments, and most other fields are empty.
     message.token = f"{ready.shard}~{given.task_id}~{given.attempt}~{given.nonce}"
     message.node_task_id = given.task_id
     message.run_id = given.run_id
@@ -191,7 +191,7 @@ def assignment(
 
 
 def termination(shard: int, asked: Termination, grace_ms: int) -> work_pb2.NodeTaskTermination:
-    """A node task that a worker is to stop."""
+    """Return the request to a worker to stop a node task."""
     message = work_pb2.NodeTaskTermination(token=token_text(shard, asked.held), stop=stop_mark(asked.stop))
     message.grace.FromMilliseconds(grace_ms)
     return message

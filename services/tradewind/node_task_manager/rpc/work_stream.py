@@ -1,4 +1,4 @@
-"""One worker's stream: what comes in goes to the use cases, what is to go out is written as fast as it is read."""
+"""One worker's stream: incoming messages go to the use cases, outgoing ones are written as fast as they are read."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
@@ -40,7 +40,7 @@ class WorkStream:
         caches: Callable[[str], Awaitable[Collection[str]]],
         traces: TraceNodes | None = None,
     ) -> None:
-        """`caches` returns the names of all caches, and makes sure when the one it is given is not among them."""
+        """`caches` returns the names of all caches, and asks the store again if the given one is not among them."""
         self._connections = connections
         self._traces = traces
         self._notes = notes
@@ -51,7 +51,10 @@ class WorkStream:
         self._worker: ConnectedWorker | None = None
 
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Read and write until either side ends. Raises InvalidInput for rubbish, FailedPrecondition when replaced."""
+        """Read and write until either side ends.
+
+        Raises InvalidInput for invalid messages, FailedPrecondition when a newer stream has replaced this one.
+        """
         try:
             await both(self._read(context), self._write(context))
             if self._line.closed_for and self._worker is not None:
@@ -73,7 +76,7 @@ class WorkStream:
         while (message := await context.read()) is not grpc.aio.EOF:
             await self._hear(worker, message)
             if self._line.overfull:
-                # From a worker that reads nothing, nothing is read either: each of its messages may need an answer.
+                # Read nothing from a worker that reads nothing: each of its messages may need an answer.
                 await self._line.writable()
 
     async def _greet(self, message: work_pb2.WorkRequest) -> ConnectedWorker:
@@ -116,14 +119,14 @@ class WorkStream:
         outcomes = [mapping.completion(at, each) for at, each in enumerate(message.completions[:])]
         mapping.require_shards("completions", outcomes, self._connections.shards)
         mapping.note_ends(self._traces, message.completions)
-        # Most messages hold nothing else, and each look at a field costs, more than to ask for those that are set.
+        # Most messages hold nothing else, and checking each field costs more than listing those that are set.
         fields = [field.name for field, _ in message.ListFields()]
         if _USUAL.issuperset(fields):
             chained = with_eager(worker.worker_id, outcomes, message.completions)
             awaited = chained is not outcomes and goes_on(chained)
             await self._connections.hear(worker, message.sequence, chained, awaited=awaited)
         elif _PONG.issuperset(fields):
-            # Nobody waits for its acknowledgement, which goes with the next one: half of what wakes idle workers.
+            # Nobody waits for its acknowledgement; sending it with the next one halves what wakes idle workers.
             self._answered(worker)
         else:
             await self._hear_all(worker, message, outcomes)
@@ -153,12 +156,12 @@ class WorkStream:
             self._answered(worker)
         awaited = goes_on(outcomes)
         if given_back:
-            # Of what holds no lease no line is kept.
+            # Once given back, a node task holds no lease, and its log lines would not be kept.
             await self._notes.written()
         await self._connections.hear(worker, message.sequence, outcomes, given_back, renewed, awaited=awaited)
 
     def _answered(self, worker: ConnectedWorker) -> None:
-        """A ping is answered: one that was silent has room again."""
+        """Note that a ping is answered: a worker that was silent has room again."""
         silent, worker.unanswered_pings = worker.silent, 0
         if silent:
             self._connections.answers_again(worker)
