@@ -1,1 +1,1 @@
-"""The node task manager: getting node tasks done, exactly once to effect."""
+"""The node task manager: gets node tasks done, with each result counting exactly once."""

@@ -1,4 +1,4 @@
-"""What the node task manager does by itself: reaping, pinging, looking."""
+"""The node task manager's own loops: reaping, pinging, looking."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from tradewind.server.side_tasks import SideTasks
 from tradewind.server.spells import Spells
 
 Step = Callable[[], Awaitable[bool | None]]
-"""Something to do again and again; True when there was nothing to do, and may be none for a while."""
+"""A step to repeat; it returns True when there was nothing to do and may be nothing for a while."""
 
 _log = structlog.get_logger(__name__)
 _REAP_S = 1.0
@@ -53,9 +53,9 @@ class Loops:
         self._clock = clock
         self._awake = Awake()
         self._lease_s = lease_s
-        # What is leased while they rest must not lapse before they look again.
+        # Leases that begin while the reapers rest must not lapse before they look again.
         self._quiet_s = max(_REAP_S, min(_QUIET_S, lease_s / 2))
-        # A worker that is stopped must be out of the running before what it held is given out again.
+        # A worker that hangs must stop getting work before the node tasks that it held are given out again.
         self._ping_s = min(_PING_S, lease_s / (UNANSWERED_PINGS + 3))
         self._pings = 0
         self._failing = Spells(_log, "step_failed", "step_fails_no_more")
@@ -64,15 +64,15 @@ class Loops:
         self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def follow(self, look: Step, every_s: float, quiet_s: float = 0.0) -> None:
-        """Have `look` called every `every_s` seconds, once started; every `quiet_s` while there is nothing to do."""
+        """Call `look` every `every_s` seconds once started, or every `quiet_s` while there is nothing to do."""
         self._followed.append((look, every_s, quiet_s))
 
     def beside(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have `run` go on beside the loops, once started."""
+        """Run `run` alongside the loops once started."""
         self._beside.append(run)
 
     def start(self) -> None:
-        """Begin."""
+        """Start all loops."""
         for run in self._beside:
             self._tasks.begin(run())
         self._tasks.begin(self._awake.run())
@@ -89,7 +89,7 @@ class Loops:
             self._tasks.begin(self._every(look, every_s, quiet_s))
 
     async def stop(self) -> None:
-        """End."""
+        """Stop all loops, and let another replica clean."""
         await self._tasks.end()
         for cleaner in self._cleaners:
             try:
@@ -100,12 +100,12 @@ class Loops:
                 _log.info("cleaning_lease_kept", error=error)
 
     async def _look(self) -> None:
-        """In case a wake-up was lost."""
+        """Look for work, in case a wake-up was lost."""
         for dispatcher in self._dispatchers.values():
             dispatcher.look()
 
     async def _ping(self) -> None:
-        """A worker that leaves pings unanswered gets nothing new."""
+        """Ping all workers; one that leaves pings unanswered gets nothing new."""
         self._pings += 1
         for worker in self._pool:
             worker.unanswered_pings += 1
@@ -127,9 +127,9 @@ class Loops:
 
 
 class Reaper:
-    """Takes back what lapsed; what is older than a start, an outage or a break only after a whole lease.
+    """Takes back lapsed leases. Those older than the start, an outage or a break are spared for one whole lease.
 
-    Quiet while no worker here holds anything, and nothing was found.
+    It is quiet while no worker here holds anything and nothing has lapsed.
     """
 
     def __init__(self, dispatcher: Dispatcher, pool: WorkerPool, awake: Awake, clock: Clock, lease_s: float) -> None:
@@ -139,7 +139,7 @@ class Reaper:
         self._clock = clock
         self._lease_s = lease_s
         self._back_at = 0.0
-        """When the store was there again."""
+        """When the store came back."""
         self._away_since = 0.0
 
     async def __call__(self) -> bool:
@@ -152,13 +152,13 @@ class Reaper:
         return quiet and not any(worker.held for worker in self._pool)
 
     async def _step(self) -> Sequence[str]:
-        """Return what was taken back, in one script: there may be more."""
+        """Return the node tasks taken back by one script; there may be more."""
         tasks, now = self._dispatcher.shard.tasks, time.monotonic()
         if self._away_since and now - self._away_since > _OUTAGE_S:
-            # Before it is asked: this may be the first look that it answers.
+            # Set before asking the store: this may be the first look that it answers.
             self._back_at = now
         spare_s = max(self._back_at, self._awake.since_s()) + self._lease_s - now
-        # A store that hangs carries this out when it wakes, before it hears that anything was renewed meanwhile.
+        # A store that hangs carries this out when it wakes, before it hears of leases renewed in the meantime.
         by_ms = self._clock.now_ms() + round(_OUTAGE_S * 1000)
         try:
             effects = await tasks.reap(spare_ms=max(0, round(spare_s * 1000)), by_ms=by_ms)

@@ -1,4 +1,4 @@
-"""What the node task manager counts."""
+"""The metrics of the node task manager."""
 
 from collections.abc import Iterable
 
@@ -50,14 +50,14 @@ node_type_label = BoundedNames()
 
 
 def count_assigned(assignments: Iterable[Assignment]) -> None:
-    """Observe how long node tasks have waited that were just given to workers."""
+    """Observe how long node tasks waited that were just given to workers."""
     if SWITCH.on:
         for each in assignments:
             READY_TO_START_SECONDS.observe(each.waited_ms / 1000)
 
 
 def count_ended(outcomes: Iterable[Outcome], refusals: Iterable[str]) -> None:
-    """Count ends of attempts, and those that were refused for a reason that is not empty."""
+    """Count ended attempts, and outcomes that were refused (those with a reason)."""
     if SWITCH.on:
         for outcome, refused in zip(outcomes, refusals, strict=True):
             if refused:

@@ -1,4 +1,4 @@
-"""What the node task manager can be told."""
+"""Settings of the node task manager."""
 
 from pydantic import Field, SecretStr
 
@@ -84,7 +84,7 @@ class NodeTaskManagerSettings(CommonSettings):
     )
 
     def limits(self) -> Limits:
-        """Return the limits that hold in every shard."""
+        """Return the limits of every shard."""
         return Limits(
             lease_ms=int(self.node_task_manager_lease_seconds * 1000),
             retention_ms=int(self.node_task_manager_result_seconds * 1000),

@@ -1,4 +1,4 @@
-"""Which node types live workers offer, as those connected here and the registry know it, and what they declared."""
+"""Node types that live workers offer, and their declarations, known from connected workers and the registry."""
 
 import asyncio
 import math
@@ -30,10 +30,10 @@ _log = structlog.get_logger(__name__)
 
 
 class LiveNodeTypes:
-    """Implements NodeTypes; what the registry said, or that it could not, stays good for 2 s. Without `channel`
-    there is none.
+    """Implements NodeTypes; an answer of the registry, or its failure to answer, is used for 2 s. Without `channel`
+    there is no registry.
 
-    One that hangs keeps nobody waiting for more than 0.1 s who may go by what it said in the last 30 s.
+    When the registry hangs, callers wait at most 0.1 s if there is an answer from the last 30 s.
     """
 
     def __init__(self, connected: Iterable[ConnectedWorker], channel: grpc.aio.Channel | None) -> None:
@@ -62,7 +62,7 @@ class LiveNodeTypes:
         return Declaration(required, told.config_schema_json)
 
     async def _offered_elsewhere(self) -> frozenset[str]:
-        """Return the node types of the first thousand live workers, none while the registry is away."""
+        """Return the node types of the first thousand live workers; none while the registry is away."""
         until, names = self._listed
         if self._registry is None or time.monotonic() < until:
             return names
@@ -77,7 +77,7 @@ class LiveNodeTypes:
         return names
 
     async def _told(self, node_type: str) -> NodeType | None:
-        """Return what the registry says of a node type, no workers where none offers it; None when it cannot tell."""
+        """Return what the registry says of a node type, with no workers if none offers it; None if it cannot tell."""
         if self._registry is None:
             return None
         said_at, known = self._known.get(node_type, (-math.inf, None))

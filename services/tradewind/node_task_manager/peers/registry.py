@@ -1,4 +1,4 @@
-"""The registry, as the node task manager sees it: who is this worker, and who wants to be called?"""
+"""The registry, as the node task manager sees it: is this worker known, and which workers want to be called?"""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2
 from tradewind.node_task_manager.domain.called import CalledWorker
 
 _CALL_S = 5.0
-"""Of calls that are made again and again; see `tradewind.grpc_engine.CONNECT_WITHIN_MS` for why not less than 3 s."""
+"""For calls that are repeated; `tradewind.grpc_engine.CONNECT_WITHIN_MS` says why it is at least 3 s."""
 _PAGE = 1000
 
 _log = structlog.get_logger(__name__)
@@ -32,7 +32,7 @@ class RegistryDirectory:
 
 
 class RegistryCalledWorkers:
-    """A CalledWorkerDirectory; without `channel` there is none."""
+    """A CalledWorkerDirectory; without `channel` there is no registry, and nobody to call."""
 
     def __init__(self, channel: grpc.aio.Channel | None) -> None:
         self._registry = registry_service_pb2_grpc.RegistryServiceStub(channel) if channel is not None else None
