@@ -27,7 +27,8 @@ if _version_not_supported:
 
 
 class AccessServiceStub:
-    """The access service. The others ask it; it calls nobody. A token is `authorization: Bearer <token>` in a call's metadata.
+    """The access service. Other services call it; it calls none. Callers send their token as `authorization: Bearer
+    <token>` in a call's metadata.
     """
 
     def __init__(self, channel):
@@ -124,11 +125,12 @@ class AccessServiceStub:
 
 
 class AccessServiceServicer:
-    """The access service. The others ask it; it calls nobody. A token is `authorization: Bearer <token>` in a call's metadata.
+    """The access service. Other services call it; it calls none. Callers send their token as `authorization: Bearer
+    <token>` in a call's metadata.
     """
 
     def CreateSession(self, request, context):
-        """Begins a session of the caller, or of another user for an admin; the token is in this answer and nowhere else.
+        """Begins a session for the caller or, if the caller is an admin, for any user. No other answer contains the token.
         Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER, RESOURCE_EXHAUSTED
         QUEUE_FULL when the user has too many.
         """
@@ -137,15 +139,15 @@ class AccessServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateToken(self, request, context):
-        """Makes a token for a program. An admin names any user, and with `role` one that is new. Errors: those of CreateSession,
-        FAILED_PRECONDITION WRONG_STATUS when the user has another role.
+        """Makes a token for a program. An admin may name any user and, with `role`, a new one. Errors: those of
+        CreateSession, FAILED_PRECONDITION WRONG_STATUS when the user has another role.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RefreshSession(self, request, context):
-        """Puts a new token in the place of the one that this call carries, which is good no more. Errors: NOT_FOUND
+        """Replaces the token that this call carries with a new one; the old token is no longer valid. Errors: NOT_FOUND
         SESSION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -153,89 +155,92 @@ class AccessServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListSessions(self, request, context):
-        """Sessions and tokens of a user, the newest first. Errors: INVALID_ARGUMENT INVALID_INPUT, PERMISSION_DENIED NOT_OWNER.
+        """Lists the sessions and tokens of a user, newest first. Errors: INVALID_ARGUMENT INVALID_INPUT, PERMISSION_DENIED
+        NOT_OWNER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeSession(self, request, context):
-        """Ends one, at once on every server that hears of it and within seconds on the others. Errors: INVALID_ARGUMENT
-        INVALID_INPUT, NOT_FOUND SESSION_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
+        """Ends a session or token: at once on servers that hear of the change, within seconds on the others. Errors:
+        INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND SESSION_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeSessions(self, request, context):
-        """Ends all of a user, as RevokeSession. Errors: INVALID_ARGUMENT INVALID_INPUT, PERMISSION_DENIED NOT_OWNER.
+        """Ends all sessions and tokens of a user, as RevokeSession does. Errors: INVALID_ARGUMENT INVALID_INPUT,
+        PERMISSION_DENIED NOT_OWNER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WhoAmI(self, request, context):
-        """Who the caller is. Errors: UNAUTHENTICATED.
+        """Says who the caller is. Errors: UNAUTHENTICATED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetUser(self, request, context):
-        """Puts a user on record, or changes one; a role holds from then on for sessions that are open as well. Errors:
-        INVALID_ARGUMENT INVALID_INPUT for a role or time zone that there is not.
+        """Creates or changes a user. A new role also applies to sessions that are already open. Errors: INVALID_ARGUMENT
+        INVALID_INPUT for a role or time zone that there is not.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetUser(self, request, context):
-        """One user. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
+        """Returns one user. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListUsers(self, request, context):
-        """All users, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists all users, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListQuotas(self, request, context):
-        """How much of each daily quota a user has used today; nothing for roles that are not counted. Errors: INVALID_ARGUMENT
-        INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
+        """Says how much of each daily quota a user has used today; the list is empty for roles that are not counted. Errors:
+        INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Authorize(self, request, context):
-        """For servers: whose a token is. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """For servers: says who owns a token. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AdmitCall(self, request, context):
-        """For servers: counts calls of a user to an endpoint, if no more than the limit are then within its period; the window
-        slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """For servers: counts calls of a user to an endpoint if the limit allows them; its window slides. Refused calls are
+        not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReserveCalls(self, request, context):
-        """For servers: counts calls of a user to an endpoint for the user's day of now, and with `limit` as AdmitCall does, all of them
-        or, when the quota does not hold them or the limit does not admit them, none, for neither. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """For servers: counts calls of a user to an endpoint against the quota of the user's current day and, with `limit`,
+        against that limit as AdmitCall does. Unless both allow all of the calls, none is counted for either. Errors:
+        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RefundCalls(self, request, context):
-        """For servers: takes back what ReserveCalls has counted, because the calls were refused afterwards. Not to be repeated.
+        """For servers: takes back what ReserveCalls counted, because the calls were refused afterwards. Must not be repeated.
         Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -243,16 +248,18 @@ class AccessServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchChanges(self, request, context):
-        """For servers: says of which users something has changed, so that what is remembered of them is asked for again. The
-        first answer, which names nobody, says that from now on nothing is missed. Errors: UNAVAILABLE DRAINING.
+        """For servers: reports users for whom something has changed, so that callers ask again instead of using what they
+        remember. The first answer names nobody and says that no change is missed from then on. Errors: UNAVAILABLE
+        DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunDoctor(self, request, context):
-        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
-        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """Checks all records and indexes for broken invariants, confirms each by a second look, and with `mend` repairs what
+        it can. Any replica answers for all of them. The last answer has no findings. Errors: UNAVAILABLE
+        STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -355,7 +362,8 @@ def add_AccessServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AccessService:
-    """The access service. The others ask it; it calls nobody. A token is `authorization: Bearer <token>` in a call's metadata.
+    """The access service. Other services call it; it calls none. Callers send their token as `authorization: Bearer
+    <token>` in a call's metadata.
     """
 
     @staticmethod

@@ -32,16 +32,16 @@ class Quota(_message.Message):
     endpoint: _builtins.str
     """The method, without its service."""
     used: _builtins.int
-    """How many calls count today."""
+    """How many calls were counted today."""
     most: _builtins.int
-    """How many may."""
+    """How many calls are allowed in a day."""
     date: _builtins.str
-    """Today, where the user is, as 2026-03-29."""
+    """Today's date in the user's time zone, such as 2026-03-29."""
     time_zone: _builtins.str
     """The user's time zone."""
     @_builtins.property
     def resets_at(self) -> _timestamp_pb2.Timestamp:
-        """When the user's next day begins, and none is used."""
+        """When the user's next day begins and the count starts over."""
 
     def __init__(
         self,

@@ -41,35 +41,35 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_WRONG_STATUS: _ErrorReason.ValueType  # 8
     """FAILED_PRECONDITION: the status does not allow this; google.rpc.PreconditionFailure names status and subject."""
     ERROR_REASON_LEASE_LOST: _ErrorReason.ValueType  # 9
-    """FAILED_PRECONDITION: the token is not, or no longer, the one that holds the lease; stop the local work."""
+    """FAILED_PRECONDITION: the token does not, or no longer, hold the lease; stop the local work."""
     ERROR_REASON_RUN_CONFLICT: _ErrorReason.ValueType  # 10
-    """ALREADY_EXISTS: another run stands under this flow, cycle and run number."""
+    """ALREADY_EXISTS: another run is on record under this flow, cycle and run number."""
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 11
     """ALREADY_EXISTS: this request_id was used with another payload."""
     ERROR_REASON_VERSION_CONFLICT: _ErrorReason.ValueType  # 12
-    """ABORTED: somebody else changed it first; read it again and repeat."""
+    """ABORTED: somebody else changed it first; read it again and retry."""
     ERROR_REASON_QUEUE_FULL: _ErrorReason.ValueType  # 13
-    """RESOURCE_EXHAUSTED: a queue or a stream is at its cap; google.rpc.RetryInfo says when to come back."""
+    """RESOURCE_EXHAUSTED: a queue or a stream is at its cap; google.rpc.RetryInfo says when to try again."""
     ERROR_REASON_TOO_LARGE: _ErrorReason.ValueType  # 14
     """RESOURCE_EXHAUSTED: the request is larger than the documented limit."""
     ERROR_REASON_STORE_UNAVAILABLE: _ErrorReason.ValueType  # 15
-    """UNAVAILABLE: the store cannot be reached; google.rpc.RetryInfo says when to come back."""
+    """UNAVAILABLE: the store cannot be reached; google.rpc.RetryInfo says when to try again."""
     ERROR_REASON_PEER_UNAVAILABLE: _ErrorReason.ValueType  # 16
     """UNAVAILABLE: another Tradewind service cannot be reached."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 17
-    """UNAVAILABLE: this server is shutting down; connect again and another one answers."""
+    """UNAVAILABLE: this server is shutting down; connect again to reach another one."""
     ERROR_REASON_STALE_EPOCH: _ErrorReason.ValueType  # 18
-    """FAILED_PRECONDITION: an older epoch than the one that is known; the caller is no longer the owner."""
+    """FAILED_PRECONDITION: a newer epoch is known; the caller is no longer the owner."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 19
-    """INTERNAL: a fault of the server; metadata holds the correlation_id under which its log tells more."""
+    """INTERNAL: a fault of the server; metadata holds the correlation_id that finds the details in its log."""
     ERROR_REASON_OVERLAP_SKIPPED: _ErrorReason.ValueType  # 20
-    """ABORTED: overlap policy skip, and a cycle of the flow is still running."""
+    """ABORTED: the overlap policy is skip, and a cycle of the flow is still running."""
     ERROR_REASON_FLOW_DELETING: _ErrorReason.ValueType  # 21
     """FAILED_PRECONDITION: the flow is being deleted."""
     ERROR_REASON_SESSION_REPLACED: _ErrorReason.ValueType  # 22
     """FAILED_PRECONDITION: a newer stream of the same worker or owner has replaced this one."""
     ERROR_REASON_CALL_ENDED: _ErrorReason.ValueType  # 23
-    """CANCELLED or DEADLINE_EXCEEDED: the call was ended before an answer was there."""
+    """CANCELLED or DEADLINE_EXCEEDED: the call ended before it was answered."""
     ERROR_REASON_METHOD_UNKNOWN: _ErrorReason.ValueType  # 24
     """UNIMPLEMENTED: the server does not know this method."""
     ERROR_REASON_BACKFILL_NOT_FOUND: _ErrorReason.ValueType  # 31
@@ -77,7 +77,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 30
     """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
     ERROR_REASON_RESULTS_EXPIRED: _ErrorReason.ValueType  # 70
-    """FAILED_PRECONDITION: results that a rerun is to keep have passed their retention; metadata `nodes` names some."""
+    """FAILED_PRECONDITION: results that a rerun must keep have passed their retention; metadata `nodes` names some nodes."""
     ERROR_REASON_CYCLE_RUNNING: _ErrorReason.ValueType  # 71
     """FAILED_PRECONDITION: the run of the cycle has not ended."""
     ERROR_REASON_NOT_LATEST_RUN: _ErrorReason.ValueType  # 72
@@ -89,28 +89,30 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_JOB_NOT_FOUND: _ErrorReason.ValueType  # 75
     """NOT_FOUND: no bulk job has this id, or its record has passed its retention."""
     ERROR_REASON_REVISION_NOT_FOUND: _ErrorReason.ValueType  # 45
-    """NOT_FOUND: the flow has no such revision, or it is on record no more."""
+    """NOT_FOUND: the flow has no such revision, or it is no longer on record."""
     ERROR_REASON_SIGNAL_NOT_AWAITED: _ErrorReason.ValueType  # 60
-    """FAILED_PRECONDITION: the node task does not wait for this signal."""
+    """FAILED_PRECONDITION: the node task is not waiting for this signal."""
     ERROR_REASON_CALLER_NOT_ALLOWED: _ErrorReason.ValueType  # 90
-    """PERMISSION_DENIED: the certificate that the caller has shown carries no name that may call this server."""
+    """PERMISSION_DENIED: the caller's certificate carries no name that may call this server."""
     ERROR_REASON_TOKEN_MISSING: _ErrorReason.ValueType  # 120
     """UNAUTHENTICATED: the call carries no token; send `authorization: Bearer <token>`."""
     ERROR_REASON_TOKEN_INVALID: _ErrorReason.ValueType  # 121
-    """UNAUTHENTICATED: nobody was given this token, or it was revoked."""
+    """UNAUTHENTICATED: this token was never given out, or it was revoked."""
     ERROR_REASON_TOKEN_EXPIRED: _ErrorReason.ValueType  # 122
-    """UNAUTHENTICATED: the token's time is over, or it was not used for too long; log in again."""
+    """UNAUTHENTICATED: the token has expired, or was not used for too long; log in again."""
     ERROR_REASON_ROLE_TOO_SMALL: _ErrorReason.ValueType  # 123
-    """PERMISSION_DENIED: the method needs a greater role; metadata has `role` and `needed`."""
+    """PERMISSION_DENIED: the method needs a higher role; metadata has `role` and `needed`."""
     ERROR_REASON_NOT_OWNER: _ErrorReason.ValueType  # 124
-    """PERMISSION_DENIED: it belongs to another user."""
+    """PERMISSION_DENIED: what the request names belongs to another user."""
     ERROR_REASON_METHOD_CLOSED: _ErrorReason.ValueType  # 125
-    """PERMISSION_DENIED: no role may call this method, for none has been given the right."""
+    """PERMISSION_DENIED: no role has been given the right to call this method."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 128
-    """RESOURCE_EXHAUSTED: the user has called this as often as they may; google.rpc.RetryInfo says when to come back."""
+    """RESOURCE_EXHAUSTED: the user has reached the rate limit of this method; google.rpc.RetryInfo says when to try
+    again.
+    """
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 129
-    """RESOURCE_EXHAUSTED: the user has called this as often as they may today; google.rpc.RetryInfo says when, in their time
-    zone, the next day begins. metadata has `date`, `time_zone` and `quota`.
+    """RESOURCE_EXHAUSTED: the user has used up today's quota of this method; google.rpc.RetryInfo says when the next day
+    begins in the user's time zone. metadata has `date`, `time_zone` and `quota`.
     """
     ERROR_REASON_SESSION_NOT_FOUND: _ErrorReason.ValueType  # 126
     """NOT_FOUND: the user has no such session or token."""
@@ -142,35 +144,35 @@ ERROR_REASON_TRIGGER_NOT_FOUND: ErrorReason.ValueType  # 7
 ERROR_REASON_WRONG_STATUS: ErrorReason.ValueType  # 8
 """FAILED_PRECONDITION: the status does not allow this; google.rpc.PreconditionFailure names status and subject."""
 ERROR_REASON_LEASE_LOST: ErrorReason.ValueType  # 9
-"""FAILED_PRECONDITION: the token is not, or no longer, the one that holds the lease; stop the local work."""
+"""FAILED_PRECONDITION: the token does not, or no longer, hold the lease; stop the local work."""
 ERROR_REASON_RUN_CONFLICT: ErrorReason.ValueType  # 10
-"""ALREADY_EXISTS: another run stands under this flow, cycle and run number."""
+"""ALREADY_EXISTS: another run is on record under this flow, cycle and run number."""
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 11
 """ALREADY_EXISTS: this request_id was used with another payload."""
 ERROR_REASON_VERSION_CONFLICT: ErrorReason.ValueType  # 12
-"""ABORTED: somebody else changed it first; read it again and repeat."""
+"""ABORTED: somebody else changed it first; read it again and retry."""
 ERROR_REASON_QUEUE_FULL: ErrorReason.ValueType  # 13
-"""RESOURCE_EXHAUSTED: a queue or a stream is at its cap; google.rpc.RetryInfo says when to come back."""
+"""RESOURCE_EXHAUSTED: a queue or a stream is at its cap; google.rpc.RetryInfo says when to try again."""
 ERROR_REASON_TOO_LARGE: ErrorReason.ValueType  # 14
 """RESOURCE_EXHAUSTED: the request is larger than the documented limit."""
 ERROR_REASON_STORE_UNAVAILABLE: ErrorReason.ValueType  # 15
-"""UNAVAILABLE: the store cannot be reached; google.rpc.RetryInfo says when to come back."""
+"""UNAVAILABLE: the store cannot be reached; google.rpc.RetryInfo says when to try again."""
 ERROR_REASON_PEER_UNAVAILABLE: ErrorReason.ValueType  # 16
 """UNAVAILABLE: another Tradewind service cannot be reached."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 17
-"""UNAVAILABLE: this server is shutting down; connect again and another one answers."""
+"""UNAVAILABLE: this server is shutting down; connect again to reach another one."""
 ERROR_REASON_STALE_EPOCH: ErrorReason.ValueType  # 18
-"""FAILED_PRECONDITION: an older epoch than the one that is known; the caller is no longer the owner."""
+"""FAILED_PRECONDITION: a newer epoch is known; the caller is no longer the owner."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 19
-"""INTERNAL: a fault of the server; metadata holds the correlation_id under which its log tells more."""
+"""INTERNAL: a fault of the server; metadata holds the correlation_id that finds the details in its log."""
 ERROR_REASON_OVERLAP_SKIPPED: ErrorReason.ValueType  # 20
-"""ABORTED: overlap policy skip, and a cycle of the flow is still running."""
+"""ABORTED: the overlap policy is skip, and a cycle of the flow is still running."""
 ERROR_REASON_FLOW_DELETING: ErrorReason.ValueType  # 21
 """FAILED_PRECONDITION: the flow is being deleted."""
 ERROR_REASON_SESSION_REPLACED: ErrorReason.ValueType  # 22
 """FAILED_PRECONDITION: a newer stream of the same worker or owner has replaced this one."""
 ERROR_REASON_CALL_ENDED: ErrorReason.ValueType  # 23
-"""CANCELLED or DEADLINE_EXCEEDED: the call was ended before an answer was there."""
+"""CANCELLED or DEADLINE_EXCEEDED: the call ended before it was answered."""
 ERROR_REASON_METHOD_UNKNOWN: ErrorReason.ValueType  # 24
 """UNIMPLEMENTED: the server does not know this method."""
 ERROR_REASON_BACKFILL_NOT_FOUND: ErrorReason.ValueType  # 31
@@ -178,7 +180,7 @@ ERROR_REASON_BACKFILL_NOT_FOUND: ErrorReason.ValueType  # 31
 ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 30
 """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
 ERROR_REASON_RESULTS_EXPIRED: ErrorReason.ValueType  # 70
-"""FAILED_PRECONDITION: results that a rerun is to keep have passed their retention; metadata `nodes` names some."""
+"""FAILED_PRECONDITION: results that a rerun must keep have passed their retention; metadata `nodes` names some nodes."""
 ERROR_REASON_CYCLE_RUNNING: ErrorReason.ValueType  # 71
 """FAILED_PRECONDITION: the run of the cycle has not ended."""
 ERROR_REASON_NOT_LATEST_RUN: ErrorReason.ValueType  # 72
@@ -190,28 +192,30 @@ ERROR_REASON_CYCLE_ENDED: ErrorReason.ValueType  # 74
 ERROR_REASON_JOB_NOT_FOUND: ErrorReason.ValueType  # 75
 """NOT_FOUND: no bulk job has this id, or its record has passed its retention."""
 ERROR_REASON_REVISION_NOT_FOUND: ErrorReason.ValueType  # 45
-"""NOT_FOUND: the flow has no such revision, or it is on record no more."""
+"""NOT_FOUND: the flow has no such revision, or it is no longer on record."""
 ERROR_REASON_SIGNAL_NOT_AWAITED: ErrorReason.ValueType  # 60
-"""FAILED_PRECONDITION: the node task does not wait for this signal."""
+"""FAILED_PRECONDITION: the node task is not waiting for this signal."""
 ERROR_REASON_CALLER_NOT_ALLOWED: ErrorReason.ValueType  # 90
-"""PERMISSION_DENIED: the certificate that the caller has shown carries no name that may call this server."""
+"""PERMISSION_DENIED: the caller's certificate carries no name that may call this server."""
 ERROR_REASON_TOKEN_MISSING: ErrorReason.ValueType  # 120
 """UNAUTHENTICATED: the call carries no token; send `authorization: Bearer <token>`."""
 ERROR_REASON_TOKEN_INVALID: ErrorReason.ValueType  # 121
-"""UNAUTHENTICATED: nobody was given this token, or it was revoked."""
+"""UNAUTHENTICATED: this token was never given out, or it was revoked."""
 ERROR_REASON_TOKEN_EXPIRED: ErrorReason.ValueType  # 122
-"""UNAUTHENTICATED: the token's time is over, or it was not used for too long; log in again."""
+"""UNAUTHENTICATED: the token has expired, or was not used for too long; log in again."""
 ERROR_REASON_ROLE_TOO_SMALL: ErrorReason.ValueType  # 123
-"""PERMISSION_DENIED: the method needs a greater role; metadata has `role` and `needed`."""
+"""PERMISSION_DENIED: the method needs a higher role; metadata has `role` and `needed`."""
 ERROR_REASON_NOT_OWNER: ErrorReason.ValueType  # 124
-"""PERMISSION_DENIED: it belongs to another user."""
+"""PERMISSION_DENIED: what the request names belongs to another user."""
 ERROR_REASON_METHOD_CLOSED: ErrorReason.ValueType  # 125
-"""PERMISSION_DENIED: no role may call this method, for none has been given the right."""
+"""PERMISSION_DENIED: no role has been given the right to call this method."""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 128
-"""RESOURCE_EXHAUSTED: the user has called this as often as they may; google.rpc.RetryInfo says when to come back."""
+"""RESOURCE_EXHAUSTED: the user has reached the rate limit of this method; google.rpc.RetryInfo says when to try
+again.
+"""
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 129
-"""RESOURCE_EXHAUSTED: the user has called this as often as they may today; google.rpc.RetryInfo says when, in their time
-zone, the next day begins. metadata has `date`, `time_zone` and `quota`.
+"""RESOURCE_EXHAUSTED: the user has used up today's quota of this method; google.rpc.RetryInfo says when the next day
+begins in the user's time zone. metadata has `date`, `time_zone` and `quota`.
 """
 ERROR_REASON_SESSION_NOT_FOUND: ErrorReason.ValueType  # 126
 """NOT_FOUND: the user has no such session or token."""
