@@ -26,10 +26,10 @@ if _version_not_supported:
 
 
 class ExternalScalerStub:
-    """Tells how many node tasks wait and run, so that a pool of workers grows and shrinks with them. The metadata of the
-    trigger in the ScaledObject choose what counts: `nodeTypes` (names with commas between them; all when left out),
-    `userId` (one user; all when left out), `tasksPerWorker` (the target, 10 when left out), `countRunning` ("false" to
-    count only what waits; a pool then shrinks below what it is busy with).
+    """Reports how many node tasks wait and run, so that a pool of workers grows and shrinks with them. The metadata of the
+    trigger in the ScaledObject choose what counts: `nodeTypes` (names separated by commas; all when left out), `userId`
+    (one user; all when left out), `tasksPerWorker` (the target, 10 when left out), `countRunning` ("false" to count only
+    node tasks that wait; a pool may then shrink while its workers are busy).
     """
 
     def __init__(self, channel):
@@ -61,36 +61,36 @@ class ExternalScalerStub:
 
 
 class ExternalScalerServicer:
-    """Tells how many node tasks wait and run, so that a pool of workers grows and shrinks with them. The metadata of the
-    trigger in the ScaledObject choose what counts: `nodeTypes` (names with commas between them; all when left out),
-    `userId` (one user; all when left out), `tasksPerWorker` (the target, 10 when left out), `countRunning` ("false" to
-    count only what waits; a pool then shrinks below what it is busy with).
+    """Reports how many node tasks wait and run, so that a pool of workers grows and shrinks with them. The metadata of the
+    trigger in the ScaledObject choose what counts: `nodeTypes` (names separated by commas; all when left out), `userId`
+    (one user; all when left out), `tasksPerWorker` (the target, 10 when left out), `countRunning` ("false" to count only
+    node tasks that wait; a pool may then shrink while its workers are busy).
     """
 
     def IsActive(self, request, context):
-        """Whether the pool needs a worker at all. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """Says whether the pool needs a worker at all. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamIsActive(self, request, context):
-        """The same at once and after each change, looked at every 2 s; until the server drains. Errors: as IsActive,
-        UNAVAILABLE DRAINING.
+        """Answers as IsActive does, at once and after each change, until the server drains; it checks for changes every 2 s.
+        Errors: as IsActive, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetricSpec(self, request, context):
-        """The one metric and its target for each worker. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Returns the one metric and its target for each worker. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetrics(self, request, context):
-        """How many node tasks count now. Errors: as IsActive.
+        """Returns how many node tasks count now. Errors: as IsActive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -128,10 +128,10 @@ def add_ExternalScalerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ExternalScaler:
-    """Tells how many node tasks wait and run, so that a pool of workers grows and shrinks with them. The metadata of the
-    trigger in the ScaledObject choose what counts: `nodeTypes` (names with commas between them; all when left out),
-    `userId` (one user; all when left out), `tasksPerWorker` (the target, 10 when left out), `countRunning` ("false" to
-    count only what waits; a pool then shrinks below what it is busy with).
+    """Reports how many node tasks wait and run, so that a pool of workers grows and shrinks with them. The metadata of the
+    trigger in the ScaledObject choose what counts: `nodeTypes` (names separated by commas; all when left out), `userId`
+    (one user; all when left out), `tasksPerWorker` (the target, 10 when left out), `countRunning` ("false" to count only
+    node tasks that wait; a pool may then shrink while its workers are busy).
     """
 
     @staticmethod

@@ -34,7 +34,7 @@ class InputHandle(_message.Message):
     schema_json: _builtins.str
     """JSON Schema of one value, as JSON text of an object, at most 64 KiB; empty accepts anything."""
     required: _builtins.bool
-    """Whether the node needs it: no edge and no config of that name is then a violation."""
+    """Whether the node needs it; if so, a node with no edge into it and no config of that name is a violation."""
     gather: _builtins.bool
     """Whether it takes several edges, whose values arrive as a list in the order of the flow's edges."""
     def __init__(
@@ -64,7 +64,7 @@ class OutputHandle(_message.Message):
     name: _builtins.str
     """Name of the handle."""
     schema_json: _builtins.str
-    """JSON Schema of the value, as JSON text of an object, at most 64 KiB; empty says nothing of it."""
+    """JSON Schema of the value, as JSON text of an object, at most 64 KiB; empty says nothing about it."""
     def __init__(
         self,
         *,
@@ -81,8 +81,8 @@ Global___OutputHandle: _TypeAlias = OutputHandle  # noqa: Y015
 
 @_typing.final
 class NodeType(_message.Message):
-    """What a node type takes and gives, as declared by the workers that offer it. At most 1 MiB; it lasts as long as a live
-    worker offers it, and 24 h more.
+    """The inputs and outputs of a node type, as declared by the workers that offer it. At most 1 MiB; kept while a live
+    worker offers it, and for 24 h after that.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -103,9 +103,9 @@ class NodeType(_message.Message):
     config_schema_json: _builtins.str
     """JSON Schema of the node's config object, as JSON text of an object, at most 64 KiB; empty accepts anything."""
     version: _builtins.str
-    """Changes when its outputs do: results of other versions are not taken from a cache. At most 128 characters."""
+    """Changes when its outputs change: cached results of other versions are not used. At most 128 characters."""
     built_in: _builtins.bool
-    """Set by the registry: it is part of Tradewind and needs no worker. No worker may declare a type of its name."""
+    """Set by the registry: it is part of Tradewind and needs no worker. No worker may declare a type of this name."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___InputHandle]:
         """Input handles, at most 256."""
@@ -116,7 +116,7 @@ class NodeType(_message.Message):
 
     @_builtins.property
     def worker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Set by the registry: workers alive that offer it, by id; at most 1000 of them."""
+        """Set by the registry: sorted ids of the live workers that offer it; at most 1000."""
 
     @_builtins.property
     def declared_at(self) -> _timestamp_pb2.Timestamp:

@@ -93,8 +93,8 @@ class RegistryServiceServicer:
     """
 
     def RegisterWorker(self, request, context):
-        """Registers a worker with the node types it offers, or replaces what it registered before. Another incarnation counts
-        as newer and takes the place of the one on record, which is told to drain. Errors: INVALID_ARGUMENT INVALID_INPUT,
+        """Registers a worker with the node types it offers, or replaces its earlier registration. A different incarnation
+        counts as newer: it replaces the one on record, which is told to drain. Errors: INVALID_ARGUMENT INVALID_INPUT,
         FAILED_PRECONDITION SESSION_REPLACED when a newer incarnation has taken its place, RESOURCE_EXHAUSTED QUEUE_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -102,31 +102,31 @@ class RegistryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Says that a worker is alive. A worker whose record has lapsed is registered again, whole, by the same call; when its
-        node types have lapsed too, `register_again` asks for a RegisterWorker. An incarnation that was replaced changes
-        nothing and is told to drain. Errors: INVALID_ARGUMENT INVALID_INPUT, RESOURCE_EXHAUSTED QUEUE_FULL.
+        """Reports that a worker is alive. If its record has lapsed, this call restores it in full; if its node types have
+        lapsed too, `register_again` asks for a RegisterWorker. An incarnation that was replaced changes nothing and is
+        told to drain. Errors: INVALID_ARGUMENT INVALID_INPUT, RESOURCE_EXHAUSTED QUEUE_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DrainWorker(self, request, context):
-        """Asks a worker to take no new work; it hears it with its next heartbeat. Lasts until another incarnation registers.
-        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND WORKER_NOT_FOUND.
+        """Asks a worker to take no new work; it learns of this with its next heartbeat. Lasts until another incarnation
+        registers. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND WORKER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeregisterWorker(self, request, context):
-        """Takes a worker out at once. Taking out one that is not there is fine. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Removes a worker at once. Removing one that is not there is fine. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetWorker(self, request, context):
-        """One worker, also one that is out but still on record. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
+        """Returns one worker, even one that is offline but still on record. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND
         WORKER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -134,36 +134,38 @@ class RegistryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListWorkers(self, request, context):
-        """Workers by id, paged; those alive unless asked otherwise. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists workers by id, paged; only live ones unless asked otherwise. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetAvailableWorkers(self, request, context):
-        """Workers alive, not draining, that offer a node type, least loaded first. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists live workers that offer a node type and are not draining, least loaded first. Errors: INVALID_ARGUMENT
+        INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListNodeTypes(self, request, context):
-        """The catalogue of node types, paged by name. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists the catalogue of node types by name, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetNodeType(self, request, context):
-        """One node type. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND.
+        """Returns one node type. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunDoctor(self, request, context):
-        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
-        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """Checks all records and indexes for broken invariants, confirms each by a second look, and with `mend` repairs what
+        it can. Any replica answers for all of them. The last answer has no findings. Errors: UNAVAILABLE
+        STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -29,23 +29,23 @@ class _WorkerStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkerSt
     WORKER_STATUS_UNSPECIFIED: _WorkerStatus.ValueType  # 0
     """Never stored."""
     WORKER_STATUS_ACTIVE: _WorkerStatus.ValueType  # 1
-    """Alive: its last heartbeat is younger than 60 s."""
+    """Alive: its last heartbeat is less than 60 s old."""
     WORKER_STATUS_DRAINING: _WorkerStatus.ValueType  # 2
-    """Alive, but it takes no new work and leaves when what it runs is done."""
+    """Alive, but takes no new work, and leaves when the work that it runs is done."""
     WORKER_STATUS_OFFLINE: _WorkerStatus.ValueType  # 3
-    """Out: no heartbeat for 60 s."""
+    """Offline: no heartbeat for 60 s."""
 
 class WorkerStatus(_WorkerStatus, metaclass=_WorkerStatusEnumTypeWrapper):
-    """Where a worker stands in its life."""
+    """The status of a worker."""
 
 WORKER_STATUS_UNSPECIFIED: WorkerStatus.ValueType  # 0
 """Never stored."""
 WORKER_STATUS_ACTIVE: WorkerStatus.ValueType  # 1
-"""Alive: its last heartbeat is younger than 60 s."""
+"""Alive: its last heartbeat is less than 60 s old."""
 WORKER_STATUS_DRAINING: WorkerStatus.ValueType  # 2
-"""Alive, but it takes no new work and leaves when what it runs is done."""
+"""Alive, but takes no new work, and leaves when the work that it runs is done."""
 WORKER_STATUS_OFFLINE: WorkerStatus.ValueType  # 3
-"""Out: no heartbeat for 60 s."""
+"""Offline: no heartbeat for 60 s."""
 Global___WorkerStatus: _TypeAlias = WorkerStatus  # noqa: Y015
 
 @_typing.final
@@ -98,7 +98,7 @@ class Worker(_message.Message):
     capacity: _builtins.int
     """How many node tasks it can run at once, at least 1."""
     running: _builtins.int
-    """How many it runs now, as of the last heartbeat."""
+    """How many node tasks it was running at its last heartbeat."""
     status: Global___WorkerStatus.ValueType
     """Set by the registry, ignored in requests."""
     host: _builtins.str

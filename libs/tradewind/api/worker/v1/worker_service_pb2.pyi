@@ -37,15 +37,15 @@ class ExecuteRequest(_message.Message):
 
     @_builtins.property
     def lease(self) -> _duration_pb2.Duration:
-        """A lease lapses this long after it was given or renewed last; the node task then runs elsewhere."""
+        """A lease lapses this long after it was given or last renewed; the node task then runs elsewhere."""
 
     @_builtins.property
     def renew_interval(self) -> _duration_pb2.Duration:
-        """Renew this often."""
+        """How often to renew."""
 
     @_builtins.property
     def sent_at(self) -> _timestamp_pb2.Timestamp:
-        """When this was sent, by the clock of deadlines."""
+        """When this was sent, by the same clock as the deadlines."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ Global___ExecuteRequest: _TypeAlias = ExecuteRequest  # noqa: Y015
 
 @_typing.final
 class ExecuteResponse(_message.Message):
-    """What was taken."""
+    """What the worker accepted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ACCEPTED_TOKENS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def accepted_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Tokens of the node tasks that the worker runs now; it has no room for the others."""
+        """Tokens of the node tasks that the worker now runs; it has no room for the others."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class TerminateRequest(_message.Message):
     TERMINATIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def terminations(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.NodeTaskTermination]:
-        """Which, and why."""
+        """The node tasks to stop, and why."""
 
     def __init__(
         self,
@@ -113,14 +113,14 @@ Global___TerminateRequest: _TypeAlias = TerminateRequest  # noqa: Y015
 
 @_typing.final
 class TerminateResponse(_message.Message):
-    """What was known."""
+    """Which of them the worker does not run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     UNKNOWN_TOKENS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def unknown_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Tokens that the worker does not run."""
+        """Tokens of node tasks that the worker does not run."""
 
     def __init__(
         self,

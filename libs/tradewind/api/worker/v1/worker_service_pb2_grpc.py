@@ -26,10 +26,10 @@ if _version_not_supported:
 
 
 class WorkerServiceStub:
-    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
-    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
-    what it holds runs elsewhere.
+    """Implemented by a worker that registered an api_url. The worker itself renews the leases of the node tasks that it
+    accepts, and reports how they end: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks
+    and FailNodeTasks. It must listen for as long as it runs anything: if the connection breaks and there is no other
+    within 2 s, the worker is taken for dead, and its node tasks run elsewhere.
     """
 
     def __init__(self, channel):
@@ -51,25 +51,25 @@ class WorkerServiceStub:
 
 
 class WorkerServiceServicer:
-    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
-    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
-    what it holds runs elsewhere.
+    """Implemented by a worker that registered an api_url. The worker itself renews the leases of the node tasks that it
+    accepts, and reports how they end: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks
+    and FailNodeTasks. It must listen for as long as it runs anything: if the connection breaks and there is no other
+    within 2 s, the worker is taken for dead, and its node tasks run elsewhere.
     """
 
     def Execute(self, request, context):
-        """Hands node tasks to the worker, which answers at once and not when they have ended. What it does not accept goes to
-        another worker, and it gets nothing for a moment. Handing over what it runs already, or reported not long ago, is to be
-        accepted and changes nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any, UNAVAILABLE DRAINING
-        when it is leaving.
+        """Hands node tasks to the worker, which answers at once, not when they have ended. Those that it does not accept go
+        to another worker, and it is given nothing for a moment. It must accept node tasks that it already runs, or
+        reported not long ago; they change nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any,
+        UNAVAILABLE DRAINING when it is leaving.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Terminate(self, request, context):
-        """Asks the worker to stop node tasks; each is reported as terminated once it has. A worker that cannot be reached hears it
-        when it renews.
+        """Asks the worker to stop node tasks; each is reported as terminated once it has stopped. A worker that cannot be
+        reached learns of this when it renews.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,10 +97,10 @@ def add_WorkerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class WorkerService:
-    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
-    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
-    what it holds runs elsewhere.
+    """Implemented by a worker that registered an api_url. The worker itself renews the leases of the node tasks that it
+    accepts, and reports how they end: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks
+    and FailNodeTasks. It must listen for as long as it runs anything: if the connection breaks and there is no other
+    within 2 s, the worker is taken for dead, and its node tasks run elsewhere.
     """
 
     @staticmethod

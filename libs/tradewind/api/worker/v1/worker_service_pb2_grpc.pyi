@@ -27,10 +27,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class WorkerServiceStub:
-    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
-    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
-    what it holds runs elsewhere.
+    """Implemented by a worker that registered an api_url. The worker itself renews the leases of the node tasks that it
+    accepts, and reports how they end: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks
+    and FailNodeTasks. It must listen for as long as it runs anything: if the connection breaks and there is no other
+    within 2 s, the worker is taken for dead, and its node tasks run elsewhere.
     """
 
     @_typing.overload
@@ -38,41 +38,41 @@ class WorkerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WorkerServiceAsyncStub: ...
     Execute: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.ExecuteRequest, _worker_service_pb2.ExecuteResponse]
-    """Hands node tasks to the worker, which answers at once and not when they have ended. What it does not accept goes to
-    another worker, and it gets nothing for a moment. Handing over what it runs already, or reported not long ago, is to be
-    accepted and changes nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any, UNAVAILABLE DRAINING
-    when it is leaving.
+    """Hands node tasks to the worker, which answers at once, not when they have ended. Those that it does not accept go
+    to another worker, and it is given nothing for a moment. It must accept node tasks that it already runs, or
+    reported not long ago; they change nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any,
+    UNAVAILABLE DRAINING when it is leaving.
     """
     Terminate: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.TerminateRequest, _worker_service_pb2.TerminateResponse]
-    """Asks the worker to stop node tasks; each is reported as terminated once it has. A worker that cannot be reached hears it
-    when it renews.
+    """Asks the worker to stop node tasks; each is reported as terminated once it has stopped. A worker that cannot be
+    reached learns of this when it renews.
     """
 
 @_typing.type_check_only
 class WorkerServiceAsyncStub(WorkerServiceStub):
-    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
-    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
-    what it holds runs elsewhere.
+    """Implemented by a worker that registered an api_url. The worker itself renews the leases of the node tasks that it
+    accepts, and reports how they end: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks
+    and FailNodeTasks. It must listen for as long as it runs anything: if the connection breaks and there is no other
+    within 2 s, the worker is taken for dead, and its node tasks run elsewhere.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Execute: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.ExecuteRequest, _worker_service_pb2.ExecuteResponse]  # type: ignore[assignment]
-    """Hands node tasks to the worker, which answers at once and not when they have ended. What it does not accept goes to
-    another worker, and it gets nothing for a moment. Handing over what it runs already, or reported not long ago, is to be
-    accepted and changes nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any, UNAVAILABLE DRAINING
-    when it is leaving.
+    """Hands node tasks to the worker, which answers at once, not when they have ended. Those that it does not accept go
+    to another worker, and it is given nothing for a moment. It must accept node tasks that it already runs, or
+    reported not long ago; they change nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any,
+    UNAVAILABLE DRAINING when it is leaving.
     """
     Terminate: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.TerminateRequest, _worker_service_pb2.TerminateResponse]  # type: ignore[assignment]
-    """Asks the worker to stop node tasks; each is reported as terminated once it has. A worker that cannot be reached hears it
-    when it renews.
+    """Asks the worker to stop node tasks; each is reported as terminated once it has stopped. A worker that cannot be
+    reached learns of this when it renews.
     """
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
-    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
-    what it holds runs elsewhere.
+    """Implemented by a worker that registered an api_url. The worker itself renews the leases of the node tasks that it
+    accepts, and reports how they end: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks
+    and FailNodeTasks. It must listen for as long as it runs anything: if the connection breaks and there is no other
+    within 2 s, the worker is taken for dead, and its node tasks run elsewhere.
     """
 
     @_abc_1.abstractmethod
@@ -81,10 +81,10 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_service_pb2.ExecuteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_service_pb2.ExecuteResponse, _abc.Awaitable[_worker_service_pb2.ExecuteResponse]]:
-        """Hands node tasks to the worker, which answers at once and not when they have ended. What it does not accept goes to
-        another worker, and it gets nothing for a moment. Handing over what it runs already, or reported not long ago, is to be
-        accepted and changes nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any, UNAVAILABLE DRAINING
-        when it is leaving.
+        """Hands node tasks to the worker, which answers at once, not when they have ended. Those that it does not accept go
+        to another worker, and it is given nothing for a moment. It must accept node tasks that it already runs, or
+        reported not long ago; they change nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any,
+        UNAVAILABLE DRAINING when it is leaving.
         """
 
     @_abc_1.abstractmethod
@@ -93,8 +93,8 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_service_pb2.TerminateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_service_pb2.TerminateResponse, _abc.Awaitable[_worker_service_pb2.TerminateResponse]]:
-        """Asks the worker to stop node tasks; each is reported as terminated once it has. A worker that cannot be reached hears it
-        when it renews.
+        """Asks the worker to stop node tasks; each is reported as terminated once it has stopped. A worker that cannot be
+        reached learns of this when it renews.
         """
 
 def add_WorkerServiceServicer_to_server(servicer: WorkerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
