@@ -40,10 +40,10 @@ class _TriggerStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Trigger
     TRIGGER_STATUS_PAUSED: _TriggerStatus.ValueType  # 5
     """Does not fire until it is resumed."""
     TRIGGER_STATUS_WAITING: _TriggerStatus.ValueType  # 6
-    """Waits for events; each that matches is delivered as a firing of its own."""
+    """Waits for events; each event that matches is delivered as a firing of its own."""
 
 class TriggerStatus(_TriggerStatus, metaclass=_TriggerStatusEnumTypeWrapper):
-    """Where a trigger stands."""
+    """The status of a trigger."""
 
 TRIGGER_STATUS_UNSPECIFIED: TriggerStatus.ValueType  # 0
 """Never stored."""
@@ -58,7 +58,7 @@ TRIGGER_STATUS_DEAD: TriggerStatus.ValueType  # 4
 TRIGGER_STATUS_PAUSED: TriggerStatus.ValueType  # 5
 """Does not fire until it is resumed."""
 TRIGGER_STATUS_WAITING: TriggerStatus.ValueType  # 6
-"""Waits for events; each that matches is delivered as a firing of its own."""
+"""Waits for events; each event that matches is delivered as a firing of its own."""
 Global___TriggerStatus: _TypeAlias = TriggerStatus  # noqa: Y015
 
 @_typing.final
@@ -99,7 +99,7 @@ class IntervalSchedule(_message.Message):
 
     @_builtins.property
     def anchor(self) -> _timestamp_pb2.Timestamp:
-        """First planned time; the schedule's `start` when unset, or without one the time at which it is saved and one interval."""
+        """First planned time. When unset, the schedule's `start`, or without one an interval after the trigger is saved."""
 
     def __init__(
         self,
@@ -126,8 +126,8 @@ class CronSchedule(_message.Message):
     expression: _builtins.str
     """Minute, hour, day, month and weekday, such as "30 9 * * 1-5", or these with seconds in front; at most 256 characters."""
     time_zone: _builtins.str
-    """IANA name, such as "Europe/Berlin"; UTC when empty. Where clocks are put forward, a time of day that does not exist is
-    planned for the moment of the change; where they are put back, one that comes twice is planned the first time only.
+    """IANA name, such as "Europe/Berlin"; UTC when empty. When clocks go forward, a time of day that does not exist is
+    planned for the moment of the change; when they go back, one that occurs twice is planned only the first time.
     """
     def __init__(
         self,
@@ -152,7 +152,7 @@ class TimesSchedule(_message.Message):
     AT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def at(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
-        """1 to 1000 times, in any order; the same one given twice counts once."""
+        """1 to 1000 times, in any order; duplicates count once."""
 
     def __init__(
         self,
@@ -169,18 +169,18 @@ Global___TimesSchedule: _TypeAlias = TimesSchedule  # noqa: Y015
 
 @_typing.final
 class EventSchedule(_message.Message):
-    """Fires for each event of a name whose payload matches a filter."""
+    """Fires for each event with a given name whose payload matches a filter."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     FILTER_JSON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The event's name, as ids are; those that begin with "flow." are the scheduler's."""
+    """The event's name, in the grammar of ids; names that begin with "flow." are the scheduler's."""
     filter_json: _builtins.str
-    """Filter over the event's payload, JSON text; everything matches when empty. Such as {"symbol": "AAPL"} for a field that equals,
-    {"order.price": {"$gt": 100}} for one inside an object; operators $eq $ne $gt $gte $lt $lte $in $nin $exists; $or and $and of
-    lists of filters, $not of one. At most 4 KiB, 5 levels and 64 conditions.
+    """Filter on the event's payload, as JSON text; when empty, everything matches. Examples: {"symbol": "AAPL"} for a
+    field that equals, {"order.price": {"$gt": 100}} for a field inside an object. Operators: $eq $ne $gt $gte $lt $lte
+    $in $nin $exists; $or and $and take lists of filters, $not takes one. At most 4 KiB, 5 levels and 64 conditions.
     """
     def __init__(
         self,
@@ -198,7 +198,7 @@ Global___EventSchedule: _TypeAlias = EventSchedule  # noqa: Y015
 
 @_typing.final
 class FlowFinishedSchedule(_message.Message):
-    """Fires when a cycle of a flow has ended: for events "flow.finished" whose payload has these flow_id and status."""
+    """Fires when a cycle has ended: for events "flow.finished" whose payload has one of these flow ids and statuses."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -206,7 +206,7 @@ class FlowFinishedSchedule(_message.Message):
     STATUSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def flow_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Flows; any when empty. At most 100, and 4 KiB of names together."""
+        """Ids of flows; any flow when empty. At most 100, and 4 KiB of names together."""
 
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -244,7 +244,7 @@ class Schedule(_message.Message):
     END_FIELD_NUMBER: _builtins.int
     MAX_FIRINGS_FIELD_NUMBER: _builtins.int
     max_firings: _builtins.int
-    """With so many acknowledged firings it is completed; 0 for any number."""
+    """The trigger is completed after this many acknowledged firings; no limit when 0."""
     @_builtins.property
     def once(self) -> Global___OnceSchedule:
         """Once."""
@@ -263,7 +263,7 @@ class Schedule(_message.Message):
 
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
-        """Once, so long after it is saved, by the clock of the store; at most 10 years."""
+        """Once, this long after the trigger is saved, by the clock of the store; at most 10 years."""
 
     @_builtins.property
     def event(self) -> Global___EventSchedule:
@@ -271,17 +271,17 @@ class Schedule(_message.Message):
 
     @_builtins.property
     def flow_finished(self) -> Global___FlowFinishedSchedule:
-        """For ends of cycles. Stored, and told, as the event schedule that it stands for."""
+        """For ends of cycles. Stored and returned as the event schedule that it stands for."""
 
     @_builtins.property
     def jitter(self) -> _duration_pb2.Duration:
-        """Each firing is delivered up to so much later than planned, the same for the same trigger and planned time; at most 24 h.
-        The planned time itself stays as it is.
+        """Each firing is delivered up to this much later than planned, always by the same delay for the same trigger and
+        planned time; at most 24 h. The planned time itself does not change.
         """
 
     @_builtins.property
     def start(self) -> _timestamp_pb2.Timestamp:
-        """Nothing is planned before this. A cron schedule without it begins when it is saved, one with it here, past or not."""
+        """Nothing is planned before this. A cron schedule begins here, even if this has passed; without it, when it is saved."""
 
     @_builtins.property
     def end(self) -> _timestamp_pb2.Timestamp:
@@ -340,35 +340,39 @@ class Trigger(_message.Message):
     trigger_id: _builtins.str
     """Id, unique within its partition; one is made when empty."""
     partition_key: _builtins.str
-    """What decides the partition of a flow's trigger: crc32(partition_key) mod 16; it carries the flow_id. With a queue, the
-    queue's name stands here, whatever was given.
+    """Decides the partition of a flow's trigger: crc32(partition_key) mod 16; holds the flow_id. With a queue, it is
+    always the queue's name, whatever was given.
     """
     payload_json: _builtins.str
     """JSON text handed to the receiver as it is, at most 64 KiB."""
     epoch: _builtins.int
-    """The schedule_epoch of the owner's record; a save or remove with a lower one than known is refused."""
+    """The schedule_epoch of the owner's record; a save or remove with a lower epoch than the known one is refused."""
     status: Global___TriggerStatus.ValueType
     """Set by the service."""
     failures: _builtins.int
-    """Set by the service: how often in a row a claim was refused or lapsed."""
+    """Set by the service: how many claims in a row were refused or lapsed."""
     last_error: _builtins.str
-    """Set by the service: the last reason of a nack, or that the lease lapsed."""
+    """Set by the service: the reason of the last nack, or that the lease lapsed."""
     revision: _builtins.int
     """Set by the service: raised by each change."""
     fired: _builtins.int
-    """Set by the service: how often it has fired since it was scheduled anew."""
+    """Set by the service: how often it has fired since it was last scheduled anew."""
     queue: _builtins.str
-    """Whose receivers get it; the scheduler, for a flow, when empty. Its id is unique within its queue."""
+    """The queue whose receivers get it, and in which its id is unique; when empty, it is a flow's and goes to the
+    scheduler.
+    """
     paused: _builtins.bool
-    """Set by the service: paused, also while a claim from before still runs."""
+    """Set by the service: it is paused, even if a claim from before is still open."""
     pause_note: _builtins.str
-    """Set by the service: what was said when it was paused."""
+    """Set by the service: the note that was given when it was paused."""
     pending: _builtins.int
     """Set by the service: how many firings for events wait or are leased."""
     dropped: _builtins.int
     """Set by the service: how many firings for events were dropped because too many waited."""
     firing_id: _builtins.str
-    """In lists of dead triggers: the id of the one firing that died, for RedriveTrigger; then payload_json is the event's."""
+    """In lists of dead triggers, where a single firing died: the firing's id, for RedriveTrigger; payload_json is the
+    event's.
+    """
     event_id: _builtins.str
     """In lists of dead triggers: the event of that firing."""
     @_builtins.property
@@ -416,7 +420,7 @@ Global___Trigger: _TypeAlias = Trigger  # noqa: Y015
 
 @_typing.final
 class Event(_message.Message):
-    """What somebody published."""
+    """A published event."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -424,11 +428,11 @@ class Event(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PAYLOAD_JSON_FIELD_NUMBER: _builtins.int
     event_id: _builtins.str
-    """The publisher's id of it."""
+    """The publisher's id of the event."""
     name: _builtins.str
     """Its name."""
     payload_json: _builtins.str
-    """A JSON object, or empty."""
+    """Its payload: a JSON object, or empty."""
     def __init__(
         self,
         *,
@@ -458,16 +462,16 @@ class DueTrigger(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     token: _builtins.str
-    """Names this claim in ack, nack and extend; of no use once the lease has lapsed and somebody else holds it."""
+    """Identifies this claim in ack, nack and extension; useless once the lease has lapsed and somebody else holds it."""
     traceparent: _builtins.str
-    """W3C trace context of this delivery, for what it begins; empty when the service records no traces."""
+    """W3C trace context of this delivery, for the receiver to continue; empty when the service records no traces."""
     @_builtins.property
     def trigger(self) -> Global___Trigger:
-        """The trigger; with an event its epoch is the one under which the event came."""
+        """The trigger; when it fires for an event, with the epoch that it had when the event came."""
 
     @_builtins.property
     def planned_time(self) -> _timestamp_pb2.Timestamp:
-        """The planned time that is due; no two events of a trigger have the same."""
+        """The planned time that is due; no two events of a trigger have the same one."""
 
     @_builtins.property
     def lease_deadline(self) -> _timestamp_pb2.Timestamp:
@@ -479,7 +483,7 @@ class DueTrigger(_message.Message):
 
     @_builtins.property
     def event(self) -> Global___Event:
-        """The event that it fires for, unset when it fires at its time; planned_time is then when the event came."""
+        """The event that it fires for, and then planned_time is when the event came; unset when it fires at its time."""
 
     def __init__(
         self,
@@ -520,7 +524,7 @@ class Firing(_message.Message):
     outcome: _builtins.str
     """"fired" when it was acknowledged, "dead" when it was refused too often."""
     error: _builtins.str
-    """Why it died."""
+    """Why it became dead."""
     event_id: _builtins.str
     """The event, when there was one."""
     @_builtins.property

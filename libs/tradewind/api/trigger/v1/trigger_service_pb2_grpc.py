@@ -27,7 +27,7 @@ if _version_not_supported:
 
 
 class TriggerServiceStub:
-    """The trigger service. It calls no other service: what is due leaves on a stream that the receiver opened.
+    """The trigger service. It calls no other service: due triggers are delivered on a stream that the receiver opened.
     """
 
     def __init__(self, channel):
@@ -124,83 +124,85 @@ class TriggerServiceStub:
 
 
 class TriggerServiceServicer:
-    """The trigger service. It calls no other service: what is due leaves on a stream that the receiver opened.
+    """The trigger service. It calls no other service: due triggers are delivered on a stream that the receiver opened.
     """
 
     def SaveTrigger(self, request, context):
-        """Creates or replaces triggers by id; saving the same one again is a no-op that keeps its next planned time.
-        Errors: INVALID_ARGUMENT INVALID_INPUT; FAILED_PRECONDITION STALE_EPOCH for a lower epoch than one known; RESOURCE_EXHAUSTED
-        QUEUE_FULL when its queue, or what listens to its event, is.
+        """Creates a trigger, or replaces the one with its id; saving the same one again is a no-op that keeps its next
+        planned time. Errors: INVALID_ARGUMENT INVALID_INPUT; FAILED_PRECONDITION STALE_EPOCH for a lower epoch than one
+        known; RESOURCE_EXHAUSTED QUEUE_FULL when its queue, or what listens to its event, is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveTrigger(self, request, context):
-        """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that is not
-        there answers removed = false. Errors: FAILED_PRECONDITION STALE_EPOCH.
+        """Removes a trigger and remembers its epoch for 1 h, so that an older save cannot bring it back. Removing one that
+        does not exist answers removed = false. Errors: FAILED_PRECONDITION STALE_EPOCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindTrigger(self, request, context):
-        """One trigger. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+        """Returns one trigger. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindDue(self, request, context):
-        """Triggers due up to a time, oldest first, paged; claims none. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists triggers due up to a time, oldest first, paged; claims none. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindAllPending(self, request, context):
-        """Every trigger that will still fire, due or not, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists every trigger that will still fire, due or not, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReceiveDue(self, request_iterator, context):
-        """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
-        back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
-        that queue, of which any number of receivers get each trigger once. A subscription with a lower epoch than one known is among
-        the ended ones of an answer. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+        """Delivers the due triggers of the subscribed partitions, oldest first. Each is leased to this stream until it is
+        acknowledged or given back, or the lease lapses. A subscription with a higher epoch ends one with a lower epoch;
+        one with a lower epoch than the known one is reported in `ended_partitions`. With a queue in the first message,
+        delivers the triggers of that queue instead, each of them to one of any number of receivers. Errors:
+        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PublishEvent(self, request, context):
-        """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
-        retried and buried like a trigger of its own. The same event_id fires a trigger once in 24 h, so publishing again is safe.
-        Errors: INVALID_ARGUMENT INVALID_INPUT; RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
+        """Publishes an event to every trigger that listens to its name and whose filter it matches. Each makes one firing,
+        which is leased, retried, and kept as a dead letter when it fails for good, as a trigger is. The same event_id
+        fires a trigger only once in 24 h, so publishing again is safe. Errors: INVALID_ARGUMENT INVALID_INPUT;
+        RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CountListeners(self, request, context):
-        """How many triggers listen to events of a name, paused ones among them: cheap, for who publishes much. Errors:
-        INVALID_ARGUMENT INVALID_INPUT.
+        """Says how many triggers listen to events of a name, including paused ones; cheap, for those who publish a lot.
+        Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTriggers(self, request, context):
-        """The triggers of a queue, in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists the triggers of a queue in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FireTrigger(self, request, context):
-        """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times stay as they are.
+        """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times do not change.
         Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -208,54 +210,56 @@ class TriggerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PauseTrigger(self, request, context):
-        """Keeps a trigger of a queue from firing; what is leased may still be acknowledged, events that come meanwhile are not kept.
-        Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
+        """Keeps a trigger of a queue from firing. Firings that are leased may still be acknowledged; events that come while
+        it is paused are not kept. Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeTrigger(self, request, context):
-        """Lets a paused trigger fire again, from its next planned time after now on; one that fires once and whose time has passed is
-        due at once. One that is not paused stays as it is. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+        """Lets a paused trigger fire again, from its next planned time after now; if it fires only once and its time has
+        passed, it is due at once. A trigger that is not paused does not change. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListFirings(self, request, context):
-        """How firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition, are kept.
-        Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists how the firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition,
+        are kept. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDeadTriggers(self, request, context):
-        """Triggers and single firings that were refused too often, paged; kept for 7 days. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists triggers and single firings that were refused too often, paged; kept for 7 days. Errors: INVALID_ARGUMENT
+        INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RedriveTrigger(self, request, context):
-        """Makes a dead trigger, or one dead firing of it, due again with no failures.
-        Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
+        """Makes a dead trigger, or one dead firing of it, due again with no failures. Errors: NOT_FOUND TRIGGER_NOT_FOUND;
+        FAILED_PRECONDITION WRONG_STATUS when it is not dead.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CountTriggers(self, request, context):
-        """How many triggers of a queue, or of all flows, stand where. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Counts the triggers of a queue, or of all flows, by status. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunDoctor(self, request, context):
-        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
-        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """Checks all records and indexes for broken invariants, confirms each by a second look, and with `mend` repairs what
+        it can. Any replica answers for all of them. The last answer has no findings. Errors: UNAVAILABLE
+        STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -358,7 +362,7 @@ def add_TriggerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TriggerService:
-    """The trigger service. It calls no other service: what is due leaves on a stream that the receiver opened.
+    """The trigger service. It calls no other service: due triggers are delivered on a stream that the receiver opened.
     """
 
     @staticmethod
