@@ -43,7 +43,7 @@ class _CycleStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CycleStat
     """A stop ended it."""
 
 class CycleStatus(_CycleStatus, metaclass=_CycleStatusEnumTypeWrapper):
-    """Where a cycle stands. All but the first are terminal and never left."""
+    """The status of a cycle. All except RUNNING are terminal: a cycle never leaves them."""
 
 CYCLE_STATUS_UNSPECIFIED: CycleStatus.ValueType  # 0
 """Never stored."""
@@ -102,23 +102,23 @@ class _CyclePhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CyclePhase
     CYCLE_PHASE_UNSPECIFIED: _CyclePhase.ValueType  # 0
     """The flow has neither."""
     CYCLE_PHASE_MAIN: _CyclePhase.ValueType  # 1
-    """Its other nodes run."""
+    """The flow's other nodes run."""
     CYCLE_PHASE_ON_FAILURE: _CyclePhase.ValueType  # 2
-    """They have ended badly, and the nodes of `on_failure` run."""
+    """The other nodes have ended badly, and the nodes of `on_failure` run."""
     CYCLE_PHASE_FINALLY: _CyclePhase.ValueType  # 3
     """The nodes of `finally` run."""
     CYCLE_PHASE_OVER: _CyclePhase.ValueType  # 4
     """All have ended."""
 
 class CyclePhase(_CyclePhase, metaclass=_CyclePhaseEnumTypeWrapper):
-    """Where a cycle is, of a flow with `on_failure` or `finally`."""
+    """The phase of a cycle whose flow has `on_failure` or `finally`."""
 
 CYCLE_PHASE_UNSPECIFIED: CyclePhase.ValueType  # 0
 """The flow has neither."""
 CYCLE_PHASE_MAIN: CyclePhase.ValueType  # 1
-"""Its other nodes run."""
+"""The flow's other nodes run."""
 CYCLE_PHASE_ON_FAILURE: CyclePhase.ValueType  # 2
-"""They have ended badly, and the nodes of `on_failure` run."""
+"""The other nodes have ended badly, and the nodes of `on_failure` run."""
 CYCLE_PHASE_FINALLY: CyclePhase.ValueType  # 3
 """The nodes of `finally` run."""
 CYCLE_PHASE_OVER: CyclePhase.ValueType  # 4
@@ -177,7 +177,7 @@ class _LogLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LogLevel.Val
     """CRITICAL"""
 
 class LogLevel(_LogLevel, metaclass=_LogLevelEnumTypeWrapper):
-    """How grave a line is."""
+    """The level of a line."""
 
 LOG_LEVEL_UNSPECIFIED: LogLevel.ValueType  # 0
 """Never stored."""
@@ -211,10 +211,10 @@ class Rerun(_message.Message):
     by: _builtins.str
     """Who asked for it."""
     reason: _builtins.str
-    """Why, as far as was said."""
+    """Why, if a reason was given."""
     @_builtins.property
     def from_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The nodes that it was told to begin at, beside those without a good result."""
+        """The nodes that were named to run again, in addition to those without a good result."""
 
     def __init__(
         self,
@@ -313,7 +313,7 @@ class Cycle(_message.Message):
     run_id: _builtins.str
     """Random id of the run."""
     status: Global___CycleStatus.ValueType
-    """Where it stands."""
+    """Its status."""
     reason: _builtins.str
     """Why it waits or ended as it did, in words."""
     revision: _builtins.int
@@ -323,19 +323,19 @@ class Cycle(_message.Message):
     inputs_json: _builtins.str
     """JSON object given to RunFlow; empty for none."""
     node_count: _builtins.int
-    """All nodes."""
+    """How many nodes it has."""
     version: _builtins.int
     """Version of the chain state."""
     trace_id: _builtins.str
     """Trace of the cycle, 32 hex digits; empty when tracing is off."""
     phase: Global___CyclePhase.ValueType
-    """Where it is, of a flow that has nodes that run on its failure or in the end."""
+    """The phase that it is in, if its flow has `on_failure` or `finally`."""
     error_code: _builtins.str
     """What kept it from completing: NODES_FAILED, CYCLE_TIMEOUT, CYCLE_STOPPED or DEFINITION_LOST; empty when nothing did."""
     result_json: _builtins.str
-    """What a node said that the cycle gives, as JSON; empty for nothing."""
+    """The result that a node set for the cycle, as JSON; empty for none."""
     backfill_id: _builtins.int
-    """The backfill of the flow that it is of; 0 for none."""
+    """The flow's backfill that it belongs to; 0 for none."""
     @_builtins.property
     def planned_time(self) -> _timestamp_pb2.Timestamp:
         """When it was due."""
@@ -362,7 +362,7 @@ class Cycle(_message.Message):
 
     @_builtins.property
     def parent(self) -> Global___ParentNode:
-        """The node that it runs for; unset for any other, and for reruns."""
+        """The node that it runs for; unset when it runs for none, and for reruns."""
 
     def __init__(
         self,
@@ -475,7 +475,7 @@ class LogLine(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
-    """Position; resume from it."""
+    """Its position, to resume from."""
     flow_id: _builtins.str
     """The flow."""
     cycle: _builtins.int
@@ -483,14 +483,14 @@ class LogLine(_message.Message):
     node_id: _builtins.str
     """The node; empty for the cycle itself."""
     level: Global___LogLevel.ValueType
-    """How grave."""
+    """Its level."""
     source: Global___LogSource.ValueType
     """Who wrote it."""
     message: _builtins.str
-    """The line."""
+    """Its text."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """When it was written."""
 
     def __init__(
         self,

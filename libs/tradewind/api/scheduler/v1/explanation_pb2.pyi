@@ -30,7 +30,7 @@ class ExplainFlowRequest(_message.Message):
 
     FLOW_ID_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which."""
+    """The flow."""
     def __init__(
         self,
         *,
@@ -46,17 +46,17 @@ Global___ExplainFlowRequest: _TypeAlias = ExplainFlowRequest  # noqa: Y015
 
 @_typing.final
 class ExplainFlowResponse(_message.Message):
-    """Why."""
+    """Why the flow does what it does."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     STATUS_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
     status: _flow_pb2.FlowStatus.ValueType
-    """Its status."""
+    """The flow's status."""
     @_builtins.property
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[_explanation_pb2.Reason]:
-        """The most decisive first."""
+        """The reasons, most decisive first."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ Global___ExplainFlowResponse: _TypeAlias = ExplainFlowResponse  # noqa: Y015
 
 @_typing.final
 class ExplainNodeRequest(_message.Message):
-    """Asks why a node of a cycle stands where it does."""
+    """Asks why a node of a cycle waits, runs, or ended as it did."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -115,7 +115,7 @@ Global___ExplainNodeRequest: _TypeAlias = ExplainNodeRequest  # noqa: Y015
 
 @_typing.final
 class ExplainNodeResponse(_message.Message):
-    """Why."""
+    """Why the node waits, runs, or ended as it did."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -128,13 +128,13 @@ class ExplainNodeResponse(_message.Message):
 
     @_builtins.property
     def node_task(self) -> _node_task_pb2.NodeTask:
-        """The node task; unset while, or once, the node task manager does not know it. Before a list is split, of an item that of
-        its node.
+        """The node task; unset while the node task manager does not know it yet, and once it no longer does. For an item of a
+        list that is not split yet, the node task of its node.
         """
 
     @_builtins.property
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[_explanation_pb2.Reason]:
-        """The most decisive first."""
+        """The reasons, most decisive first."""
 
     def __init__(
         self,

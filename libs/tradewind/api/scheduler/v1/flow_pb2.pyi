@@ -48,7 +48,7 @@ class _FlowStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FlowStatus
     """DeleteFlow is under way."""
 
 class FlowStatus(_FlowStatus, metaclass=_FlowStatusEnumTypeWrapper):
-    """Where a flow stands."""
+    """The status of a flow."""
 
 FLOW_STATUS_UNSPECIFIED: FlowStatus.ValueType  # 0
 """Never stored."""
@@ -77,31 +77,31 @@ class _OverlapPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Overlap
     OVERLAP_POLICY_UNSPECIFIED: _OverlapPolicy.ValueType  # 0
     """As SKIP."""
     OVERLAP_POLICY_SKIP: _OverlapPolicy.ValueType  # 1
-    """The due one does not begin. The default."""
+    """The due cycle does not begin. The default."""
     OVERLAP_POLICY_ALLOW: _OverlapPolicy.ValueType  # 2
     """Both run."""
     OVERLAP_POLICY_QUEUE_ONE: _OverlapPolicy.ValueType  # 3
-    """The due one waits for the end of the one that runs; while one waits, later ones are dropped."""
+    """The due cycle waits for the end of the one that runs; while one waits, later ones are dropped."""
     OVERLAP_POLICY_QUEUE_ALL: _OverlapPolicy.ValueType  # 4
-    """They wait in their order, at most 100 of them."""
+    """Due cycles wait in order, at most 100 of them."""
     OVERLAP_POLICY_CANCEL_RUNNING: _OverlapPolicy.ValueType  # 5
-    """The one that runs is asked to stop, and the due one begins when it has ended."""
+    """The running cycle is asked to stop, and the due one begins when it has ended."""
 
 class OverlapPolicy(_OverlapPolicy, metaclass=_OverlapPolicyEnumTypeWrapper):
-    """What happens when a cycle is due while one runs."""
+    """What happens when a cycle is due while another one runs."""
 
 OVERLAP_POLICY_UNSPECIFIED: OverlapPolicy.ValueType  # 0
 """As SKIP."""
 OVERLAP_POLICY_SKIP: OverlapPolicy.ValueType  # 1
-"""The due one does not begin. The default."""
+"""The due cycle does not begin. The default."""
 OVERLAP_POLICY_ALLOW: OverlapPolicy.ValueType  # 2
 """Both run."""
 OVERLAP_POLICY_QUEUE_ONE: OverlapPolicy.ValueType  # 3
-"""The due one waits for the end of the one that runs; while one waits, later ones are dropped."""
+"""The due cycle waits for the end of the one that runs; while one waits, later ones are dropped."""
 OVERLAP_POLICY_QUEUE_ALL: OverlapPolicy.ValueType  # 4
-"""They wait in their order, at most 100 of them."""
+"""Due cycles wait in order, at most 100 of them."""
 OVERLAP_POLICY_CANCEL_RUNNING: OverlapPolicy.ValueType  # 5
-"""The one that runs is asked to stop, and the due one begins when it has ended."""
+"""The running cycle is asked to stop, and the due one begins when it has ended."""
 Global___OverlapPolicy: _TypeAlias = OverlapPolicy  # noqa: Y015
 
 class _CatchUp:
@@ -120,7 +120,7 @@ class _CatchUpEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CatchUp.Value
     """All of them, one after the other."""
 
 class CatchUp(_CatchUp, metaclass=_CatchUpEnumTypeWrapper):
-    """Which of the planned times that passed, while nothing could begin, fire late."""
+    """Which planned times fire late, of those that passed while nothing could begin."""
 
 CATCH_UP_UNSPECIFIED: CatchUp.ValueType  # 0
 """As LATEST."""
@@ -143,13 +143,13 @@ class _FiringOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FiringO
     FIRING_OUTCOME_FIRED: _FiringOutcome.ValueType  # 1
     """A cycle began."""
     FIRING_OUTCOME_SKIPPED: _FiringOutcome.ValueType  # 2
-    """None began, as one was running, or the flow was paused."""
+    """No cycle began, because one was running or the flow was paused."""
     FIRING_OUTCOME_QUEUED: _FiringOutcome.ValueType  # 3
-    """One begins when the one that runs has ended."""
+    """A cycle begins when the running one has ended."""
     FIRING_OUTCOME_MISSED: _FiringOutcome.ValueType  # 4
     """It was found due too late."""
     FIRING_OUTCOME_DROPPED: _FiringOutcome.ValueType  # 5
-    """It was queued, or would have been, and gave way."""
+    """It was queued, or was to be, and was given up."""
 
 class FiringOutcome(_FiringOutcome, metaclass=_FiringOutcomeEnumTypeWrapper):
     """What became of a planned time."""
@@ -159,13 +159,13 @@ FIRING_OUTCOME_UNSPECIFIED: FiringOutcome.ValueType  # 0
 FIRING_OUTCOME_FIRED: FiringOutcome.ValueType  # 1
 """A cycle began."""
 FIRING_OUTCOME_SKIPPED: FiringOutcome.ValueType  # 2
-"""None began, as one was running, or the flow was paused."""
+"""No cycle began, because one was running or the flow was paused."""
 FIRING_OUTCOME_QUEUED: FiringOutcome.ValueType  # 3
-"""One begins when the one that runs has ended."""
+"""A cycle begins when the running one has ended."""
 FIRING_OUTCOME_MISSED: FiringOutcome.ValueType  # 4
 """It was found due too late."""
 FIRING_OUTCOME_DROPPED: FiringOutcome.ValueType  # 5
-"""It was queued, or would have been, and gave way."""
+"""It was queued, or was to be, and was given up."""
 Global___FiringOutcome: _TypeAlias = FiringOutcome  # noqa: Y015
 
 @_typing.final
@@ -187,40 +187,41 @@ class ScheduleSpec(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     FLOW_FINISHED_FIELD_NUMBER: _builtins.int
     interval: _builtins.str
-    """As text, such as "500ms" or "5m": on a grid from `start`, or from when the flow is started."""
+    """As text, such as "500ms" or "5m": on a grid from `start`, or from the time at which the flow is started."""
     cron: _builtins.str
-    """Minute, hour, day, month and weekday, such as "30 9 * * 1-5", or these with seconds in front. Where clocks are put
-    forward, a time of day that does not exist is planned for the moment of the change; where they are put back, one that
-    comes twice is planned the first time only.
+    """Minute, hour, day, month and weekday, such as "30 9 * * 1-5", or these with seconds in front. When clocks go
+    forward, a time of day that does not exist is planned for the moment of the change; when they go back, one that
+    occurs twice is planned only the first time.
     """
     zone: _builtins.str
     """IANA time zone of cron, such as "Europe/Berlin"; UTC when empty."""
     jitter: _builtins.str
-    """As text: each firing comes up to so much later than planned, the same for the same planned time."""
+    """As text: each firing comes up to this much later than planned, always by the same delay for the same planned time."""
     start: _builtins.str
     """Nothing is planned before this time."""
     end: _builtins.str
     """Nothing is planned at or after this time."""
     max_cycles: _builtins.int
-    """So many cycles begin at most, counted from the start of the flow; no limit when 0."""
+    """How many cycles begin at most, counted from the start of the flow; no limit when 0."""
     catch_up: Global___CatchUp.ValueType
-    """Which planned times that passed fire late."""
+    """Which planned times that have passed fire late."""
     catch_up_window: _builtins.str
-    """As text: nothing fires that is later than this; "1h" when empty."""
+    """As text: nothing that is later than this fires; "1h" when empty."""
     @_builtins.property
     def at(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Single times, at most 1000, such as "2026-11-21T09:30:00Z"."""
 
     @_builtins.property
     def event(self) -> _trigger_pb2.EventSchedule:
-        """For each event of a name whose payload matches. The payload's fields are the cycle's inputs, beside `event`, an object with
-        its `id` and `name`. Names that begin with "flow." are refused, and so are `jitter` and `catch_up` beside it.
+        """A cycle begins for each event with a given name whose payload matches. Its inputs are the fields of the payload,
+        and `event`, an object with the event's `id` and `name`. Names that begin with "flow." are refused, and so are
+        `jitter` and `catch_up` together with this.
         """
 
     @_builtins.property
     def flow_finished(self) -> _trigger_pb2.FlowFinishedSchedule:
-        """When cycles of other flows have ended, as an event is: 1 to 100 flows must be named, none of which may begin on an end of
-        this one. Ends of cycles that run for a node of another flow do not count.
+        """A cycle begins when a cycle of one of these flows has ended, as it does for an event. 1 to 100 flows must be named,
+        none of which may begin on an end of this one. Ends of cycles that run for a node of another flow do not count.
         """
 
     def __init__(
@@ -264,15 +265,15 @@ class RetrySpec(_message.Message):
     initial: _builtins.str
     """The first wait, as text such as "5s"; 1 s when empty."""
     factor: _builtins.float
-    """By how much each wait is longer than the one before, from 1 to 1000; 2 when unset."""
+    """The factor by which each wait is longer than the previous one, from 1 to 1000; 2 when unset."""
     maximum: _builtins.str
-    """The longest wait, as text; when empty 1 min, or `initial` where that is longer."""
+    """The longest wait, as text; when empty 1 min, or `initial` if that is longer."""
     jitter: _builtins.float
-    """The part of a wait that is left to chance, from 0 to 1; 0.1 when unset."""
+    """The part of each wait that is random, from 0 to 1; 0.1 when unset. It only makes waits shorter."""
     @_builtins.property
     def non_retryable(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Types of exceptions by their own names, such as ValueError, or codes of errors, such as TIMEOUT, after which no attempt
-        follows; at most 100.
+        """Names of exception types, such as ValueError, or codes of errors, such as TIMEOUT, that are not retried; at most
+        100.
         """
 
     def __init__(
@@ -315,13 +316,13 @@ class TimeoutsSpec(_message.Message):
     TOTAL_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     schedule_to_start: _builtins.str
-    """As `schedule_to_start` of the node; one of the two."""
+    """As `schedule_to_start` of the node; set only one of the two."""
     start_to_close: _builtins.str
-    """As `timeout` of the node; one of the two."""
+    """As `timeout` of the node; set only one of the two."""
     total: _builtins.str
-    """Longest time from when the node was first ready to its end, waits and further attempts included; none when empty or "0"."""
+    """Longest time from when the node was first ready to its end, including waits and retries; none when empty or "0"."""
     heartbeat: _builtins.str
-    """Longest silence of an attempt: progress is a sign of life; none when empty or "0", else at least 1 s."""
+    """Longest silence of an attempt, which progress ends; none when empty or "0", otherwise at least 1 s."""
     def __init__(
         self,
         *,
@@ -340,7 +341,7 @@ Global___TimeoutsSpec: _TypeAlias = TimeoutsSpec  # noqa: Y015
 
 @_typing.final
 class CacheSpec(_message.Message):
-    """Says that a node's outputs may come from a cache, as CacheUse of the node task manager."""
+    """Says that a node's outputs may come from a cache, like CacheUse of the node task manager."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -351,11 +352,13 @@ class CacheSpec(_message.Message):
     name: _builtins.str
     """The cache. Required."""
     key: _builtins.str
-    """Stands for config and inputs; at most 256 characters; empty for none."""
+    """Takes the place of config and inputs; at most 256 characters; empty for none."""
     scope: _cache_pb2.CacheScope.ValueType
-    """Who shares the outputs; those of the same user when unset."""
+    """Who shares the outputs; the nodes of the same user when unset."""
     ttl: _builtins.str
-    """How long they are good for at most, as text such as "10m", 1 s to 366 days; as the cache says when empty."""
+    """How long outputs are good for at most, as text such as "10m", 1 s to 366 days; as long as the cache says when
+    empty.
+    """
     def __init__(
         self,
         *,
@@ -407,20 +410,20 @@ class NodeSpec(_message.Message):
     timeout: _builtins.str
     """Longest time of one attempt, as text such as "30s"; 5 min when empty, none when "0"."""
     priority: _builtins.int
-    """-5 to 5: the higher goes first among ready nodes of one user and type; one step is worth a minute of waiting."""
+    """-5 to 5: among ready nodes of one user and type, the higher goes first; one step is worth a minute of waiting."""
     map: _builtins.str
-    """Input handle at which a list arrives: the node runs once for each of its items, at most 10 000, and emits lists of what
-    these emit. Exactly one edge must lead into it. Empty for a node that runs once.
+    """Input handle at which a list arrives: the node runs once for each of its items, at most 10 000, and emits lists of
+    what the items emit. Exactly one edge must lead into it. Empty for a node that runs once.
     """
     max_parallel: _builtins.int
-    """With map: so many items run at once, 1 to 10 000; 100 when 0."""
+    """With map: how many items run at once, 1 to 10 000; 100 when 0."""
     min_success_count: _builtins.int
     """A number of items, 0 or more."""
     min_success_ratio: _builtins.float
-    """A share of the items, over 0 up to 1; rounded up to whole items."""
+    """A share of the items, over 0 and up to 1; rounded up to whole items."""
     @_builtins.property
     def retry(self) -> Global___RetrySpec:
-        """What follows when an attempt fails; no further attempt when unset."""
+        """How failed attempts are retried; not at all when unset."""
 
     @_builtins.property
     def timeouts(self) -> Global___TimeoutsSpec:
@@ -428,11 +431,11 @@ class NodeSpec(_message.Message):
 
     @_builtins.property
     def concurrency(self) -> _node_task_pb2.Concurrency:
-        """Bounds how many run at once under a key; none when unset."""
+        """Limits how many node tasks run at once under a key; no limit when unset."""
 
     @_builtins.property
     def rate(self) -> _node_task_pb2.KeyRate:
-        """Bounds how many begin in a time under a key; none when unset."""
+        """Limits how many node tasks begin in a period under a key; no limit when unset."""
 
     @_builtins.property
     def cache(self) -> Global___CacheSpec:
@@ -504,7 +507,7 @@ Global___EdgeSpec: _TypeAlias = EdgeSpec  # noqa: Y015
 
 @_typing.final
 class FlowSpec(_message.Message):
-    """A flow, typed; the same as its Weather Syntax."""
+    """A flow as typed fields, equivalent to its Weather Syntax."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -546,23 +549,23 @@ class FlowSpec(_message.Message):
     interval: _builtins.str
     """Seconds, or text such as "500ms", "5s", "5m", "1h", "1d"; "0" runs once. Required unless there is a schedule."""
     overlap: Global___OverlapPolicy.ValueType
-    """What happens when a cycle is due while one runs."""
+    """What happens when a cycle is due while another one runs."""
     failure_policy: _node_task_pb2.FailurePolicy.ValueType
-    """What a failed node does."""
+    """What happens when a node fails."""
     timeout: _builtins.str
     """Longest time of a cycle, as text; none when empty."""
     keep_cycles: _builtins.int
-    """How many ended cycles stay on record, those of the last minute in any case; 100 when 0, at most 10 000."""
+    """How many ended cycles stay on record; 100 when 0, at most 10 000. Those of the last minute stay in any case."""
     description: _builtins.str
     """For people."""
     max_running: _builtins.int
-    """Nodes of the flow that run at once, of all its cycles together; no limit when 0."""
+    """How many nodes of the flow run at once, over all its cycles; no limit when 0."""
     keep_for: _builtins.str
-    """How long ended cycles stay on record, with their node tasks, as text from "1m" to "7d"; 7 d and their node tasks 24 h
-    when empty.
+    """How long ended cycles stay on record, with their node tasks, as text from "1m" to "7d"; when empty, cycles stay for
+    7 d and their node tasks for 24 h.
     """
     pause_after_failures: _builtins.int
-    """The flow is paused after so many failed cycles in a row; never when 0."""
+    """The flow is paused after this many failed cycles in a row; never when 0."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeSpec]:
         """At most 10 000."""
@@ -577,15 +580,19 @@ class FlowSpec(_message.Message):
 
     @_builtins.property
     def schedule(self) -> Global___ScheduleSpec:
-        """Says more than an interval does, in its place."""
+        """Says more than an interval does; set it instead of one."""
 
     @_builtins.property
     def on_failure(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of nodes that run when all others have ended, and badly: as failed, partial or timeout. No edge may join them and others."""
+        """Ids of nodes that run when all others have ended, with the outcome failed, partial or timeout. No edge may connect
+        them to others.
+        """
 
     @_builtins.property
     def finally_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of nodes that run last, however the others ended; `finally` in Weather Syntax. No edge may join them and others."""
+        """Ids of nodes that run last, however the others ended; `finally` in Weather Syntax. No edge may connect them to
+        others.
+        """
 
     def __init__(
         self,
@@ -638,7 +645,7 @@ class ComponentStructure(_message.Message):
 
     @_builtins.property
     def entry_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Those without input edges."""
+        """The nodes without input edges."""
 
     @_builtins.property
     def cycle_path(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -666,7 +673,7 @@ Global___ComponentStructure: _TypeAlias = ComponentStructure  # noqa: Y015
 
 @_typing.final
 class FlowStructure(_message.Message):
-    """What the edges of a flow make of its nodes."""
+    """The structure that edges give the nodes of a flow."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -697,7 +704,7 @@ class FlowStructure(_message.Message):
     """How many components."""
     @_builtins.property
     def components(self) -> _containers.MessageMap[_builtins.str, Global___ComponentStructure]:
-        """By id: "0", "1", ... in the order in which each one's first node stands in the flow."""
+        """By id: "0", "1", ..., in the order of their first nodes in the flow."""
 
     def __init__(
         self,
@@ -724,7 +731,7 @@ class Violation(_message.Message):
     path: _builtins.str
     """Where, for example `edges[3].target`."""
     message: _builtins.str
-    """What is wrong and what would do."""
+    """What is wrong, and what would be right."""
     def __init__(
         self,
         *,
@@ -784,19 +791,19 @@ class Flow(_message.Message):
     flow_id: _builtins.str
     """Its id."""
     user_id: _builtins.str
-    """Whose it is."""
+    """The owner."""
     status: Global___FlowStatus.ValueType
-    """Where it stands."""
+    """Its status."""
     config_json: _builtins.str
-    """Weather Syntax, canonical JSON text, secrets as references."""
+    """The definition in Weather Syntax: canonical JSON text, secrets as references."""
     last_cycle: _builtins.int
     """Number of the latest cycle, -1 before the first."""
     revision: _builtins.int
-    """Raised by each change of the definition, from 1."""
+    """Number of the revision, from 1; raised by each change of the definition."""
     running_cycles: _builtins.int
     """How many cycles are open."""
     etag: _builtins.str
-    """Changes with each new revision, not with status and cycles; RegisterFlow, UpdateFlow and RollBackFlow take it."""
+    """Changes with each new revision, but not with status and cycles; RegisterFlow, UpdateFlow and RollBackFlow take it."""
     begins_on: _builtins.str
     """What its cycles begin on, for people, such as `event "price"`; empty for a flow whose cycles are planned."""
     @_builtins.property
@@ -821,7 +828,7 @@ class Flow(_message.Message):
 
     @_builtins.property
     def pause(self) -> Global___Pause:
-        """Set while it is paused."""
+        """Who paused it, why and when; set while it is paused."""
 
     @_builtins.property
     def stop(self) -> _node_task_pb2.StopMark:
@@ -891,7 +898,7 @@ Global___Pause: _TypeAlias = Pause  # noqa: Y015
 
 @_typing.final
 class Firing(_message.Message):
-    """A planned time of a flow, or an event, and what became of it, or several in a row that fared alike."""
+    """A planned time of a flow, or an event, and what became of it; or several in a row with the same outcome."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -910,12 +917,12 @@ class Firing(_message.Message):
     reason: _builtins.str
     """Why, unless it fired."""
     count: _builtins.int
-    """How many planned times this stands for; 10 000 stands for more, too."""
+    """How many planned times this stands for; 10 000 means that many or more."""
     event_id: _builtins.str
-    """The id of the event; empty for a planned time. The end of a cycle has its run_id."""
+    """The id of the event; empty for a planned time. For the end of a cycle it is the run_id."""
     @_builtins.property
     def planned_time(self) -> _timestamp_pb2.Timestamp:
-        """The planned time, or the first of them; of an event, when it came: no two have the same."""
+        """The planned time, or the first of several; for an event, when it came: no two have the same."""
 
     @_builtins.property
     def decided_at(self) -> _timestamp_pb2.Timestamp:
@@ -964,7 +971,7 @@ class FlowDefinition(_message.Message):
 
     @_builtins.property
     def weather(self) -> _struct_pb2.Struct:
-        """Weather Syntax as it is. Integers beyond 2^53 need weather_json."""
+        """Weather Syntax as a struct. Integers beyond 2^53 need weather_json."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ Global___Memory: _TypeAlias = Memory  # noqa: Y015
 
 @_typing.final
 class MemoryScope(_message.Message):
-    """Whose variables: the cycle's when one is given, else the flow's."""
+    """Whose variables: those of the cycle if one is given, otherwise those of the flow."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -95,11 +95,11 @@ class GetMemoryRequest(_message.Message):
     NAMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def scope(self) -> Global___MemoryScope:
-        """Whose."""
+        """Whose variables."""
 
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only these, when not empty."""
+        """Only variables with these names, when not empty."""
 
     def __init__(
         self,
@@ -154,14 +154,18 @@ class UpdateMemoryRequest(_message.Message):
     set_json: _builtins.str
     """A JSON object: values by name, of 1 to 128 characters; empty for none."""
     expected_version: _builtins.int
-    """The version that they are expected to be at; any when unset."""
+    """The version that the variables must be at; any when unset."""
     request_id: _builtins.str
-    """Makes repeating this call safe: a change with the id of one of the newest 32 was made already. At most 128 characters."""
+    """Makes repeating this call safe: a change with the id of one of the 32 newest is not made again. At most 128
+    characters.
+    """
     result_json: _builtins.str
-    """What the cycle gives, as JSON of at most 64 KiB, kept with its record; unset leaves what was said before. Of a cycle only."""
+    """The result of the cycle, as JSON of at most 64 KiB, kept with its record; unset leaves the present one. Only for a
+    cycle.
+    """
     @_builtins.property
     def scope(self) -> Global___MemoryScope:
-        """Whose."""
+        """Whose variables."""
 
     @_builtins.property
     def delete(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

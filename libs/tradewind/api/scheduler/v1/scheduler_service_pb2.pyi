@@ -27,7 +27,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class AnalyzeFlowRequest(_message.Message):
-    """Asks what a definition amounts to."""
+    """Asks to analyze a definition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -51,7 +51,7 @@ Global___AnalyzeFlowRequest: _TypeAlias = AnalyzeFlowRequest  # noqa: Y015
 
 @_typing.final
 class AnalyzeFlowResponse(_message.Message):
-    """What it amounts to."""
+    """The analysis of a definition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -60,15 +60,17 @@ class AnalyzeFlowResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def structure(self) -> _flow_pb2.FlowStructure:
-        """The structure that could be made out."""
+        """The structure that could be determined."""
 
     @_builtins.property
     def violations(self) -> _containers.RepeatedCompositeFieldContainer[_flow_pb2.Violation]:
-        """Every fault; empty for a definition that RegisterFlow takes. After a hundred, one more says how many are left out."""
+        """Every fault; empty for a definition that RegisterFlow accepts. After a hundred, one more says how many are left
+        out.
+        """
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_flow_pb2.Violation]:
-        """What RegisterFlow would warn of, such as node types that no live worker offers; told beside faults too."""
+        """What RegisterFlow would warn of, such as node types that no live worker offers; listed even when there are faults."""
 
     def __init__(
         self,
@@ -127,20 +129,20 @@ class RegisterFlowRequest(_message.Message):
     weather_json: _builtins.str
     """Weather Syntax as JSON text."""
     user_id: _builtins.str
-    """Whose it is; "default" when empty."""
+    """The owner; "default" when empty."""
     request_id: _builtins.str
     """Makes repeating this call safe for 24 h."""
     etag: _builtins.str
-    """That of the flow this is meant to change; empty registers whichever stands, or none."""
+    """The etag that the flow on record must have; when empty, it may have any, or there may be none."""
     note: _builtins.str
     """Why, at most 1 KiB; kept with the revision."""
     by: _builtins.str
     """Who asks, at most 128 characters; "user" when empty."""
     validate_only: _builtins.bool
-    """Store nothing, and answer with a plan of what would come of it; faults of the definition are part of the plan."""
+    """Store nothing, and answer with a plan of what would happen; faults of the definition are part of the plan."""
     @_builtins.property
     def weather(self) -> _struct_pb2.Struct:
-        """Weather Syntax as it is. Integers beyond 2^53 need weather_json."""
+        """Weather Syntax as a struct. Integers beyond 2^53 need weather_json."""
 
     @_builtins.property
     def spec(self) -> _flow_pb2.FlowSpec:
@@ -148,7 +150,7 @@ class RegisterFlowRequest(_message.Message):
 
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Labels, beside those of the definition."""
+        """Labels, in addition to those of the definition."""
 
     def __init__(
         self,
@@ -186,18 +188,18 @@ class RegisterFlowResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
-    """False when the same definition was there already."""
+    """False when the same definition was on record already."""
     @_builtins.property
     def flow(self) -> _flow_pb2.Flow:
         """As stored; unset with validate_only."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_flow_pb2.Violation]:
-        """Notes that do not hinder, such as a node type that no live worker offers."""
+        """Notes that do not prevent registration, such as a node type that no live worker offers."""
 
     @_builtins.property
     def plan(self) -> _plan_pb2.FlowPlan:
-        """What would come of it; with validate_only only."""
+        """What would happen; with validate_only only."""
 
     def __init__(
         self,
@@ -225,7 +227,7 @@ class GetFlowRequest(_message.Message):
 
     FLOW_ID_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which."""
+    """The flow."""
     def __init__(
         self,
         *,
@@ -303,11 +305,11 @@ class ListFlowsRequest(_message.Message):
     CREATED_BEFORE_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most this many, 50 when 0, at most 1000."""
+    """Page size: 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The `next_page_token` of the previous response."""
     user_id: _builtins.str
-    """Only flows of this user, when not empty; with access on, a user is shown their own in any case."""
+    """Only flows of this user, when not empty; with access on, a user only sees their own in any case."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_flow_pb2.FlowStatus.ValueType]:
         """Only these statuses, when not empty."""
@@ -380,7 +382,7 @@ class StartFlowRequest(_message.Message):
     FLOW_ID_FIELD_NUMBER: _builtins.int
     START_AT_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which."""
+    """The flow."""
     @_builtins.property
     def start_at(self) -> _timestamp_pb2.Timestamp:
         """First planned time; now when unset. Refused for a flow that begins on events."""
@@ -433,7 +435,7 @@ class StopFlowRequest(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which."""
+    """The flow."""
     reason: _builtins.str
     """Why, at most 1 KiB."""
     by: _builtins.str
@@ -487,7 +489,7 @@ class PauseFlowRequest(_message.Message):
     NOTE_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which."""
+    """The flow."""
     note: _builtins.str
     """Why, at most 1 KiB."""
     by: _builtins.str
@@ -539,7 +541,7 @@ class ResumeFlowRequest(_message.Message):
 
     FLOW_ID_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which."""
+    """The flow."""
     def __init__(
         self,
         *,
@@ -588,13 +590,13 @@ class ListFiringsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     BACKFILL_ID_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Of which flow."""
+    """The flow."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, at most 1000."""
+    """Page size: 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The `next_page_token` of the previous response."""
     backfill_id: _builtins.int
-    """Only those of this backfill of the flow, all of which are kept as long as it is."""
+    """Only times of this backfill of the flow; all of them are kept as long as the backfill is."""
     def __init__(
         self,
         *,
@@ -648,7 +650,7 @@ class ListNextExecutionsRequest(_message.Message):
     FLOW_ID_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Of which flow."""
+    """The flow."""
     count: _builtins.int
     """How many, 10 when 0, at most 1000."""
     def __init__(
@@ -675,9 +677,9 @@ class ListNextExecutionsResponse(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     BEGINS_ON_FIELD_NUMBER: _builtins.int
     status: _flow_pb2.FlowStatus.ValueType
-    """Where the flow stands: unless it is running, these are what it would plan if it were started now."""
+    """The flow's status: unless it is running, these times are what it would plan if it were started now."""
     begins_on: _builtins.str
-    """As in Flow: what its cycles begin on, in place of planned times."""
+    """As in Flow: what its cycles begin on instead of planned times."""
     @_builtins.property
     def planned_times(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
         """In order; fewer than asked for when the schedule ends."""
@@ -706,7 +708,7 @@ class DeleteFlowRequest(_message.Message):
     FLOW_ID_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which."""
+    """The flow."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
         """Answer when nothing is left, or after this time; at once when unset."""
@@ -733,7 +735,7 @@ class DeleteFlowResponse(_message.Message):
 
     DONE_FIELD_NUMBER: _builtins.int
     done: _builtins.bool
-    """Nothing is left of it."""
+    """True when nothing is left of it."""
     def __init__(
         self,
         *,
@@ -762,20 +764,20 @@ class RunFlowRequest(_message.Message):
     INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
     REMEMBER_FOR_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which flow."""
+    """The flow."""
     inputs_json: _builtins.str
     """JSON object, merged into the inputs of entry nodes and kept in the cycle record, at most 1 MiB; empty for none."""
     request_id: _builtins.str
-    """Makes repeating this call safe while it is remembered: the first answer comes again."""
+    """Makes repeating this call safe while it is remembered: the first answer is given again."""
     include_outputs: _builtins.bool
-    """With `wait`: also what the flow's sink nodes emitted."""
+    """With `wait`: whether to include what the flow's sink nodes emitted."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
         """Answer when the cycle has ended, or after this time, at most 1 h; at once when unset."""
 
     @_builtins.property
     def remember_for(self) -> _duration_pb2.Duration:
-        """For how long `request_id` is remembered, from 1 s to 24 h; 24 h when unset. The answer takes memory for as long."""
+        """How long `request_id` is remembered, from 1 s to 24 h; 24 h when unset. The answer takes memory for as long."""
 
     def __init__(
         self,
@@ -806,18 +808,20 @@ class RunFlowResponse(_message.Message):
     OUTPUTS_OMITTED_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     outputs_omitted: _builtins.bool
-    """They emitted more than goes into this answer, so `outputs` is empty: DescribeCycle has them."""
+    """True when `outputs` is empty because they would not fit into this answer: DescribeCycle has them."""
     @_builtins.property
     def cycle(self) -> _cycle_pb2.Cycle:
         """As it is now."""
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOutputs]:
-        """What sink nodes emitted, where asked for."""
+        """What sink nodes emitted, if asked for."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Inputs that no entry node takes, by what live workers have declared; at most ten. The cycle has begun with them."""
+        """Inputs that no entry node takes, according to what live workers have declared; at most ten. The cycle has begun
+        with them all the same.
+        """
 
     def __init__(
         self,
@@ -865,14 +869,14 @@ Global___NodeOutputs: _TypeAlias = NodeOutputs  # noqa: Y015
 
 @_typing.final
 class RunFlowItem(_message.Message):
-    """One cycle of a bulk."""
+    """One of many cycles to run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FLOW_ID_FIELD_NUMBER: _builtins.int
     INPUTS_JSON_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which flow."""
+    """The flow."""
     inputs_json: _builtins.str
     """As in RunFlowRequest."""
     def __init__(
@@ -901,7 +905,7 @@ class RunFlowsRequest(_message.Message):
     INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
     REMEMBER_FOR_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """Each item is recorded as `<request_id>/<its place>`."""
+    """Makes repeating this call safe: each item is remembered as `<request_id>/<its place>`."""
     include_outputs: _builtins.bool
     """As in RunFlowRequest, for all."""
     @_builtins.property
@@ -948,21 +952,23 @@ class RunFlowResult(_message.Message):
     error_reason: _builtins.str
     """Name of an ErrorReason when refused."""
     error_message: _builtins.str
-    """In words, when refused."""
+    """Why, in words, when refused."""
     outputs_omitted: _builtins.bool
     """As in RunFlowResponse."""
     @_builtins.property
     def cycle(self) -> _cycle_pb2.Cycle:
-        """The cycle, unless it was refused. Where all of them would not go into one answer, inputs and results are left to GetCycle."""
+        """The cycle, unless it was refused. If all cycles together would not fit into one answer, inputs and results are left
+        out: GetCycle has them.
+        """
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOutputs]:
-        """What sink nodes emitted, where asked for."""
+        """What sink nodes emitted, if asked for."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """As in RunFlowResponse. Of items that give one flow inputs of the same names only the first has them, and of all items at
-        most a hundred.
+        """As in RunFlowResponse. Of items that give the same flow inputs of the same names, only the first has them, and all
+        items together have at most a hundred.
         """
 
     def __init__(
@@ -985,7 +991,7 @@ Global___RunFlowResult: _TypeAlias = RunFlowResult  # noqa: Y015
 
 @_typing.final
 class RunFlowsResponse(_message.Message):
-    """What became of them."""
+    """What became of the cycles."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1016,7 +1022,7 @@ class StreamRunsRequest(_message.Message):
     RUNS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamedRun]:
-        """To begin now; at most 10 000 may be unanswered, further ones are read when there are fewer."""
+        """Runs to begin now. At most 10 000 may be unanswered; further ones are not read until there are fewer."""
 
     def __init__(
         self,
@@ -1065,14 +1071,14 @@ Global___StreamedRun: _TypeAlias = StreamedRun  # noqa: Y015
 
 @_typing.final
 class StreamRunsResponse(_message.Message):
-    """Answers to some of them."""
+    """Answers to some of the runs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ANSWERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamedRunAnswer]:
-        """In no order."""
+        """In no particular order."""
 
     def __init__(
         self,
@@ -1089,7 +1095,7 @@ Global___StreamRunsResponse: _TypeAlias = StreamRunsResponse  # noqa: Y015
 
 @_typing.final
 class StreamedRunAnswer(_message.Message):
-    """What became of one."""
+    """What became of one run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1097,12 +1103,12 @@ class StreamedRunAnswer(_message.Message):
     RESPONSE_FIELD_NUMBER: _builtins.int
     ERROR_STATUS_FIELD_NUMBER: _builtins.int
     number: _builtins.int
-    """The run's."""
+    """The run's number."""
     error_status: _builtins.bytes
     """A serialized google.rpc.Status, as RunFlow has it in its metadata."""
     @_builtins.property
     def response(self) -> Global___RunFlowResponse:
-        """As of RunFlow."""
+        """As from RunFlow."""
 
     def __init__(
         self,
@@ -1123,7 +1129,7 @@ Global___StreamedRunAnswer: _TypeAlias = StreamedRunAnswer  # noqa: Y015
 
 @_typing.final
 class RerunCycleRequest(_message.Message):
-    """Asks to run a cycle again, as far as it has no good results."""
+    """Asks to run a cycle again, except for nodes that have good results."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1139,25 +1145,27 @@ class RerunCycleRequest(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     REMEMBER_FOR_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which flow."""
+    """The flow."""
     cycle: _builtins.int
-    """Which cycle; the latest when unset."""
+    """The cycle; the latest when unset."""
     run: _builtins.int
-    """Which run of it, which must be the latest and have ended; the latest when unset."""
+    """The run of the cycle, which must be the latest and have ended; the latest when unset."""
     inputs_json: _builtins.str
-    """JSON object whose fields replace those of the inputs of the run before, for entry nodes that run again; empty for the same."""
+    """JSON object whose fields replace those of the previous run's inputs, for entry nodes that run again; empty for the
+    same.
+    """
     request_id: _builtins.str
-    """Makes repeating this call safe while it is remembered: the first answer comes again."""
+    """Makes repeating this call safe while it is remembered: the first answer is given again."""
     include_outputs: _builtins.bool
-    """With `wait`: also what the flow's sink nodes emitted."""
+    """With `wait`: whether to include what the flow's sink nodes emitted."""
     by: _builtins.str
     """Who asks; "user" when empty."""
     reason: _builtins.str
     """Why, at most 1 KiB."""
     @_builtins.property
     def from_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Nodes that run again with all that is downstream of them, whatever their results. Nodes without a good result (failed,
-        terminated, skipped because of such) and what is downstream of them run again in any case.
+        """Nodes that run again with everything downstream of them, whatever their results. Nodes without a good result
+        (failed, terminated, or skipped because of these) and everything downstream of them run again in any case.
         """
 
     @_builtins.property
@@ -1209,18 +1217,18 @@ class RerunCycleResponse(_message.Message):
     OUTPUTS_OMITTED_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     outputs_omitted: _builtins.bool
-    """They emitted more than goes into this answer, so `outputs` is empty: DescribeCycle has them."""
+    """True when `outputs` is empty because they would not fit into this answer: DescribeCycle has them."""
     @_builtins.property
     def cycle(self) -> _cycle_pb2.Cycle:
         """As it is now."""
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOutputs]:
-        """What sink nodes emitted, where asked for."""
+        """What sink nodes emitted, if asked for."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """As in RunFlowResponse, of the inputs that this call gave."""
+        """As in RunFlowResponse, for the inputs that this call gave."""
 
     def __init__(
         self,
@@ -1250,13 +1258,13 @@ class GetCycleRequest(_message.Message):
     WAIT_FIELD_NUMBER: _builtins.int
     INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which flow."""
+    """The flow."""
     cycle: _builtins.int
-    """Which cycle; the latest when unset."""
+    """The cycle; the latest when unset."""
     run: _builtins.int
-    """Which run of it; the latest when unset."""
+    """The run of the cycle; the latest when unset."""
     include_outputs: _builtins.bool
-    """Also what the flow's sink nodes emitted."""
+    """Whether to include what the flow's sink nodes emitted."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
         """Answer when it has ended, or after this time, at most 1 h; at once when unset."""
@@ -1295,14 +1303,14 @@ class GetCycleResponse(_message.Message):
     OUTPUTS_FIELD_NUMBER: _builtins.int
     OUTPUTS_OMITTED_FIELD_NUMBER: _builtins.int
     outputs_omitted: _builtins.bool
-    """They emitted more than goes into this answer, so `outputs` is empty: DescribeCycle has them."""
+    """True when `outputs` is empty because they would not fit into this answer: DescribeCycle has them."""
     @_builtins.property
     def cycle(self) -> _cycle_pb2.Cycle:
         """The cycle."""
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOutputs]:
-        """What sink nodes emitted, where asked for."""
+        """What sink nodes emitted, if asked for."""
 
     def __init__(
         self,
@@ -1332,11 +1340,11 @@ class ListCyclesRequest(_message.Message):
     STARTED_AFTER_FIELD_NUMBER: _builtins.int
     STARTED_BEFORE_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which flow."""
+    """The flow."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, at most 1000."""
+    """Page size: 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The `next_page_token` of the previous response."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_cycle_pb2.CycleStatus.ValueType]:
         """Only these statuses, when not empty."""
@@ -1397,7 +1405,7 @@ Global___ListCyclesResponse: _TypeAlias = ListCyclesResponse  # noqa: Y015
 
 @_typing.final
 class DescribeCycleRequest(_message.Message):
-    """Asks for everything of a cycle."""
+    """Asks for everything about a cycle."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1409,19 +1417,19 @@ class DescribeCycleRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which flow."""
+    """The flow."""
     cycle: _builtins.int
-    """Which cycle; the latest when unset."""
+    """The cycle; the latest when unset."""
     run: _builtins.int
-    """Which run of it; the latest when unset."""
+    """The run of the cycle; the latest when unset."""
     include_outputs: _builtins.bool
-    """Also what nodes emitted."""
+    """Whether to include what nodes emitted."""
     omit_logs: _builtins.bool
-    """Leave out log lines."""
+    """Whether to leave out log lines."""
     page_size: _builtins.int
     """Nodes per page, 1000 when 0, at most 1000. Logs and statistics come with the first page."""
     page_token: _builtins.str
-    """From the response before."""
+    """The `next_page_token` of the previous response."""
     def __init__(
         self,
         *,
@@ -1450,7 +1458,7 @@ Global___DescribeCycleRequest: _TypeAlias = DescribeCycleRequest  # noqa: Y015
 
 @_typing.final
 class DescribeCycleResponse(_message.Message):
-    """Everything of a cycle."""
+    """Everything about a cycle."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1483,7 +1491,7 @@ class DescribeCycleResponse(_message.Message):
 
     @_builtins.property
     def statistics(self) -> _cycle_pb2.CycleStatistics:
-        """Of all nodes."""
+        """Statistics of all its nodes."""
 
     def __init__(
         self,
@@ -1514,15 +1522,16 @@ class WatchFlowRequest(_message.Message):
     CYCLE_FIELD_NUMBER: _builtins.int
     AFTER_EVENT_IDS_FIELD_NUMBER: _builtins.int
     cycle: _builtins.int
-    """When given, only this cycle of each, and the stream ends when it has ended; one that is still to come is waited for."""
+    """When given, only this cycle of each flow, which may be yet to come; the stream ends when all of these have ended."""
     @_builtins.property
     def flow_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Which, at least one, at most 1000."""
+        """The flows, at least one, at most 1000."""
 
     @_builtins.property
     def after_event_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Where to go on, not with `cycle`: one event for a flow at most. Of its flow the cycles from its own on are told first, oldest
-        first, as far as they are among the newest 1000, and its own only if it has changed since.
+        """The last events that were seen, to go on from there: at most one for each flow, and not with `cycle`. For such a
+        flow, the cycle of its event, if it has changed since, and all later cycles come first, oldest first, limited to
+        the newest 1000.
         """
 
     def __init__(
@@ -1551,7 +1560,7 @@ class WatchFlowResponse(_message.Message):
     EVENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_cycle_pb2.CycleEvent]:
-        """In the order in which it happened, for each flow."""
+        """In the order in which they happened, for each flow."""
 
     def __init__(
         self,
@@ -1579,17 +1588,17 @@ class ListLogsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
-    """Which flow."""
+    """The flow."""
     cycle: _builtins.int
-    """Which cycle; all that still have logs when unset."""
+    """The cycle; all that still have logs when unset."""
     node_id: _builtins.str
     """Only lines of this node, when not empty."""
     min_level: _cycle_pb2.LogLevel.ValueType
-    """Only lines at least this grave."""
+    """Only lines of at least this level."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, at most 1000."""
+    """Page size: 50 when 0, at most 1000."""
     page_token: _builtins.str
-    """From the response before."""
+    """The `next_page_token` of the previous response."""
     def __init__(
         self,
         *,

@@ -254,15 +254,15 @@ class SchedulerServiceServicer:
     """
 
     def AnalyzeFlow(self, request, context):
-        """What the edges make of a flow's nodes, and every fault of the definition, as data; stores nothing.
+        """Returns the structure that edges give a flow's nodes, and every fault of the definition, as data; stores nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RegisterFlow(self, request, context):
-        """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, cycles in flight finish on
-        their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
+        """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, and cycles in flight finish
+        on their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
         ALREADY_EXISTS REQUEST_ID_REUSED; with an etag NOT_FOUND FLOW_NOT_FOUND, ABORTED VERSION_CONFLICT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -270,8 +270,8 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateFlow(self, request, context):
-        """Changes fields of a flow without its graph: makes a new revision, as RegisterFlow does. A running flow follows a new
-        schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
+        """Changes fields of a flow other than its graph: makes a new revision, as RegisterFlow does. A running flow follows a
+        new schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
         VERSION_CONFLICT with the present etag, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -279,135 +279,138 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListRevisions(self, request, context):
-        """Revisions of a flow, the newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def GetRevision(self, request, context):
-        """A revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def DiffRevisions(self, request, context):
-        """How two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE
-        when the answer would have over 3 MiB.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def RollBackFlow(self, request, context):
-        """Takes up the definition and labels of an older revision, as a new one; cycles in flight finish on theirs. Errors:
-        NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag, FAILED_PRECONDITION
-        FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more, ALREADY_EXISTS
-        REQUEST_ID_REUSED.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def GetFlow(self, request, context):
-        """A flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListFlows(self, request, context):
-        """Flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def StartFlow(self, request, context):
-        """Lets cycles begin on time, the first at once. Starting a running flow changes nothing; starting a completed one runs it
-        again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def StopFlow(self, request, context):
-        """Lets no cycle begin, asks running nodes to stop and skips waiting ones; it stays stopped until started. Stopping a
-        stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def PauseFlow(self, request, context):
-        """Lets no cycle begin until ResumeFlow; what runs goes on. Pausing a paused flow changes nothing. Errors: NOT_FOUND
-        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ResumeFlow(self, request, context):
-        """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
-        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListFirings(self, request, context):
-        """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
-        INVALID_ARGUMENT INVALID_INPUT.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def BackfillFlow(self, request, context):
-        """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
-        which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
-        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
-        FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListBackfills(self, request, context):
-        """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+        """Lists the revisions of a flow, newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
         INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def GetBackfill(self, request, context):
-        """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    def GetRevision(self, request, context):
+        """Returns a revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def CancelBackfill(self, request, context):
-        """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
-        FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    def DiffRevisions(self, request, context):
+        """Says how two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED
+        TOO_LARGE when the answer would have over 3 MiB.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListNextExecutions(self, request, context):
-        """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
+    def RollBackFlow(self, request, context):
+        """Makes a new revision with the definition and labels of an older one; cycles in flight finish on their revision.
+        Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag,
+        FAILED_PRECONDITION FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more,
+        ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetFlow(self, request, context):
+        """Returns a flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListFlows(self, request, context):
+        """Lists flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartFlow(self, request, context):
+        """Starts a flow: cycles begin on time, the first at once. Starting a running flow changes nothing; starting a
+        completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StopFlow(self, request, context):
+        """Stops a flow until it is started again: no cycle begins, running nodes are asked to stop and waiting ones are
+        skipped. Stopping a stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION
+        FLOW_DELETING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseFlow(self, request, context):
+        """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
+        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeFlow(self, request, context):
+        """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
+        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListFirings(self, request, context):
+        """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BackfillFlow(self, request, context):
+        """Runs a cycle for each planned time of a past range, oldest first and a few at a time, alongside the flow's
+        schedule; times whose cycle has already begun are passed over. The backfill waits while the flow is paused, and
+        ends when the flow is stopped. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with
+        none or over 10 000 times, FAILED_PRECONDITION FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow
+        under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBackfills(self, request, context):
+        """Lists the backfills of a flow, newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
         INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetBackfill(self, request, context):
+        """Returns a backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelBackfill(self, request, context):
+        """Cancels a backfill: no more of its cycles begin, and those that run go on. One that has ended does not change.
+        Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListNextExecutions(self, request, context):
+        """Lists the next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteFlow(self, request, context):
-        """Stops a flow and removes everything of it; what takes longer goes on by itself. Deleting one that is being deleted is
-        fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
+        """Stops a flow and removes everything that belongs to it; what takes longer goes on in the background. Deleting a
+        flow that is being deleted is fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -422,15 +425,15 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RunFlows(self, request, context):
-        """Runs many cycles now, each answered by itself. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Runs many cycles now; each gets an answer of its own. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamRuns(self, request_iterator, context):
-        """Runs cycles as RunFlow does, over one stream and as they come: for programs that run many, each when it will. An answer
-        is sent as soon as it is there, in any order. When the client has sent its last run, the stream ends with the last
+        """Runs cycles as RunFlow does, over one stream: for programs that run many cycles, each at a time of its own. Answers
+        are sent as soon as they are ready, in any order. After the client's last run, the stream ends with the last
         answer. Errors: UNAVAILABLE DRAINING; those of single runs come as their answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -438,25 +441,26 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RerunCycle(self, request, context):
-        """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
-        the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
-        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
-        RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """Runs a cycle again and keeps its good results. The new run has the number and the revision of the cycle, and begins
+        whatever the flow's schedule, status and overlap policy. The previous run stays on record. Errors: NOT_FOUND
+        FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING,
+        NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StopCycle(self, request, context):
-        """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
-        NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+        """Stops a cycle: running nodes are asked to stop, and waiting ones are skipped. Nodes of `finally` still run; a
+        second stop ends them too. Otherwise stopping a stopped cycle changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND or
+        CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StopComponent(self, request, context):
-        """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
+        """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
         component that the flow does not have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -464,7 +468,7 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StopNode(self, request, context):
-        """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
+        """Stops one node of a cycle; nodes downstream go by their `run_if`. Errors: as StopCycle, NOT_FOUND
         NODE_TASK_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -472,84 +476,86 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StartBulkJob(self, request, context):
-        """Reruns or stops the cycles that a filter meets, as a job that goes on by itself, whatever dies. Errors: INVALID_ARGUMENT
-        INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """Reruns or stops the cycles that match a filter, as a job that goes on in the background, even if servers die.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBulkJob(self, request, context):
-        """A job. Errors: NOT_FOUND JOB_NOT_FOUND.
+        """Returns a job. Errors: NOT_FOUND JOB_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBulkJobs(self, request, context):
-        """Jobs, newest first, paged; ended ones stay for 7 days, of many the newest.
+        """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelBulkJob(self, request, context):
-        """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND.
+        """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCycle(self, request, context):
-        """A cycle, as it is or once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
-        UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
+        """Returns a cycle, as it is now or, with `wait`, once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or
+        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListCycles(self, request, context):
-        """Cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """Lists the cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+        INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeCycle(self, request, context):
-        """A cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND.
+        """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchFlow(self, request, context):
-        """What happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's latest one,
-        then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its
-        retention), UNAVAILABLE DRAINING.
+        """Reports what happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's
+        latest one, then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND
+        (it has passed its retention), UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListLogs(self, request, context):
-        """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
-        Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """Lists the execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of
+        nodes. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunDoctor(self, request, context):
-        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
-        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """Checks all records and indexes for broken invariants, confirms each by a second look, and with `mend` repairs what
+        it can. Any replica answers for all of them. The last answer has no findings. Errors: UNAVAILABLE
+        STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMemory(self, request, context):
-        """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
-        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """Returns the variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND
+        FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -565,14 +571,14 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ExplainFlow(self, request, context):
-        """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND.
+        """Says why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainNode(self, request, context):
-        """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+        """Says why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
         NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

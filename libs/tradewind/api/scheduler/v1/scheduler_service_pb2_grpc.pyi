@@ -41,142 +41,150 @@ class SchedulerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SchedulerServiceAsyncStub: ...
     AnalyzeFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.AnalyzeFlowRequest, _scheduler_service_pb2.AnalyzeFlowResponse]
-    """What the edges make of a flow's nodes, and every fault of the definition, as data; stores nothing."""
+    """Returns the structure that edges give a flow's nodes, and every fault of the definition, as data; stores nothing."""
     RegisterFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RegisterFlowRequest, _scheduler_service_pb2.RegisterFlowResponse]
-    """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, cycles in flight finish on
-    their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
+    """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, and cycles in flight finish
+    on their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
     ALREADY_EXISTS REQUEST_ID_REUSED; with an etag NOT_FOUND FLOW_NOT_FOUND, ABORTED VERSION_CONFLICT.
     """
     UpdateFlow: _grpc.UnaryUnaryMultiCallable[_revision_pb2.UpdateFlowRequest, _revision_pb2.UpdateFlowResponse]
-    """Changes fields of a flow without its graph: makes a new revision, as RegisterFlow does. A running flow follows a new
-    schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
+    """Changes fields of a flow other than its graph: makes a new revision, as RegisterFlow does. A running flow follows a
+    new schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
     VERSION_CONFLICT with the present etag, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     ListRevisions: _grpc.UnaryUnaryMultiCallable[_revision_pb2.ListRevisionsRequest, _revision_pb2.ListRevisionsResponse]
-    """Revisions of a flow, the newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
-    GetRevision: _grpc.UnaryUnaryMultiCallable[_revision_pb2.GetRevisionRequest, _revision_pb2.GetRevisionResponse]
-    """A revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
-    DiffRevisions: _grpc.UnaryUnaryMultiCallable[_revision_pb2.DiffRevisionsRequest, _revision_pb2.DiffRevisionsResponse]
-    """How two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE
-    when the answer would have over 3 MiB.
-    """
-    RollBackFlow: _grpc.UnaryUnaryMultiCallable[_revision_pb2.RollBackFlowRequest, _revision_pb2.RollBackFlowResponse]
-    """Takes up the definition and labels of an older revision, as a new one; cycles in flight finish on theirs. Errors:
-    NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag, FAILED_PRECONDITION
-    FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more, ALREADY_EXISTS
-    REQUEST_ID_REUSED.
-    """
-    GetFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetFlowRequest, _scheduler_service_pb2.GetFlowResponse]
-    """A flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
-    ListFlows: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFlowsRequest, _scheduler_service_pb2.ListFlowsResponse]
-    """Flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    StartFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]
-    """Lets cycles begin on time, the first at once. Starting a running flow changes nothing; starting a completed one runs it
-    again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
-    """
-    StopFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]
-    """Lets no cycle begin, asks running nodes to stop and skips waiting ones; it stays stopped until started. Stopping a
-    stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
-    """
-    PauseFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]
-    """Lets no cycle begin until ResumeFlow; what runs goes on. Pausing a paused flow changes nothing. Errors: NOT_FOUND
-    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
-    """
-    ResumeFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]
-    """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
-    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
-    """
-    ListFirings: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
-    """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
-    INVALID_ARGUMENT INVALID_INPUT.
-    """
-    BackfillFlow: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]
-    """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
-    which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
-    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
-    FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
-    """
-    ListBackfills: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.ListBackfillsRequest, _backfill_pb2.ListBackfillsResponse]
-    """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+    """Lists the revisions of a flow, newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
     INVALID_INPUT.
     """
-    GetBackfill: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]
-    """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
-    CancelBackfill: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]
-    """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
-    FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    GetRevision: _grpc.UnaryUnaryMultiCallable[_revision_pb2.GetRevisionRequest, _revision_pb2.GetRevisionResponse]
+    """Returns a revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
+    DiffRevisions: _grpc.UnaryUnaryMultiCallable[_revision_pb2.DiffRevisionsRequest, _revision_pb2.DiffRevisionsResponse]
+    """Says how two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED
+    TOO_LARGE when the answer would have over 3 MiB.
     """
-    ListNextExecutions: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]
-    """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
+    RollBackFlow: _grpc.UnaryUnaryMultiCallable[_revision_pb2.RollBackFlowRequest, _revision_pb2.RollBackFlowResponse]
+    """Makes a new revision with the definition and labels of an older one; cycles in flight finish on their revision.
+    Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag,
+    FAILED_PRECONDITION FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more,
+    ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    GetFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetFlowRequest, _scheduler_service_pb2.GetFlowResponse]
+    """Returns a flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    ListFlows: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFlowsRequest, _scheduler_service_pb2.ListFlowsResponse]
+    """Lists flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    StartFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]
+    """Starts a flow: cycles begin on time, the first at once. Starting a running flow changes nothing; starting a
+    completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+    """
+    StopFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]
+    """Stops a flow until it is started again: no cycle begins, running nodes are asked to stop and waiting ones are
+    skipped. Stopping a stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION
+    FLOW_DELETING.
+    """
+    PauseFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]
+    """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
+    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+    """
+    ResumeFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]
+    """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
+    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+    """
+    ListFirings: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
+    """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
+    BackfillFlow: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]
+    """Runs a cycle for each planned time of a past range, oldest first and a few at a time, alongside the flow's
+    schedule; times whose cycle has already begun are passed over. The backfill waits while the flow is paused, and
+    ends when the flow is stopped. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with
+    none or over 10 000 times, FAILED_PRECONDITION FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow
+    under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    ListBackfills: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.ListBackfillsRequest, _backfill_pb2.ListBackfillsResponse]
+    """Lists the backfills of a flow, newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
     INVALID_ARGUMENT INVALID_INPUT.
     """
+    GetBackfill: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]
+    """Returns a backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+    CancelBackfill: _grpc.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]
+    """Cancels a backfill: no more of its cycles begin, and those that run go on. One that has ended does not change.
+    Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    """
+    ListNextExecutions: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]
+    """Lists the next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
     DeleteFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.DeleteFlowRequest, _scheduler_service_pb2.DeleteFlowResponse]
-    """Stops a flow and removes everything of it; what takes longer goes on by itself. Deleting one that is being deleted is
-    fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
+    """Stops a flow and removes everything that belongs to it; what takes longer goes on in the background. Deleting a
+    flow that is being deleted is fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
     """
     RunFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowRequest, _scheduler_service_pb2.RunFlowResponse]
     """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
     INVALID_INPUT, ABORTED OVERLAP_SKIPPED, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     RunFlows: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowsRequest, _scheduler_service_pb2.RunFlowsResponse]
-    """Runs many cycles now, each answered by itself. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    """Runs many cycles now; each gets an answer of its own. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     StreamRuns: _grpc.StreamStreamMultiCallable[_scheduler_service_pb2.StreamRunsRequest, _scheduler_service_pb2.StreamRunsResponse]
-    """Runs cycles as RunFlow does, over one stream and as they come: for programs that run many, each when it will. An answer
-    is sent as soon as it is there, in any order. When the client has sent its last run, the stream ends with the last
+    """Runs cycles as RunFlow does, over one stream: for programs that run many cycles, each at a time of its own. Answers
+    are sent as soon as they are ready, in any order. After the client's last run, the stream ends with the last
     answer. Errors: UNAVAILABLE DRAINING; those of single runs come as their answers.
     """
     RerunCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.RerunCycleRequest, _scheduler_service_pb2.RerunCycleResponse]
-    """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
-    the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
-    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
-    RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """Runs a cycle again and keeps its good results. The new run has the number and the revision of the cycle, and begins
+    whatever the flow's schedule, status and overlap policy. The previous run stays on record. Errors: NOT_FOUND
+    FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING,
+    NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     StopCycle: _grpc.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]
-    """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
-    NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+    """Stops a cycle: running nodes are asked to stop, and waiting ones are skipped. Nodes of `finally` still run; a
+    second stop ends them too. Otherwise stopping a stopped cycle changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND or
+    CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
     """
     StopComponent: _grpc.UnaryUnaryMultiCallable[_stop_pb2.StopComponentRequest, _stop_pb2.StopComponentResponse]
-    """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
+    """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
     component that the flow does not have.
     """
     StopNode: _grpc.UnaryUnaryMultiCallable[_stop_pb2.StopNodeRequest, _stop_pb2.StopNodeResponse]
-    """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
+    """Stops one node of a cycle; nodes downstream go by their `run_if`. Errors: as StopCycle, NOT_FOUND
     NODE_TASK_NOT_FOUND.
     """
     StartBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.StartBulkJobRequest, _job_pb2.StartBulkJobResponse]
-    """Reruns or stops the cycles that a filter meets, as a job that goes on by itself, whatever dies. Errors: INVALID_ARGUMENT
-    INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """Reruns or stops the cycles that match a filter, as a job that goes on in the background, even if servers die.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     GetBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetBulkJobRequest, _job_pb2.GetBulkJobResponse]
-    """A job. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    """Returns a job. Errors: NOT_FOUND JOB_NOT_FOUND."""
     ListBulkJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListBulkJobsRequest, _job_pb2.ListBulkJobsResponse]
-    """Jobs, newest first, paged; ended ones stay for 7 days, of many the newest."""
+    """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many."""
     CancelBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]
-    """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
     GetCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]
-    """A cycle, as it is or once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
-    UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
+    """Returns a cycle, as it is now or, with `wait`, once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or
+    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
     """
     ListCycles: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListCyclesRequest, _scheduler_service_pb2.ListCyclesResponse]
-    """Cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
+    """Lists the cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+    INVALID_INPUT.
+    """
     DescribeCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.DescribeCycleRequest, _scheduler_service_pb2.DescribeCycleResponse]
-    """A cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+    """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
     WatchFlow: _grpc.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]
-    """What happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's latest one,
-    then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its
-    retention), UNAVAILABLE DRAINING.
+    """Reports what happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's
+    latest one, then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND
+    (it has passed its retention), UNAVAILABLE DRAINING.
     """
     ListLogs: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]
-    """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
-    Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """Lists the execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of
+    nodes. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
     RunDoctor: _grpc.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
-    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
-    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """Checks all records and indexes for broken invariants, confirms each by a second look, and with `mend` repairs what
+    it can. Any replica answers for all of them. The last answer has no findings. Errors: UNAVAILABLE
+    STORE_UNAVAILABLE.
     """
     GetMemory: _grpc.UnaryUnaryMultiCallable[_memory_pb2.GetMemoryRequest, _memory_pb2.GetMemoryResponse]
-    """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
-    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """Returns the variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND
+    FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
     UpdateMemory: _grpc.UnaryUnaryMultiCallable[_memory_pb2.UpdateMemoryRequest, _memory_pb2.UpdateMemoryResponse]
     """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
@@ -184,9 +192,9 @@ class SchedulerServiceStub:
     WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
     """
     ExplainFlow: _grpc.UnaryUnaryMultiCallable[_explanation_pb2.ExplainFlowRequest, _explanation_pb2.ExplainFlowResponse]
-    """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    """Says why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
     ExplainNode: _grpc.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeRequest, _explanation_pb2.ExplainNodeResponse]
-    """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+    """Says why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
     NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
     """
 
@@ -196,142 +204,150 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     AnalyzeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.AnalyzeFlowRequest, _scheduler_service_pb2.AnalyzeFlowResponse]  # type: ignore[assignment]
-    """What the edges make of a flow's nodes, and every fault of the definition, as data; stores nothing."""
+    """Returns the structure that edges give a flow's nodes, and every fault of the definition, as data; stores nothing."""
     RegisterFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RegisterFlowRequest, _scheduler_service_pb2.RegisterFlowResponse]  # type: ignore[assignment]
-    """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, cycles in flight finish on
-    their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
+    """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, and cycles in flight finish
+    on their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
     ALREADY_EXISTS REQUEST_ID_REUSED; with an etag NOT_FOUND FLOW_NOT_FOUND, ABORTED VERSION_CONFLICT.
     """
     UpdateFlow: _aio.UnaryUnaryMultiCallable[_revision_pb2.UpdateFlowRequest, _revision_pb2.UpdateFlowResponse]  # type: ignore[assignment]
-    """Changes fields of a flow without its graph: makes a new revision, as RegisterFlow does. A running flow follows a new
-    schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
+    """Changes fields of a flow other than its graph: makes a new revision, as RegisterFlow does. A running flow follows a
+    new schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
     VERSION_CONFLICT with the present etag, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     ListRevisions: _aio.UnaryUnaryMultiCallable[_revision_pb2.ListRevisionsRequest, _revision_pb2.ListRevisionsResponse]  # type: ignore[assignment]
-    """Revisions of a flow, the newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
-    GetRevision: _aio.UnaryUnaryMultiCallable[_revision_pb2.GetRevisionRequest, _revision_pb2.GetRevisionResponse]  # type: ignore[assignment]
-    """A revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
-    DiffRevisions: _aio.UnaryUnaryMultiCallable[_revision_pb2.DiffRevisionsRequest, _revision_pb2.DiffRevisionsResponse]  # type: ignore[assignment]
-    """How two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE
-    when the answer would have over 3 MiB.
-    """
-    RollBackFlow: _aio.UnaryUnaryMultiCallable[_revision_pb2.RollBackFlowRequest, _revision_pb2.RollBackFlowResponse]  # type: ignore[assignment]
-    """Takes up the definition and labels of an older revision, as a new one; cycles in flight finish on theirs. Errors:
-    NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag, FAILED_PRECONDITION
-    FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more, ALREADY_EXISTS
-    REQUEST_ID_REUSED.
-    """
-    GetFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetFlowRequest, _scheduler_service_pb2.GetFlowResponse]  # type: ignore[assignment]
-    """A flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
-    ListFlows: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFlowsRequest, _scheduler_service_pb2.ListFlowsResponse]  # type: ignore[assignment]
-    """Flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
-    StartFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]  # type: ignore[assignment]
-    """Lets cycles begin on time, the first at once. Starting a running flow changes nothing; starting a completed one runs it
-    again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
-    """
-    StopFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]  # type: ignore[assignment]
-    """Lets no cycle begin, asks running nodes to stop and skips waiting ones; it stays stopped until started. Stopping a
-    stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
-    """
-    PauseFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]  # type: ignore[assignment]
-    """Lets no cycle begin until ResumeFlow; what runs goes on. Pausing a paused flow changes nothing. Errors: NOT_FOUND
-    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
-    """
-    ResumeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]  # type: ignore[assignment]
-    """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
-    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
-    """
-    ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
-    """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
-    INVALID_ARGUMENT INVALID_INPUT.
-    """
-    BackfillFlow: _aio.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]  # type: ignore[assignment]
-    """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
-    which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
-    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
-    FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
-    """
-    ListBackfills: _aio.UnaryUnaryMultiCallable[_backfill_pb2.ListBackfillsRequest, _backfill_pb2.ListBackfillsResponse]  # type: ignore[assignment]
-    """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+    """Lists the revisions of a flow, newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
     INVALID_INPUT.
     """
-    GetBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]  # type: ignore[assignment]
-    """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
-    CancelBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]  # type: ignore[assignment]
-    """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
-    FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    GetRevision: _aio.UnaryUnaryMultiCallable[_revision_pb2.GetRevisionRequest, _revision_pb2.GetRevisionResponse]  # type: ignore[assignment]
+    """Returns a revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
+    DiffRevisions: _aio.UnaryUnaryMultiCallable[_revision_pb2.DiffRevisionsRequest, _revision_pb2.DiffRevisionsResponse]  # type: ignore[assignment]
+    """Says how two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED
+    TOO_LARGE when the answer would have over 3 MiB.
     """
-    ListNextExecutions: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]  # type: ignore[assignment]
-    """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
+    RollBackFlow: _aio.UnaryUnaryMultiCallable[_revision_pb2.RollBackFlowRequest, _revision_pb2.RollBackFlowResponse]  # type: ignore[assignment]
+    """Makes a new revision with the definition and labels of an older one; cycles in flight finish on their revision.
+    Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag,
+    FAILED_PRECONDITION FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more,
+    ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    GetFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetFlowRequest, _scheduler_service_pb2.GetFlowResponse]  # type: ignore[assignment]
+    """Returns a flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    ListFlows: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFlowsRequest, _scheduler_service_pb2.ListFlowsResponse]  # type: ignore[assignment]
+    """Lists flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    StartFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]  # type: ignore[assignment]
+    """Starts a flow: cycles begin on time, the first at once. Starting a running flow changes nothing; starting a
+    completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+    """
+    StopFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]  # type: ignore[assignment]
+    """Stops a flow until it is started again: no cycle begins, running nodes are asked to stop and waiting ones are
+    skipped. Stopping a stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION
+    FLOW_DELETING.
+    """
+    PauseFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]  # type: ignore[assignment]
+    """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
+    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+    """
+    ResumeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]  # type: ignore[assignment]
+    """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
+    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+    """
+    ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
+    """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
+    BackfillFlow: _aio.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]  # type: ignore[assignment]
+    """Runs a cycle for each planned time of a past range, oldest first and a few at a time, alongside the flow's
+    schedule; times whose cycle has already begun are passed over. The backfill waits while the flow is paused, and
+    ends when the flow is stopped. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with
+    none or over 10 000 times, FAILED_PRECONDITION FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow
+    under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    ListBackfills: _aio.UnaryUnaryMultiCallable[_backfill_pb2.ListBackfillsRequest, _backfill_pb2.ListBackfillsResponse]  # type: ignore[assignment]
+    """Lists the backfills of a flow, newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
     INVALID_ARGUMENT INVALID_INPUT.
     """
+    GetBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]  # type: ignore[assignment]
+    """Returns a backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+    CancelBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]  # type: ignore[assignment]
+    """Cancels a backfill: no more of its cycles begin, and those that run go on. One that has ended does not change.
+    Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    """
+    ListNextExecutions: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]  # type: ignore[assignment]
+    """Lists the next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
     DeleteFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DeleteFlowRequest, _scheduler_service_pb2.DeleteFlowResponse]  # type: ignore[assignment]
-    """Stops a flow and removes everything of it; what takes longer goes on by itself. Deleting one that is being deleted is
-    fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
+    """Stops a flow and removes everything that belongs to it; what takes longer goes on in the background. Deleting a
+    flow that is being deleted is fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
     """
     RunFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowRequest, _scheduler_service_pb2.RunFlowResponse]  # type: ignore[assignment]
     """Runs one cycle now, whatever the flow's schedule and status. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
     INVALID_INPUT, ABORTED OVERLAP_SKIPPED, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     RunFlows: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RunFlowsRequest, _scheduler_service_pb2.RunFlowsResponse]  # type: ignore[assignment]
-    """Runs many cycles now, each answered by itself. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    """Runs many cycles now; each gets an answer of its own. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     StreamRuns: _aio.StreamStreamMultiCallable[_scheduler_service_pb2.StreamRunsRequest, _scheduler_service_pb2.StreamRunsResponse]  # type: ignore[assignment]
-    """Runs cycles as RunFlow does, over one stream and as they come: for programs that run many, each when it will. An answer
-    is sent as soon as it is there, in any order. When the client has sent its last run, the stream ends with the last
+    """Runs cycles as RunFlow does, over one stream: for programs that run many cycles, each at a time of its own. Answers
+    are sent as soon as they are ready, in any order. After the client's last run, the stream ends with the last
     answer. Errors: UNAVAILABLE DRAINING; those of single runs come as their answers.
     """
     RerunCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RerunCycleRequest, _scheduler_service_pb2.RerunCycleResponse]  # type: ignore[assignment]
-    """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
-    the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
-    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
-    RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """Runs a cycle again and keeps its good results. The new run has the number and the revision of the cycle, and begins
+    whatever the flow's schedule, status and overlap policy. The previous run stays on record. Errors: NOT_FOUND
+    FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING,
+    NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     StopCycle: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]  # type: ignore[assignment]
-    """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
-    NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+    """Stops a cycle: running nodes are asked to stop, and waiting ones are skipped. Nodes of `finally` still run; a
+    second stop ends them too. Otherwise stopping a stopped cycle changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND or
+    CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
     """
     StopComponent: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopComponentRequest, _stop_pb2.StopComponentResponse]  # type: ignore[assignment]
-    """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
+    """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
     component that the flow does not have.
     """
     StopNode: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopNodeRequest, _stop_pb2.StopNodeResponse]  # type: ignore[assignment]
-    """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
+    """Stops one node of a cycle; nodes downstream go by their `run_if`. Errors: as StopCycle, NOT_FOUND
     NODE_TASK_NOT_FOUND.
     """
     StartBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.StartBulkJobRequest, _job_pb2.StartBulkJobResponse]  # type: ignore[assignment]
-    """Reruns or stops the cycles that a filter meets, as a job that goes on by itself, whatever dies. Errors: INVALID_ARGUMENT
-    INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """Reruns or stops the cycles that match a filter, as a job that goes on in the background, even if servers die.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
     """
     GetBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.GetBulkJobRequest, _job_pb2.GetBulkJobResponse]  # type: ignore[assignment]
-    """A job. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    """Returns a job. Errors: NOT_FOUND JOB_NOT_FOUND."""
     ListBulkJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListBulkJobsRequest, _job_pb2.ListBulkJobsResponse]  # type: ignore[assignment]
-    """Jobs, newest first, paged; ended ones stay for 7 days, of many the newest."""
+    """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many."""
     CancelBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]  # type: ignore[assignment]
-    """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
     GetCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]  # type: ignore[assignment]
-    """A cycle, as it is or once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
-    UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
+    """Returns a cycle, as it is now or, with `wait`, once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or
+    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
     """
     ListCycles: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListCyclesRequest, _scheduler_service_pb2.ListCyclesResponse]  # type: ignore[assignment]
-    """Cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
+    """Lists the cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+    INVALID_INPUT.
+    """
     DescribeCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DescribeCycleRequest, _scheduler_service_pb2.DescribeCycleResponse]  # type: ignore[assignment]
-    """A cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+    """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
     WatchFlow: _aio.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]  # type: ignore[assignment]
-    """What happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's latest one,
-    then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its
-    retention), UNAVAILABLE DRAINING.
+    """Reports what happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's
+    latest one, then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND
+    (it has passed its retention), UNAVAILABLE DRAINING.
     """
     ListLogs: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]  # type: ignore[assignment]
-    """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
-    Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """Lists the execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of
+    nodes. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
     RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]  # type: ignore[assignment]
-    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
-    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """Checks all records and indexes for broken invariants, confirms each by a second look, and with `mend` repairs what
+    it can. Any replica answers for all of them. The last answer has no findings. Errors: UNAVAILABLE
+    STORE_UNAVAILABLE.
     """
     GetMemory: _aio.UnaryUnaryMultiCallable[_memory_pb2.GetMemoryRequest, _memory_pb2.GetMemoryResponse]  # type: ignore[assignment]
-    """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
-    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """Returns the variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND
+    FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
     UpdateMemory: _aio.UnaryUnaryMultiCallable[_memory_pb2.UpdateMemoryRequest, _memory_pb2.UpdateMemoryResponse]  # type: ignore[assignment]
     """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
@@ -339,9 +355,9 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
     """
     ExplainFlow: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainFlowRequest, _explanation_pb2.ExplainFlowResponse]  # type: ignore[assignment]
-    """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    """Says why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
     ExplainNode: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeRequest, _explanation_pb2.ExplainNodeResponse]  # type: ignore[assignment]
-    """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+    """Says why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
     NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
     """
 
@@ -354,7 +370,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.AnalyzeFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.AnalyzeFlowResponse, _abc.Awaitable[_scheduler_service_pb2.AnalyzeFlowResponse]]:
-        """What the edges make of a flow's nodes, and every fault of the definition, as data; stores nothing."""
+        """Returns the structure that edges give a flow's nodes, and every fault of the definition, as data; stores nothing."""
 
     @_abc_1.abstractmethod
     def RegisterFlow(
@@ -362,8 +378,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.RegisterFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.RegisterFlowResponse, _abc.Awaitable[_scheduler_service_pb2.RegisterFlowResponse]]:
-        """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, cycles in flight finish on
-        their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
+        """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, and cycles in flight finish
+        on their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
         ALREADY_EXISTS REQUEST_ID_REUSED; with an etag NOT_FOUND FLOW_NOT_FOUND, ABORTED VERSION_CONFLICT.
         """
 
@@ -373,8 +389,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _revision_pb2.UpdateFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_revision_pb2.UpdateFlowResponse, _abc.Awaitable[_revision_pb2.UpdateFlowResponse]]:
-        """Changes fields of a flow without its graph: makes a new revision, as RegisterFlow does. A running flow follows a new
-        schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
+        """Changes fields of a flow other than its graph: makes a new revision, as RegisterFlow does. A running flow follows a
+        new schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
         VERSION_CONFLICT with the present etag, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
 
@@ -384,7 +400,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _revision_pb2.ListRevisionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_revision_pb2.ListRevisionsResponse, _abc.Awaitable[_revision_pb2.ListRevisionsResponse]]:
-        """Revisions of a flow, the newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
+        """Lists the revisions of a flow, newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+        INVALID_INPUT.
+        """
 
     @_abc_1.abstractmethod
     def GetRevision(
@@ -392,7 +410,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _revision_pb2.GetRevisionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_revision_pb2.GetRevisionResponse, _abc.Awaitable[_revision_pb2.GetRevisionResponse]]:
-        """A revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
+        """Returns a revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def DiffRevisions(
@@ -400,8 +418,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _revision_pb2.DiffRevisionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_revision_pb2.DiffRevisionsResponse, _abc.Awaitable[_revision_pb2.DiffRevisionsResponse]]:
-        """How two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE
-        when the answer would have over 3 MiB.
+        """Says how two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED
+        TOO_LARGE when the answer would have over 3 MiB.
         """
 
     @_abc_1.abstractmethod
@@ -410,10 +428,10 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _revision_pb2.RollBackFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_revision_pb2.RollBackFlowResponse, _abc.Awaitable[_revision_pb2.RollBackFlowResponse]]:
-        """Takes up the definition and labels of an older revision, as a new one; cycles in flight finish on theirs. Errors:
-        NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag, FAILED_PRECONDITION
-        FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more, ALREADY_EXISTS
-        REQUEST_ID_REUSED.
+        """Makes a new revision with the definition and labels of an older one; cycles in flight finish on their revision.
+        Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag,
+        FAILED_PRECONDITION FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more,
+        ALREADY_EXISTS REQUEST_ID_REUSED.
         """
 
     @_abc_1.abstractmethod
@@ -422,7 +440,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.GetFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.GetFlowResponse, _abc.Awaitable[_scheduler_service_pb2.GetFlowResponse]]:
-        """A flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+        """Returns a flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListFlows(
@@ -430,7 +448,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.ListFlowsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ListFlowsResponse, _abc.Awaitable[_scheduler_service_pb2.ListFlowsResponse]]:
-        """Flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+        """Lists flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def StartFlow(
@@ -438,8 +456,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.StartFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.StartFlowResponse, _abc.Awaitable[_scheduler_service_pb2.StartFlowResponse]]:
-        """Lets cycles begin on time, the first at once. Starting a running flow changes nothing; starting a completed one runs it
-        again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+        """Starts a flow: cycles begin on time, the first at once. Starting a running flow changes nothing; starting a
+        completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
         """
 
     @_abc_1.abstractmethod
@@ -448,8 +466,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.StopFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.StopFlowResponse, _abc.Awaitable[_scheduler_service_pb2.StopFlowResponse]]:
-        """Lets no cycle begin, asks running nodes to stop and skips waiting ones; it stays stopped until started. Stopping a
-        stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+        """Stops a flow until it is started again: no cycle begins, running nodes are asked to stop and waiting ones are
+        skipped. Stopping a stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION
+        FLOW_DELETING.
         """
 
     @_abc_1.abstractmethod
@@ -458,8 +477,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.PauseFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.PauseFlowResponse, _abc.Awaitable[_scheduler_service_pb2.PauseFlowResponse]]:
-        """Lets no cycle begin until ResumeFlow; what runs goes on. Pausing a paused flow changes nothing. Errors: NOT_FOUND
-        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+        """Pauses a flow until ResumeFlow: no cycle begins, and cycles that run go on. Pausing a paused flow changes nothing.
+        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
         """
 
     @_abc_1.abstractmethod
@@ -468,8 +487,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.ResumeFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ResumeFlowResponse, _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]]:
-        """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
-        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+        """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
+        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
         """
 
     @_abc_1.abstractmethod
@@ -478,8 +497,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.ListFiringsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ListFiringsResponse, _abc.Awaitable[_scheduler_service_pb2.ListFiringsResponse]]:
-        """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
-        INVALID_ARGUMENT INVALID_INPUT.
+        """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod
@@ -488,10 +507,11 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _backfill_pb2.BackfillFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_backfill_pb2.BackfillFlowResponse, _abc.Awaitable[_backfill_pb2.BackfillFlowResponse]]:
-        """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
-        which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
-        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
-        FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """Runs a cycle for each planned time of a past range, oldest first and a few at a time, alongside the flow's
+        schedule; times whose cycle has already begun are passed over. The backfill waits while the flow is paused, and
+        ends when the flow is stopped. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with
+        none or over 10 000 times, FAILED_PRECONDITION FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow
+        under way, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
 
     @_abc_1.abstractmethod
@@ -500,8 +520,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _backfill_pb2.ListBackfillsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_backfill_pb2.ListBackfillsResponse, _abc.Awaitable[_backfill_pb2.ListBackfillsResponse]]:
-        """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
-        INVALID_INPUT.
+        """Lists the backfills of a flow, newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
+        INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod
@@ -510,7 +530,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _backfill_pb2.GetBackfillRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_backfill_pb2.GetBackfillResponse, _abc.Awaitable[_backfill_pb2.GetBackfillResponse]]:
-        """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+        """Returns a backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def CancelBackfill(
@@ -518,8 +538,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _backfill_pb2.CancelBackfillRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_backfill_pb2.CancelBackfillResponse, _abc.Awaitable[_backfill_pb2.CancelBackfillResponse]]:
-        """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
-        FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+        """Cancels a backfill: no more of its cycles begin, and those that run go on. One that has ended does not change.
+        Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -528,8 +548,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.ListNextExecutionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ListNextExecutionsResponse, _abc.Awaitable[_scheduler_service_pb2.ListNextExecutionsResponse]]:
-        """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
-        INVALID_ARGUMENT INVALID_INPUT.
+        """Lists the next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod
@@ -538,8 +558,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.DeleteFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.DeleteFlowResponse, _abc.Awaitable[_scheduler_service_pb2.DeleteFlowResponse]]:
-        """Stops a flow and removes everything of it; what takes longer goes on by itself. Deleting one that is being deleted is
-        fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
+        """Stops a flow and removes everything that belongs to it; what takes longer goes on in the background. Deleting a
+        flow that is being deleted is fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -558,7 +578,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.RunFlowsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.RunFlowsResponse, _abc.Awaitable[_scheduler_service_pb2.RunFlowsResponse]]:
-        """Runs many cycles now, each answered by itself. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+        """Runs many cycles now; each gets an answer of its own. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
     def StreamRuns(
@@ -566,8 +586,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_scheduler_service_pb2.StreamRunsRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_scheduler_service_pb2.StreamRunsResponse], _abc.AsyncIterator[_scheduler_service_pb2.StreamRunsResponse]]:
-        """Runs cycles as RunFlow does, over one stream and as they come: for programs that run many, each when it will. An answer
-        is sent as soon as it is there, in any order. When the client has sent its last run, the stream ends with the last
+        """Runs cycles as RunFlow does, over one stream: for programs that run many cycles, each at a time of its own. Answers
+        are sent as soon as they are ready, in any order. After the client's last run, the stream ends with the last
         answer. Errors: UNAVAILABLE DRAINING; those of single runs come as their answers.
         """
 
@@ -577,10 +597,10 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.RerunCycleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.RerunCycleResponse, _abc.Awaitable[_scheduler_service_pb2.RerunCycleResponse]]:
-        """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
-        the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
-        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
-        RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """Runs a cycle again and keeps its good results. The new run has the number and the revision of the cycle, and begins
+        whatever the flow's schedule, status and overlap policy. The previous run stays on record. Errors: NOT_FOUND
+        FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING,
+        NOT_LATEST_RUN, NOTHING_TO_RERUN, RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
 
     @_abc_1.abstractmethod
@@ -589,8 +609,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _stop_pb2.StopCycleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_stop_pb2.StopCycleResponse, _abc.Awaitable[_stop_pb2.StopCycleResponse]]:
-        """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
-        NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+        """Stops a cycle: running nodes are asked to stop, and waiting ones are skipped. Nodes of `finally` still run; a
+        second stop ends them too. Otherwise stopping a stopped cycle changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND or
+        CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
         """
 
     @_abc_1.abstractmethod
@@ -599,7 +620,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _stop_pb2.StopComponentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_stop_pb2.StopComponentResponse, _abc.Awaitable[_stop_pb2.StopComponentResponse]]:
-        """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
+        """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
         component that the flow does not have.
         """
 
@@ -609,7 +630,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _stop_pb2.StopNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_stop_pb2.StopNodeResponse, _abc.Awaitable[_stop_pb2.StopNodeResponse]]:
-        """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
+        """Stops one node of a cycle; nodes downstream go by their `run_if`. Errors: as StopCycle, NOT_FOUND
         NODE_TASK_NOT_FOUND.
         """
 
@@ -619,8 +640,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.StartBulkJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.StartBulkJobResponse, _abc.Awaitable[_job_pb2.StartBulkJobResponse]]:
-        """Reruns or stops the cycles that a filter meets, as a job that goes on by itself, whatever dies. Errors: INVALID_ARGUMENT
-        INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """Reruns or stops the cycles that match a filter, as a job that goes on in the background, even if servers die.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
         """
 
     @_abc_1.abstractmethod
@@ -629,7 +650,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.GetBulkJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.GetBulkJobResponse, _abc.Awaitable[_job_pb2.GetBulkJobResponse]]:
-        """A job. Errors: NOT_FOUND JOB_NOT_FOUND."""
+        """Returns a job. Errors: NOT_FOUND JOB_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListBulkJobs(
@@ -637,7 +658,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.ListBulkJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ListBulkJobsResponse, _abc.Awaitable[_job_pb2.ListBulkJobsResponse]]:
-        """Jobs, newest first, paged; ended ones stay for 7 days, of many the newest."""
+        """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many."""
 
     @_abc_1.abstractmethod
     def CancelBulkJob(
@@ -645,7 +666,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.CancelBulkJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.CancelBulkJobResponse, _abc.Awaitable[_job_pb2.CancelBulkJobResponse]]:
-        """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
+        """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def GetCycle(
@@ -653,8 +674,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.GetCycleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.GetCycleResponse, _abc.Awaitable[_scheduler_service_pb2.GetCycleResponse]]:
-        """A cycle, as it is or once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
-        UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
+        """Returns a cycle, as it is now or, with `wait`, once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or
+        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
         """
 
     @_abc_1.abstractmethod
@@ -663,7 +684,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.ListCyclesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ListCyclesResponse, _abc.Awaitable[_scheduler_service_pb2.ListCyclesResponse]]:
-        """Cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
+        """Lists the cycles of a flow, newest first, filtered and paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+        INVALID_INPUT.
+        """
 
     @_abc_1.abstractmethod
     def DescribeCycle(
@@ -671,7 +694,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.DescribeCycleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.DescribeCycleResponse, _abc.Awaitable[_scheduler_service_pb2.DescribeCycleResponse]]:
-        """A cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+        """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def WatchFlow(
@@ -679,9 +702,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.WatchFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_scheduler_service_pb2.WatchFlowResponse], _abc.AsyncIterator[_scheduler_service_pb2.WatchFlowResponse]]:
-        """What happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's latest one,
-        then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND (it has passed its
-        retention), UNAVAILABLE DRAINING.
+        """Reports what happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's
+        latest one, then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND
+        (it has passed its retention), UNAVAILABLE DRAINING.
         """
 
     @_abc_1.abstractmethod
@@ -690,8 +713,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.ListLogsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ListLogsResponse, _abc.Awaitable[_scheduler_service_pb2.ListLogsResponse]]:
-        """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
-        Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """Lists the execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of
+        nodes. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod
@@ -700,8 +723,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _doctor_pb2.RunDoctorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_doctor_pb2.RunDoctorResponse], _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]]:
-        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
-        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """Checks all records and indexes for broken invariants, confirms each by a second look, and with `mend` repairs what
+        it can. Any replica answers for all of them. The last answer has no findings. Errors: UNAVAILABLE
+        STORE_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -710,8 +734,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_pb2.GetMemoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_pb2.GetMemoryResponse, _abc.Awaitable[_memory_pb2.GetMemoryResponse]]:
-        """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
-        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """Returns the variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND
+        FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod
@@ -731,7 +755,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _explanation_pb2.ExplainFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_explanation_pb2.ExplainFlowResponse, _abc.Awaitable[_explanation_pb2.ExplainFlowResponse]]:
-        """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+        """Says why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ExplainNode(
@@ -739,7 +763,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _explanation_pb2.ExplainNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_explanation_pb2.ExplainNodeResponse, _abc.Awaitable[_explanation_pb2.ExplainNodeResponse]]:
-        """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+        """Says why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
         NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
         """
 
