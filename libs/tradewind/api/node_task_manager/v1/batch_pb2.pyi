@@ -47,7 +47,7 @@ class _BatchStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BatchStat
     """It was cancelled before all of its items had run."""
 
 class BatchStatus(_BatchStatus, metaclass=_BatchStatusEnumTypeWrapper):
-    """Where a batch stands. The last four are final."""
+    """The status of a batch. The last four are final."""
 
 BATCH_STATUS_UNSPECIFIED: BatchStatus.ValueType  # 0
 """Never sent."""
@@ -82,9 +82,9 @@ class TaskOptions(_message.Message):
     RATE_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     require_worker: _builtins.bool
-    """Refuse with NODE_TYPE_NOT_FOUND when no live worker offers the node type, in place of waiting for one."""
+    """Refuse with NODE_TYPE_NOT_FOUND when no live worker offers the node type, instead of waiting for one."""
     priority: _builtins.int
-    """-5 to 5, as of a node of a flow."""
+    """-5 to 5, as for a node of a flow."""
     @_builtins.property
     def schedule_to_start(self) -> _duration_pb2.Duration:
         """Longest wait for a worker; none when unset or 0."""
@@ -95,28 +95,28 @@ class TaskOptions(_message.Message):
 
     @_builtins.property
     def retry(self) -> _retry_pb2.RetryPolicy:
-        """What follows when an attempt fails; no further attempt when unset."""
+        """How failed attempts are retried; not at all when unset."""
 
     @_builtins.property
     def heartbeat_timeout(self) -> _duration_pb2.Duration:
-        """Longest silence of an attempt: progress is a sign of life; none when unset or 0, else at least 1 s."""
+        """Longest silence of an attempt, which progress ends; none when unset or 0, otherwise at least 1 s."""
 
     @_builtins.property
     def total_timeout(self) -> _duration_pb2.Duration:
-        """Longest time from its submission to its end, waits and further attempts included; none when unset or 0."""
+        """Longest time from its submission to its end, including waits and retries; none when unset or 0."""
 
     @_builtins.property
     def concurrency(self) -> _node_task_pb2.Concurrency:
-        """Bounds how many run at once under a key, as of nodes of flows; none when unset."""
+        """Limits how many run at once under a key, as for nodes of flows; no limit when unset."""
 
     @_builtins.property
     def rate(self) -> _node_task_pb2.KeyRate:
-        """Bounds how many begin in a time under a key, as of nodes of flows; none when unset."""
+        """Limits how many begin in a period under a key, as for nodes of flows; no limit when unset."""
 
     @_builtins.property
     def cache(self) -> _cache_pb2.CacheUse:
-        """Where its outputs may come from; as the worker says when unset. Without a flow there is no scope FLOW, and items of a batch
-        have no key.
+        """Where its outputs may come from; as the worker says when unset. Without a flow, scope FLOW is not possible; items
+        of a batch cannot have a key.
         """
 
     def __init__(
@@ -153,16 +153,16 @@ class SubmitTaskRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
-    """Whose queue it stands in."""
+    """The user in whose queue it waits."""
     node_type: _builtins.str
     """The type of the node."""
     parameters_json: _builtins.str
-    """Its parameters as JSON text of an object, at most 256 KiB, secrets as references; empty for none. They reach the node as the
-    config of a flow's node does, and are checked against what live workers have declared of the type.
+    """Its parameters as JSON text of an object, at most 256 KiB, secrets as references; empty for none. They reach the
+    node like the config of a flow's node, and are checked against what live workers have declared about the type.
     """
     request_id: _builtins.str
-    """The same id with the same request gets the first answer for as long as the task is on record; empty for none. At most 128
-    characters.
+    """The same id with the same request gets the first answer again, for as long as the task is on record; empty for
+    none. At most 128 characters.
     """
     @_builtins.property
     def options(self) -> Global___TaskOptions:
@@ -195,7 +195,7 @@ class SubmitTaskResponse(_message.Message):
     DUPLICATE_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     duplicate: _builtins.bool
-    """It was submitted before with this request_id."""
+    """True when it was submitted before with this request_id."""
     @_builtins.property
     def task(self) -> _node_task_pb2.NodeTask:
         """The task as it is now; its node_task_id is `task:<id>`."""
@@ -231,9 +231,9 @@ class GetTaskRequest(_message.Message):
     task_id: _builtins.str
     """`task:<id>`."""
     user_id: _builtins.str
-    """Whose it is; decides the shard."""
+    """The owner; decides the shard."""
     include_outputs: _builtins.bool
-    """Also what it emitted."""
+    """Whether to include what it emitted."""
     def __init__(
         self,
         *,
@@ -284,11 +284,11 @@ class ListTasksRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
-    """Whose."""
+    """The user."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, at most 1000. With statuses a page may hold fewer and not be the last."""
+    """Page size: 50 when 0, at most 1000. With statuses, a page may hold fewer without being the last."""
     page_token: _builtins.str
-    """From the response before."""
+    """The `next_page_token` of the previous response."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_node_task_pb2.NodeTaskStatus.ValueType]:
         """Only those in one of these statuses, when not empty."""
@@ -321,7 +321,7 @@ class ListTasksResponse(_message.Message):
     """Empty on the last page."""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.NodeTask]:
-        """The newest first, without outputs and parameters."""
+        """Newest first, without outputs and parameters."""
 
     def __init__(
         self,
@@ -350,7 +350,7 @@ class CancelTaskRequest(_message.Message):
     task_id: _builtins.str
     """`task:<id>`."""
     user_id: _builtins.str
-    """Whose it is; decides the shard."""
+    """The owner; decides the shard."""
     reason: _builtins.str
     """Why, at most 1 KiB."""
     by: _builtins.str
@@ -408,12 +408,12 @@ class WatchTaskRequest(_message.Message):
     task_id: _builtins.str
     """`task:<id>`, or `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`."""
     user_id: _builtins.str
-    """Whose it is; decides the shard."""
+    """The owner; decides the shard."""
     include_outputs: _builtins.bool
-    """Also what it emitted, once it has ended."""
+    """Whether to include what it emitted, once it has ended."""
     after_event_id: _builtins.str
-    """Every event after this one, as far as they are kept; `0-0` for all. When empty the newest comes first, which tells the task as
-    it is, then those to come.
+    """Only events after this one that are still kept; `0-0` for all. When empty, the newest event comes first, which
+    shows the task as it is, then later ones.
     """
     def __init__(
         self,
@@ -441,14 +441,14 @@ class WatchTaskResponse(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     GAP_FIELD_NUMBER: _builtins.int
     gap: _builtins.bool
-    """Some events between the one asked for and this are no longer kept, or the store has lost them."""
+    """Some events between the one asked for and this one are no longer kept, or the store has lost them."""
     @_builtins.property
     def task(self) -> _node_task_pb2.NodeTask:
-        """As the event left it. The last has a terminal status."""
+        """The task as the event left it. The last one has a terminal status."""
 
     @_builtins.property
     def event(self) -> _task_event_pb2.TaskEvent:
-        """What happened; unset when only what it waits for has changed, or no events of it are kept."""
+        """What happened; unset when only the reason for its waiting has changed, or no events of it are kept."""
 
     def __init__(
         self,
@@ -467,7 +467,7 @@ Global___WatchTaskResponse: _TypeAlias = WatchTaskResponse  # noqa: Y015
 
 @_typing.final
 class BatchProgress(_message.Message):
-    """How far a batch is, of one moment: queued, running, completed, failed and cancelled together are always the total."""
+    """How far a batch has come, at one moment: queued, running, completed, failed and cancelled always add up to total."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -494,7 +494,7 @@ class BatchProgress(_message.Message):
     percent: _builtins.float
     """Share of items that have ended, 0 to 100, rounded down to two decimals."""
     cached: _builtins.int
-    """Of those completed: items that did not run, since their outputs were in a cache."""
+    """How many of the completed items did not run, because their outputs were in a cache."""
     def __init__(
         self,
         *,
@@ -532,14 +532,14 @@ class Batch(_message.Message):
     batch_id: _builtins.str
     """Its id. Node tasks of its items are `batch:<batch_id>:<index>`, the index counting from 0."""
     user_id: _builtins.str
-    """Whose it is."""
+    """The owner."""
     node_type: _builtins.str
     """The type of the node that every item runs."""
     status: Global___BatchStatus.ValueType
-    """Where it stands."""
+    """Its status."""
     @_builtins.property
     def progress(self) -> Global___BatchProgress:
-        """How far it is."""
+        """How far it has come."""
 
     @_builtins.property
     def stop(self) -> _node_task_pb2.StopMark:
@@ -551,7 +551,7 @@ class Batch(_message.Message):
 
     @_builtins.property
     def finished_at(self) -> _timestamp_pb2.Timestamp:
-        """When its last item ended; it and its results are kept for 24 h from then."""
+        """When its last item ended; the batch and its results are kept for 24 h from then."""
 
     def __init__(
         self,
@@ -575,7 +575,7 @@ Global___Batch: _TypeAlias = Batch  # noqa: Y015
 
 @_typing.final
 class BatchHead(_message.Message):
-    """What a batch is, but for its items."""
+    """A batch, without its items."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -585,14 +585,14 @@ class BatchHead(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
-    """Whose queue its items stand in."""
+    """The user in whose queue its items wait."""
     node_type: _builtins.str
     """The type of the node that every item runs."""
     total: _builtins.int
     """How many items follow, 1 to 10 000; a batch with any other number of them is refused."""
     request_id: _builtins.str
-    """The same id with the same request gets the first answer for as long as the batch is on record; empty for none. At most 128
-    characters.
+    """The same id with the same request gets the first answer again, for as long as the batch is on record; empty for
+    none. At most 128 characters.
     """
     @_builtins.property
     def options(self) -> Global___TaskOptions:
@@ -625,12 +625,12 @@ class SubmitBatchRequest(_message.Message):
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___BatchHead:
-        """In the first message only."""
+        """The batch; in the first message only."""
 
     @_builtins.property
     def parameters_json(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Parameters of the following items in their order, as parameters_json of SubmitTaskRequest and checked as those are; at most
-        8 MiB in all messages together.
+        """Parameters of the next items in order, like parameters_json of SubmitTaskRequest and checked in the same way; at
+        most 8 MiB in all messages together.
         """
 
     def __init__(
@@ -657,7 +657,7 @@ class SubmitBatchResponse(_message.Message):
     DUPLICATE_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     duplicate: _builtins.bool
-    """It was submitted before with this request_id."""
+    """True when it was submitted before with this request_id."""
     @_builtins.property
     def batch(self) -> Global___Batch:
         """The batch as it is now."""
@@ -690,9 +690,9 @@ class GetBatchRequest(_message.Message):
     BATCH_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     batch_id: _builtins.str
-    """Which."""
+    """The batch."""
     user_id: _builtins.str
-    """Whose it is; decides the shard."""
+    """The owner; decides the shard."""
     def __init__(
         self,
         *,
@@ -716,7 +716,7 @@ class GetBatchResponse(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """While items wait: for what, in words."""
+    """What items wait for, in words; empty when none waits."""
     @_builtins.property
     def batch(self) -> Global___Batch:
         """The batch."""
@@ -746,11 +746,11 @@ class ListBatchesRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
-    """Whose."""
+    """The user."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, at most 1000. With statuses a page may hold fewer and not be the last."""
+    """Page size: 50 when 0, at most 1000. With statuses, a page may hold fewer without being the last."""
     page_token: _builtins.str
-    """From the response before."""
+    """The `next_page_token` of the previous response."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[Global___BatchStatus.ValueType]:
         """Only those in one of these statuses, when not empty."""
@@ -783,7 +783,7 @@ class ListBatchesResponse(_message.Message):
     """Empty on the last page."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___Batch]:
-        """The newest first."""
+        """Newest first."""
 
     def __init__(
         self,
@@ -812,17 +812,17 @@ class ListBatchResultsRequest(_message.Message):
     OMIT_OUTPUTS_FIELD_NUMBER: _builtins.int
     INCLUDE_PARAMETERS_FIELD_NUMBER: _builtins.int
     batch_id: _builtins.str
-    """Which."""
+    """The batch."""
     user_id: _builtins.str
-    """Whose it is; decides the shard."""
+    """The owner; decides the shard."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, at most 1000; fewer when their outputs would be more than 2 MiB."""
+    """Page size: 50 when 0, at most 1000; a page holds fewer when their outputs would exceed 2 MiB."""
     page_token: _builtins.str
-    """From the response before."""
+    """The `next_page_token` of the previous response."""
     omit_outputs: _builtins.bool
-    """Leave out what they emitted."""
+    """Whether to leave out what they emitted."""
     include_parameters: _builtins.bool
-    """Also the parameters, in config_json."""
+    """Whether to include the parameters, in config_json."""
     def __init__(
         self,
         *,
@@ -853,7 +853,7 @@ class ListBatchResultsResponse(_message.Message):
     """Empty on the last page."""
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.NodeTask]:
-        """In the order of the batch; those that have not ended are there too."""
+        """In the order of the batch, including those that have not ended."""
 
     def __init__(
         self,
@@ -880,9 +880,9 @@ class CancelBatchRequest(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
     batch_id: _builtins.str
-    """Which."""
+    """The batch."""
     user_id: _builtins.str
-    """Whose it is; decides the shard."""
+    """The owner; decides the shard."""
     reason: _builtins.str
     """Why, at most 1 KiB."""
     by: _builtins.str
@@ -936,9 +936,9 @@ class WatchBatchRequest(_message.Message):
     BATCH_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     batch_id: _builtins.str
-    """Which."""
+    """The batch."""
     user_id: _builtins.str
-    """Whose it is; decides the shard."""
+    """The owner; decides the shard."""
     def __init__(
         self,
         *,
@@ -962,7 +962,7 @@ class WatchBatchResponse(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def batch(self) -> Global___Batch:
-        """As it is now; changes that follow each other closely come as one. The last has a final status."""
+        """The batch as it is now; changes that follow each other closely come as one. The last one has a final status."""
 
     def __init__(
         self,
@@ -989,15 +989,15 @@ class ListTaskLogsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     AFTER_LOG_ID_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
-    """The task, `task:<id>`; or"""
+    """The task, `task:<id>`; give either this or batch_id."""
     batch_id: _builtins.str
-    """the batch."""
+    """The batch; give either this or task_id."""
     user_id: _builtins.str
-    """Whose it is; decides the shard."""
+    """The owner; decides the shard."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, at most 1000."""
+    """Page size: 50 when 0, at most 1000."""
     after_log_id: _builtins.str
-    """Lines after this log_id."""
+    """Only lines after this log_id."""
     def __init__(
         self,
         *,
@@ -1027,7 +1027,9 @@ class ListTaskLogsResponse(_message.Message):
     """Whether there are more."""
     @_builtins.property
     def logs(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.NodeLog]:
-        """Oldest first, fewer than asked for where they would not go into one message; node_id is the index of the item in its batch."""
+        """Oldest first; fewer than asked for when they would not fit into one message. For a batch, node_id is the index of
+        the item.
+        """
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ class CacheUse(_message.Message):
     name: _builtins.str
     """The cache, one that the system's configuration knows."""
     key: _builtins.str
-    """Stands for config and inputs, which do not matter then; at most 256 characters; empty for none."""
+    """Takes the place of config and inputs, which then do not matter; at most 256 characters; empty for none."""
     scope: Global___CacheScope.ValueType
     """Who shares the outputs."""
     @_builtins.property
@@ -88,18 +88,18 @@ Global___CacheUse: _TypeAlias = CacheUse  # noqa: Y015
 
 @_typing.final
 class CacheSettings(_message.Message):
-    """A cache, as it is set up."""
+    """The settings of a cache."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TTL_FIELD_NUMBER: _builtins.int
     MAX_ENTRIES_FIELD_NUMBER: _builtins.int
     max_entries: _builtins.int
-    """How many results are kept, 1 to 1 000 000 in each shard; those that end first give way. 10 000 when 0."""
+    """How many results are kept, 1 to 1 000 000 in each shard; those that end first make way for others. 10 000 when 0."""
     @_builtins.property
     def ttl(self) -> _duration_pb2.Duration:
-        """How long results are good for at most, 1 s to 366 days; cache_ttl of the configuration when unset. Each one ends after 90 to
-        100 % of it, so that those of one moment do not all end in one.
+        """How long results are good for at most, 1 s to 366 days; cache_ttl of the configuration when unset. Each result ends
+        after 90 to 100 % of it, so that results of one moment do not all end at once.
         """
 
     def __init__(
@@ -118,7 +118,7 @@ Global___CacheSettings: _TypeAlias = CacheSettings  # noqa: Y015
 
 @_typing.final
 class CacheStats(_message.Message):
-    """What became of a cache's look-ups so far."""
+    """Counts of a cache's look-ups so far."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -135,7 +135,7 @@ class CacheStats(_message.Message):
     name: _builtins.str
     """The cache."""
     entries: _builtins.int
-    """Results in it now; those that the store evicted by itself may count until their time is over."""
+    """Results in it now; those that the store evicted by itself may count until they would have ended."""
     hits: _builtins.int
     """Node tasks that were answered from it."""
     misses: _builtins.int
@@ -147,12 +147,12 @@ class CacheStats(_message.Message):
     oversize: _builtins.int
     """Results that were too large to be put in."""
     evicted: _builtins.int
-    """Results that gave way to others before their time, as max_entries asks."""
+    """Results that made way for others before they ended, because of max_entries."""
     bypassed: _builtins.int
-    """Node tasks that ran without a look, since the cache could not be reached."""
+    """Node tasks that ran without a look-up, because the cache could not be reached."""
     @_builtins.property
     def ttl(self) -> _duration_pb2.Duration:
-        """How long its results are good for; unset when the configuration does not know it any more."""
+        """How long its results are good for; unset when the configuration no longer knows the cache."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class GetCacheStatsResponse(_message.Message):
     """Whether caches are in use at all: enable_cache of the configuration."""
     @_builtins.property
     def caches(self) -> _containers.RepeatedCompositeFieldContainer[Global___CacheStats]:
-        """By name: those of the configuration, and others that were used."""
+        """By name: the caches of the configuration, and others that were used."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class ClearCacheRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Which."""
+    """The cache."""
     def __init__(
         self,
         *,
@@ -256,7 +256,7 @@ class ClearCacheResponse(_message.Message):
 
     REMOVED_FIELD_NUMBER: _builtins.int
     removed: _builtins.int
-    """How many results were taken out."""
+    """How many results were removed."""
     def __init__(
         self,
         *,

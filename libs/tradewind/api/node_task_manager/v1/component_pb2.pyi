@@ -40,9 +40,9 @@ class _SubmitOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SubmitO
     SUBMIT_OUTCOME_PLAN_UNKNOWN: _SubmitOutcome.ValueType  # 3
     """Nothing was done; send it again with the plans of `unknown_plans`."""
     SUBMIT_OUTCOME_RUN_CONFLICT: _SubmitOutcome.ValueType  # 4
-    """Nothing was done; another run stands under this name."""
+    """Nothing was done; another run is on record under this name."""
     SUBMIT_OUTCOME_REFUSED: _SubmitOutcome.ValueType  # 5
-    """Nothing was done; `reason` says why, `retry_delay` when to come back."""
+    """Nothing was done; `reason` says why, `retry_delay` when to try again."""
 
 class SubmitOutcome(_SubmitOutcome, metaclass=_SubmitOutcomeEnumTypeWrapper):
     """What became of a submission."""
@@ -56,9 +56,9 @@ SUBMIT_OUTCOME_DUPLICATE: SubmitOutcome.ValueType  # 2
 SUBMIT_OUTCOME_PLAN_UNKNOWN: SubmitOutcome.ValueType  # 3
 """Nothing was done; send it again with the plans of `unknown_plans`."""
 SUBMIT_OUTCOME_RUN_CONFLICT: SubmitOutcome.ValueType  # 4
-"""Nothing was done; another run stands under this name."""
+"""Nothing was done; another run is on record under this name."""
 SUBMIT_OUTCOME_REFUSED: SubmitOutcome.ValueType  # 5
-"""Nothing was done; `reason` says why, `retry_delay` when to come back."""
+"""Nothing was done; `reason` says why, `retry_delay` when to try again."""
 Global___SubmitOutcome: _TypeAlias = SubmitOutcome  # noqa: Y015
 
 class _ComponentStatus:
@@ -77,7 +77,7 @@ class _ComponentStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Compo
     """All its node tasks are terminal."""
 
 class ComponentStatus(_ComponentStatus, metaclass=_ComponentStatusEnumTypeWrapper):
-    """Where a component of a run stands."""
+    """The status of a component of a run."""
 
 COMPONENT_STATUS_UNSPECIFIED: ComponentStatus.ValueType  # 0
 """Never stored."""
@@ -118,8 +118,8 @@ class PlanNode(_message.Message):
     run_if: _node_task_pb2.RunIf.ValueType
     """When it runs."""
     priority: _builtins.int
-    """-5 to 5: among ready node tasks of one user and type the higher goes first, but one step is worth only a minute of
-    waiting, so that the lower ones have their turn too.
+    """-5 to 5: among ready node tasks of one user and type, the higher goes first, but one step is worth only a minute of
+    waiting, so that lower ones get their turn too.
     """
     @_builtins.property
     def schedule_to_start(self) -> _duration_pb2.Duration:
@@ -131,23 +131,23 @@ class PlanNode(_message.Message):
 
     @_builtins.property
     def retry(self) -> _retry_pb2.RetryPolicy:
-        """What follows when an attempt fails; no further attempt when unset."""
+        """How failed attempts are retried; not at all when unset."""
 
     @_builtins.property
     def heartbeat_timeout(self) -> _duration_pb2.Duration:
-        """Longest silence of an attempt: progress is a sign of life; none when unset or 0, else at least 1 s."""
+        """Longest silence of an attempt, which progress ends; none when unset or 0, otherwise at least 1 s."""
 
     @_builtins.property
     def total_timeout(self) -> _duration_pb2.Duration:
-        """Longest time from when it was first ready to its end, waits and further attempts included; none when unset or 0."""
+        """Longest time from when it was first ready to its end, including waits and retries; none when unset or 0."""
 
     @_builtins.property
     def concurrency(self) -> _node_task_pb2.Concurrency:
-        """Bounds how many run at once under a key; none when unset."""
+        """Limits how many run at once under a key; no limit when unset."""
 
     @_builtins.property
     def rate(self) -> _node_task_pb2.KeyRate:
-        """Bounds how many begin in a time under a key; none when unset."""
+        """Limits how many begin in a period under a key; no limit when unset."""
 
     @_builtins.property
     def cache(self) -> _cache_pb2.CacheUse:
@@ -155,7 +155,7 @@ class PlanNode(_message.Message):
 
     @_builtins.property
     def fan_out(self) -> Global___FanOut:
-        """Runs it once for each item of a list; not when unset."""
+        """Runs it once for each item of a list; unset for a node that runs once."""
 
     def __init__(
         self,
@@ -185,9 +185,10 @@ Global___PlanNode: _TypeAlias = PlanNode  # noqa: Y015
 
 @_typing.final
 class FanOut(_message.Message):
-    """Runs a node once for each item of the list that arrives at one of its inputs; all else of the node, its clocks, retries and
-    limits, is that of each item. By each output handle it emits the list of what its items emitted, in order, with null for those
-    that did not; by `errors` the first 100 items that did not complete, when there are any or an edge leads from there.
+    """Runs a node once for each item of the list that arrives at one of its inputs; everything else about the node, such as
+    its clocks, retries and limits, applies to each item. On each output handle it emits the list of what its items
+    emitted, in order, with null for items that emitted nothing there; on `errors` it emits the first 100 items that did
+    not complete, when there are any or an edge leads from it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -197,13 +198,13 @@ class FanOut(_message.Message):
     MIN_COUNT_FIELD_NUMBER: _builtins.int
     MIN_RATIO_FIELD_NUMBER: _builtins.int
     handle: _builtins.str
-    """The input handle, into which exactly one edge must lead. At most 10 000 items."""
+    """The input handle at which the list arrives, with at most 10 000 items. Exactly one edge must lead into it."""
     max_parallel: _builtins.int
-    """So many items stand ready or run at once, 1 to 10 000; 100 when 0."""
+    """How many items are ready or running at once, 1 to 10 000; 100 when 0."""
     min_count: _builtins.int
     """A number of items, 0 or more."""
     min_ratio: _builtins.float
-    """A share of the items, over 0 up to 1; rounded up to whole items."""
+    """A share of the items, over 0 and up to 1; rounded up to whole items."""
     def __init__(
         self,
         *,
@@ -224,7 +225,7 @@ Global___FanOut: _TypeAlias = FanOut  # noqa: Y015
 
 @_typing.final
 class PlanEdge(_message.Message):
-    """An edge of a plan; its nodes by their place in `nodes`."""
+    """An edge of a plan; its nodes are named by their place in `nodes`."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -258,7 +259,7 @@ Global___PlanEdge: _TypeAlias = PlanEdge  # noqa: Y015
 
 @_typing.final
 class Plan(_message.Message):
-    """Structure and configs of one component, immutable, known by its digest."""
+    """The structure and configs of one component; immutable, and identified by its digest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -270,9 +271,9 @@ class Plan(_message.Message):
     digest: _builtins.str
     """Hex SHA-256 that the submitter computes over the rest; equal digests mean equal plans."""
     failure_policy: _node_task_pb2.FailurePolicy.ValueType
-    """What a failure does."""
+    """What happens when a node fails."""
     max_running: _builtins.int
-    """Nodes of the flow that run at once, those of all its plans and cycles together; no limit when 0."""
+    """How many nodes of the flow run at once, over all its plans and cycles; no limit when 0."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanNode]:
         """Nodes, in the order of the flow."""
@@ -311,13 +312,15 @@ class ComponentSubmission(_message.Message):
     component_id: _builtins.str
     """Id of the component in its flow."""
     plan_digest: _builtins.str
-    """The plan."""
+    """The digest of its plan."""
     withheld: _builtins.bool
-    """It begins, or is skipped, by ReleaseComponents; the stop of the run spares it before and after. Not with kept_nodes."""
+    """ReleaseComponents lets it begin, or skips it; a stop of the run spares it, before and after that. Not with
+    kept_nodes.
+    """
     @_builtins.property
     def kept_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Places in the plan of nodes whose results of the run `keep_from` are kept: they are completed from the start, and nothing
-        of them runs. What is before such a node is to be kept as well. A result that is gone makes its node run.
+        """Places in the plan of nodes whose results are kept from the run `keep_from`: they are completed from the start and
+        do not run. Everything upstream of such a node must be kept as well. A node whose result is gone runs again.
         """
 
     def __init__(
@@ -389,9 +392,9 @@ class RunSubmission(_message.Message):
     run: _builtins.int
     """The run of the cycle."""
     run_id: _builtins.str
-    """Random id of the run. The same again is a duplicate; another under the same name a conflict."""
+    """Random id of the run. The same id again is a duplicate; another id under the same name is a conflict."""
     user_id: _builtins.str
-    """Whose queue it stands in."""
+    """The user in whose queue it waits."""
     inputs_json: _builtins.str
     """JSON object, merged into the inputs of entry nodes; empty for none."""
     traceparent: _builtins.str
@@ -416,12 +419,12 @@ class RunSubmission(_message.Message):
 
     @_builtins.property
     def keep_for(self) -> _duration_pb2.Duration:
-        """How long this run is kept when it has ended, at least a minute; 24 h when unset."""
+        """How long this run is kept after it has ended, at least a minute; 24 h when unset."""
 
     @_builtins.property
     def keep_from(self) -> Global___KeptRun:
-        """The run that has the results of `kept_nodes`; it stays on record as long as this one. Refused with RESULTS_EXPIRED when it
-        is gone. Unset when nothing is kept.
+        """The run that has the results of `kept_nodes`; it stays on record as long as this one. If it is gone, this run is
+        refused with RESULTS_EXPIRED. Unset when nothing is kept.
         """
 
     def __init__(
@@ -466,14 +469,14 @@ class SubmitResult(_message.Message):
     reason: _builtins.str
     """Name of an ErrorReason when refused."""
     existing_run_id: _builtins.str
-    """The run_id that stands there, when in conflict."""
+    """The run_id on record, when there is a conflict."""
     @_builtins.property
     def unknown_plans(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Digests whose plans are wanted."""
+        """Digests of the plans that must be sent."""
 
     @_builtins.property
     def retry_delay(self) -> _duration_pb2.Duration:
-        """When to come back."""
+        """When to try again."""
 
     def __init__(
         self,
@@ -522,16 +525,16 @@ class Component(_message.Message):
     component_id: _builtins.str
     """Id of the component in its flow."""
     status: Global___ComponentStatus.ValueType
-    """Where it stands."""
+    """Its status."""
     node_count: _builtins.int
-    """All its nodes."""
+    """How many nodes it has."""
     sinks_completed: _builtins.int
-    """Nodes without output edges that completed."""
+    """How many nodes without output edges completed."""
     withheld: _builtins.bool
     """It waits for ReleaseComponents."""
     @_builtins.property
     def counts(self) -> _node_task_pb2.StatusCounts:
-        """How many of its nodes are terminal, by status; those open are the rest of node_count."""
+        """How many of its nodes are terminal, by status; the rest of node_count are open."""
 
     @_builtins.property
     def stop(self) -> _node_task_pb2.StopMark:
@@ -580,14 +583,16 @@ class ComponentFinished(_message.Message):
     SINK_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
-    """The only node without output edges, when there is one, it completed, and what it emitted is at most 1 KiB; else empty."""
+    """The only node without output edges, if there is just one, it completed, and its outputs have at most 1 KiB;
+    otherwise empty.
+    """
     @_builtins.property
     def component(self) -> Global___Component:
         """The component, finished."""
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.Output]:
-        """What it emitted."""
+        """What that node emitted."""
 
     def __init__(
         self,
@@ -620,14 +625,14 @@ class Event(_message.Message):
     partition: _builtins.int
     """crc32(flow_id) mod 16."""
     shard: _builtins.int
-    """Shard whose stream it stands in."""
+    """The shard whose stream it is in."""
     @_builtins.property
     def component_finished(self) -> Global___ComponentFinished:
         """A component finished."""
 
     @_builtins.property
     def sub_flow(self) -> _sub_flow_pb2.SubFlowEvent:
-        """A node task waits for a cycle of another flow, or does not any more."""
+        """A node task waits for a cycle of another flow, or no longer does."""
 
     def __init__(
         self,

@@ -29,11 +29,11 @@ class ListDeadLettersRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
-    """Whose."""
+    """The user."""
     page_size: _builtins.int
-    """At most this many, 50 when 0, at most 1000. A page may hold fewer and not be the last."""
+    """Page size: 50 when 0, at most 1000. A page may hold fewer without being the last."""
     page_token: _builtins.str
-    """From the response before."""
+    """The `next_page_token` of the previous response."""
     def __init__(
         self,
         *,
@@ -61,8 +61,8 @@ class ListDeadLettersResponse(_message.Message):
     """Empty on the last page."""
     @_builtins.property
     def node_tasks(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.NodeTask]:
-        """The newest first, with their history, without outputs and parameters. At most 10 000 of a user are kept, each as long as
-        its run is on record.
+        """Newest first, with their history, without outputs and parameters. At most 10 000 of a user are kept, each as long
+        as its run is on record.
         """
 
     def __init__(
@@ -88,10 +88,10 @@ class RedriveDeadLettersRequest(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     NODE_TASK_IDS_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
-    """Whose they are."""
+    """The owner."""
     @_builtins.property
     def node_task_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Which: 1 to 100 ids of ad-hoc tasks and of items of batches."""
+        """1 to 100 ids of ad-hoc tasks and of items of batches."""
 
     def __init__(
         self,
@@ -109,14 +109,14 @@ Global___RedriveDeadLettersRequest: _TypeAlias = RedriveDeadLettersRequest  # no
 
 @_typing.final
 class RedrivenTask(_message.Message):
-    """A dead letter that was submitted anew."""
+    """A dead letter that was submitted again."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_TASK_ID_FIELD_NUMBER: _builtins.int
     TASK_ID_FIELD_NUMBER: _builtins.int
     node_task_id: _builtins.str
-    """The dead letter, listed as one no more."""
+    """The dead letter, which is no longer listed as one."""
     task_id: _builtins.str
     """The ad-hoc task that does the same work."""
     def __init__(
@@ -135,14 +135,14 @@ Global___RedrivenTask: _TypeAlias = RedrivenTask  # noqa: Y015
 
 @_typing.final
 class RedriveDeadLettersResponse(_message.Message):
-    """What came of them, in the order of the request."""
+    """What became of the dead letters, in the order of the request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     REDRIVEN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def redriven(self) -> _containers.RepeatedCompositeFieldContainer[Global___RedrivenTask]:
-        """One for each."""
+        """One for each dead letter."""
 
     def __init__(
         self,

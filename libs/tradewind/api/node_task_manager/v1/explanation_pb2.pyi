@@ -30,13 +30,13 @@ class Reason(_message.Message):
     SENTENCE_FIELD_NUMBER: _builtins.int
     FACTS_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """Stable, such as limit_full; docs/explain.md lists them."""
+    """A stable code, such as limit_full; docs/explain.md lists them."""
     sentence: _builtins.str
-    """For people."""
+    """The reason as a sentence for people."""
     @_builtins.property
     def facts(self) -> _struct_pb2.Struct:
-        """What the sentence says, by name, as docs/explain.md has it for each code. Times are ISO 8601 text, lengths of time
-        seconds.
+        """The facts in the sentence, by name, as docs/explain.md lists them for each code. Times are ISO 8601 text, durations
+        are seconds.
         """
 
     def __init__(
@@ -56,16 +56,16 @@ Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
 @_typing.final
 class ExplainNodeTaskRequest(_message.Message):
-    """Asks why a node task stands where it does."""
+    """Asks why a node task waits, runs, or ended as it did."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_TASK_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     node_task_id: _builtins.str
-    """Which."""
+    """The node task."""
     user_id: _builtins.str
-    """Whose."""
+    """The owner."""
     def __init__(
         self,
         *,
@@ -82,7 +82,7 @@ Global___ExplainNodeTaskRequest: _TypeAlias = ExplainNodeTaskRequest  # noqa: Y0
 
 @_typing.final
 class ExplainNodeTaskResponse(_message.Message):
-    """Why."""
+    """Why the node task waits, runs, or ended as it did."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -90,11 +90,11 @@ class ExplainNodeTaskResponse(_message.Message):
     REASONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node_task(self) -> _node_task_pb2.NodeTask:
-        """The node task; before a list is split, of an item that of its node."""
+        """The node task; for an item of a list that is not split yet, the node task of its node."""
 
     @_builtins.property
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reason]:
-        """The most decisive first."""
+        """The reasons, most decisive first."""
 
     def __init__(
         self,

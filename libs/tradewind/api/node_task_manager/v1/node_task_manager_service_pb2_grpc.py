@@ -37,8 +37,8 @@ if _version_not_supported:
 
 
 class NodeTaskManagerServiceStub:
-    """The node task manager. It calls the registry to know a worker; what it has to say to the scheduler leaves on a stream that
-    the scheduler opened.
+    """The node task manager. It calls the registry to look up a worker; events for the scheduler leave on a stream that the
+    scheduler opened.
     """
 
     def __init__(self, channel):
@@ -290,21 +290,21 @@ class NodeTaskManagerServiceStub:
 
 
 class NodeTaskManagerServiceServicer:
-    """The node task manager. It calls the registry to know a worker; what it has to say to the scheduler leaves on a stream that
-    the scheduler opened.
+    """The node task manager. It calls the registry to look up a worker; events for the scheduler leave on a stream that the
+    scheduler opened.
     """
 
     def SubmitComponents(self, request, context):
-        """Takes runs to carry out: creates their node tasks and queues those whose inputs are ready. Each run is answered by
-        itself; submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """Accepts runs: creates their node tasks and queues those whose inputs are ready. Each run gets a result of its own;
+        submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamSubmissions(self, request_iterator, context):
-        """Takes runs as SubmitComponents does, over one stream, for a caller that submits again and again: it carries out one request
-        after the other and answers them in their order. When the caller has sent its last request, the stream ends with the last
+        """Accepts runs as SubmitComponents does, over one stream, for callers that submit again and again: carries out one
+        request after the other and answers them in order. After the caller's last request, the stream ends with the last
         answer. Errors: UNAVAILABLE DRAINING; those of single requests come as their answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -312,166 +312,174 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StopComponent(self, request, context):
-        """Stops a component, or a whole run: what has not begun is skipped, what runs is asked to stop. Also before the run is
-        submitted: then it begins stopped. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Stops a component, or a whole run: node tasks that have not begun are skipped, those that run are asked to stop.
+        May come before the run is submitted, which then begins stopped. Repeating it is a no-op. Errors: INVALID_ARGUMENT
+        INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseComponents(self, request, context):
-        """Lets components of a run that were withheld begin, or skips them. One that is not withheld any more is left alone, so
-        repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lets withheld components of a run begin, or skips them. One that is no longer withheld is left alone, so repeating
+        the call is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetComponents(self, request, context):
-        """Where components of runs stand, in bulk. Unknown ones are absent.
+        """Returns components of runs with their status, in bulk. Unknown ones are absent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PurgeFlow(self, request, context):
-        """Removes everything of a flow, in bounded steps; call again until `done`. Running nodes are stopped and their results
-        refused.
+        """Removes everything that belongs to a flow, in bounded steps; call again until `done`. Running nodes are stopped and
+        their results refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetNodeTask(self, request, context):
-        """One node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND.
+        """Returns one node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetNodeOutputs(self, request, context):
-        """What node tasks emitted, in bulk, in the order of the request; at most 2 MiB, so the answer may stop before the end: ask
-        again for the rest. A node task without a record emitted nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Returns what node tasks emitted, in bulk, in the order of the request. An answer has at most 2 MiB and may stop
+        before the end: ask again for the rest. A node task without a record emitted nothing. Errors: INVALID_ARGUMENT
+        INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListNodeTasks(self, request, context):
-        """Node tasks of a run, in the order of the flow, paged, with the signals between them; or the items of a mapped node of it.
-        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
+        """Lists the node tasks of a run in the order of the flow, paged, with the signals between them; or the items of one
+        of its mapped nodes. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no
+        mapped node of the run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListWorkerTasks(self, request, context):
-        """Node tasks leased to a worker, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists the node tasks leased to a worker, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListConnections(self, request, context):
-        """Which workers are connected to any replica, and since when. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Says which workers are connected to any replica, and since when. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TerminateNodeTask(self, request, context):
-        """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
-        node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
+        """Stops one node task: it is skipped when it has not begun, asked to stop when it runs, and unchanged when it is
+        terminal; for a mapped node, so are all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION
+        WRONG_STATUS for an item that has not begun.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SignalNode(self, request, context):
-        """Ends the wait of a suspended node task: one signal ends it, exactly once, however many are sent at the same moment. What comes
-        before the node waits is kept for the run, up to 32 of a node task and 256 of a run, and ends a later wait for a signal of
-        that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for one that
-        has ended or is stopping, FAILED_PRECONDITION SIGNAL_NOT_AWAITED for one that waits for something else, INVALID_ARGUMENT
-        INVALID_INPUT, with every fault of an answer to a form, RESOURCE_EXHAUSTED QUEUE_FULL when too many are kept.
+        """Ends the wait of a suspended node task: one signal ends it, exactly once, however many are sent at the same moment.
+        A signal that comes before the node waits is kept for the run, up to 32 for a node task and 256 for a run, and ends
+        a later wait for a signal of that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND,
+        FAILED_PRECONDITION WRONG_STATUS for one that has ended or is stopping, FAILED_PRECONDITION SIGNAL_NOT_AWAITED for
+        one that waits for something else, INVALID_ARGUMENT INVALID_INPUT, with every fault of an answer to a form,
+        RESOURCE_EXHAUSTED QUEUE_FULL when too many are kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSubFlowWaits(self, request, context):
-        """Node tasks of a run that wait for cycles of other flows, paged; for the scheduler. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists node tasks of a run that wait for cycles of other flows, paged; for the scheduler. Errors: INVALID_ARGUMENT
+        INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportSubFlows(self, request, context):
-        """Says which cycles began for node tasks that wait for them, and how they ended: the end completes or fails the node task.
-        Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Reports which cycles began for node tasks that wait for them, and how they ended: the end completes or fails the
+        node task. Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListNodeLogs(self, request, context):
-        """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs, the 95 before them
-        their newest 100. For the scheduler, whose ListLogs has them among its own.
+        """Lists lines that nodes logged in a cycle, oldest first, paged. The newest 5 cycles of a flow keep all their lines,
+        the 95 before them their newest 100. For the scheduler, whose ListLogs includes these lines.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReceiveEvents(self, request_iterator, context):
-        """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with a
-        higher epoch ends that of a lower one. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
+        """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
+        a higher epoch ends one with a lower epoch. Errors: FAILED_PRECONDITION STALE_EPOCH, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Work(self, request_iterator, context):
-        """A worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks, what the worker
-        held is given back after 2 s unless it has opened another. Errors: INVALID_ARGUMENT INVALID_INPUT for a message that
-        makes no sense (only this stream ends), NOT_FOUND WORKER_NOT_FOUND before it is registered, FAILED_PRECONDITION
-        SESSION_REPLACED, UNAVAILABLE DRAINING.
+        """Opens a worker's stream: assignments and terminations one way, outcomes and renewals the other. When it breaks,
+        what the worker held is given back after 2 s, unless the worker has opened another stream. Errors: INVALID_ARGUMENT
+        INVALID_INPUT for a message that makes no sense (only this stream ends), NOT_FOUND WORKER_NOT_FOUND before it is
+        registered, FAILED_PRECONDITION SESSION_REPLACED, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ClaimNodeTasks(self, request, context):
-        """For workers without streams: takes up to `limit` ready node tasks, and answers at once when there are none. Their leases last
-        as long as those of a stream; renewing them tells until when. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """For workers without streams: takes up to `limit` ready node tasks, and answers at once when there are none. Their
+        leases last as long as those of a stream; a renewal says until when. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RenewLeases(self, request, context):
-        """For workers without streams: renews leases and hears of stops. Lost leases are listed, not an error.
+        """For workers without streams: renews leases and reports stops. Lost leases are listed, not an error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CompleteNodeTasks(self, request, context):
-        """For workers without streams: reports outputs. Refused ones are listed, not an error; reporting with the token that
-        completed it is fine. With a single completion a refusal is FAILED_PRECONDITION LEASE_LOST.
+        """For workers without streams: reports outputs. Refused ones are listed, not an error; reporting again with the token
+        that completed the node task is fine. When there is only one completion, its refusal is FAILED_PRECONDITION
+        LEASE_LOST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FailNodeTasks(self, request, context):
-        """For workers without streams: reports failures, as CompleteNodeTasks.
+        """For workers without streams: reports failures, as CompleteNodeTasks reports outputs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportNodeTasks(self, request, context):
-        """For workers without streams: all that one has to say, and what it needs to hear, in one call; outcomes take effect before
-        the renewal. Saying it again is fine. What names no lease at all is listed as lost. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """For workers without streams: reports everything at once, and returns what the worker needs to know; outcomes take
+        effect before the renewal. Repeating a report is fine. Tokens that name no lease at all are listed as lost. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -486,65 +494,65 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetTask(self, request, context):
-        """One ad-hoc task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """Returns one ad-hoc task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTasks(self, request, context):
-        """The ad-hoc tasks of a user that are on record, the newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists the ad-hoc tasks of a user that are on record, newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelTask(self, request, context):
-        """Cancels an ad-hoc task: skipped when it has not begun, asked to stop when it runs, unchanged when it has ended. Errors:
-        NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """Cancels an ad-hoc task: it is skipped when it has not begun, asked to stop when it runs, unchanged when it has
+        ended. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchTask(self, request, context):
-        """Tells an ad-hoc task, or a node task of a flow, as it is, then each event as it happens, and ends with its terminal status.
-        After a broken stream, watch again with the last event_id, and nothing is missed or told twice; where that is not possible the
-        first response says so (`gap`). The newest 250 events of a task are kept, for as long as the task; of a node task of a flow from
-        the first watch on, for 24 h from its end. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
-        RESOURCE_EXHAUSTED QUEUE_FULL when 100 node tasks of a component of a cycle are watched that have not ended, UNAVAILABLE
-        DRAINING.
+        """Reports what happens to an ad-hoc task, or to a node task of a flow: first the task as it is, then each event as it
+        happens, ending with the terminal status. After a broken stream, watch again with the last event_id, and nothing is
+        missed or repeated; where that is not possible, the first response says so (`gap`). The newest 250 events of an
+        ad-hoc task are kept as long as the task; those of a node task of a flow from the first watch on, for 24 h from its
+        end. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, RESOURCE_EXHAUSTED QUEUE_FULL when 100
+        node tasks of a component of a cycle are watched that have not ended, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SubmitBatch(self, request_iterator, context):
-        """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with as many
-        items as declared, or refused and nothing of it is kept. Errors: INVALID_ARGUMENT INVALID_INPUT with the first 100 faults
-        of its items, NOT_FOUND NODE_TYPE_NOT_FOUND with require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED
-        QUEUE_FULL or TOO_LARGE.
+        """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with
+        as many items as declared; otherwise it is refused, and nothing of it is kept. Errors: INVALID_ARGUMENT
+        INVALID_INPUT with the first 100 faults of its items, NOT_FOUND NODE_TYPE_NOT_FOUND with require_worker,
+        ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL or TOO_LARGE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBatch(self, request, context):
-        """One batch. Errors: NOT_FOUND BATCH_NOT_FOUND.
+        """Returns one batch. Errors: NOT_FOUND BATCH_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBatches(self, request, context):
-        """The batches of a user that are on record, the newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists the batches of a user that are on record, newest first, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBatchResults(self, request, context):
-        """The items of a batch with what they emitted, in its order, paged. Errors: NOT_FOUND BATCH_NOT_FOUND.
+        """Lists the items of a batch in order, with what they emitted, paged. Errors: NOT_FOUND BATCH_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -559,23 +567,23 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchBatch(self, request, context):
-        """Tells a batch as it is, then each change, and ends with its final status. After a broken stream, watch again. Errors:
-        NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE DRAINING.
+        """Reports what happens to a batch: first the batch as it is, then each change, ending with the final status. After a
+        broken stream, watch again. Errors: NOT_FOUND BATCH_NOT_FOUND, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTaskLogs(self, request, context):
-        """Lines that an ad-hoc task, or the items of a batch, logged, oldest first, paged; kept 24 h after the last. Errors: NOT_FOUND
-        NODE_TASK_NOT_FOUND or BATCH_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """Lists lines that an ad-hoc task, or the items of a batch, logged, oldest first, paged; kept for 24 h after the last
+        line. Errors: NOT_FOUND NODE_TASK_NOT_FOUND or BATCH_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetQueueStats(self, request, context):
-        """What waits and what runs, by node type and user, and how many node tasks have ended. Errors: INVALID_ARGUMENT
+        """Says what waits and what runs, by node type and user, and how many node tasks have ended. Errors: INVALID_ARGUMENT
         INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -583,7 +591,7 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetConfig(self, request, context):
-        """The system's configuration.
+        """Returns the system's configuration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -598,51 +606,51 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetCacheStats(self, request, context):
-        """How much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not know, UNAVAILABLE
-        STORE_UNAVAILABLE when they cannot be reached.
+        """Says how much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not
+        know, UNAVAILABLE STORE_UNAVAILABLE when they cannot be reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ClearCache(self, request, context):
-        """Empties a cache, for everybody; node tasks that run now do not fill it. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache
-        that the configuration does not know, UNAVAILABLE STORE_UNAVAILABLE when it cannot be reached.
+        """Empties a cache, for everybody; node tasks that run now will not fill it. Errors: INVALID_ARGUMENT INVALID_INPUT
+        for a cache that the configuration does not know, UNAVAILABLE STORE_UNAVAILABLE when it cannot be reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDeadLetters(self, request, context):
-        """Node tasks that were given up: they lost their worker too often, or failed for good though they may be tried more than once.
-        Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """Lists node tasks that were given up: they lost their worker too often, or failed for good although they may be
+        tried more than once. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RedriveDeadLetters(self, request, context):
-        """Submits the work of failed ad-hoc tasks and items of batches anew, as ad-hoc tasks; when one of those named will not do,
-        nothing is submitted. The same one again gets the same task. Errors: FAILED_PRECONDITION WRONG_STATUS for one that did not
-        fail, or that is a node of a flow, NOT_FOUND NODE_TASK_NOT_FOUND, RESOURCE_EXHAUSTED QUEUE_FULL with a retry delay,
-        INVALID_ARGUMENT INVALID_INPUT.
+        """Submits the work of failed ad-hoc tasks and items of batches again, as ad-hoc tasks; if one of them cannot be
+        submitted, none is. Naming the same one again returns the same task. Errors: FAILED_PRECONDITION WRONG_STATUS for
+        one that did not fail, or that is a node of a flow, NOT_FOUND NODE_TASK_NOT_FOUND, RESOURCE_EXHAUSTED QUEUE_FULL
+        with a retry delay, INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListNotifications(self, request, context):
-        """Notifications of a user, the newest first, paged; the newest 1000 are kept, for 7 days. Errors: INVALID_ARGUMENT
-        INVALID_INPUT.
+        """Lists the notifications of a user, newest first, paged; the newest 1000 are kept, for 7 days. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchNotifications(self, request, context):
-        """Tells notifications of a user as they come, until the caller leaves. After a broken stream, watch again with the last
-        resume_from, and nothing is missed or told twice; where that is not possible the response says so (`gap`). Errors:
-        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+        """Streams the notifications of a user as they come, until the caller leaves. After a broken stream, watch again with
+        the last resume_from, and nothing is missed or repeated; where that is not possible, the response says so (`gap`).
+        Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -663,15 +671,16 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RunDoctor(self, request, context):
-        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
-        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """Checks all records and indexes for broken invariants, confirms each by a second look, and with `mend` repairs what
+        it can. Any replica answers for all of them. The last answer has no findings. Errors: UNAVAILABLE
+        STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainNodeTask(self, request, context):
-        """Why a node task waits, runs, or ended as it did, as far as the node task manager knows. Errors: NOT_FOUND
+        """Says why a node task waits, runs, or ended as it did, as far as the node task manager knows. Errors: NOT_FOUND
         NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -930,8 +939,8 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NodeTaskManagerService:
-    """The node task manager. It calls the registry to know a worker; what it has to say to the scheduler leaves on a stream that
-    the scheduler opened.
+    """The node task manager. It calls the registry to look up a worker; events for the scheduler leave on a stream that the
+    scheduler opened.
     """
 
     @staticmethod

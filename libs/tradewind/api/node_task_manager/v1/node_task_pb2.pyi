@@ -31,7 +31,7 @@ class _NodeTaskStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeTa
     NODE_TASK_STATUS_REGISTERED: _NodeTaskStatus.ValueType  # 1
     """Known; some of its input edges are undecided."""
     NODE_TASK_STATUS_PENDING: _NodeTaskStatus.ValueType  # 2
-    """Ready; waits for a worker, or after a failed attempt for the time of its next one."""
+    """Ready; waits for a worker or, after a failed attempt, for the time of its next one."""
     NODE_TASK_STATUS_RUNNING: _NodeTaskStatus.ValueType  # 3
     """Leased to a worker."""
     NODE_TASK_STATUS_COMPLETED: _NodeTaskStatus.ValueType  # 4
@@ -46,14 +46,14 @@ class _NodeTaskStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeTa
     """It waits for a signal or a time, and no worker holds it; `wait` says for what."""
 
 class NodeTaskStatus(_NodeTaskStatus, metaclass=_NodeTaskStatusEnumTypeWrapper):
-    """Where a node task stands. COMPLETED, FAILED, TERMINATED and SKIPPED are terminal and never left."""
+    """The status of a node task. COMPLETED, FAILED, TERMINATED and SKIPPED are terminal: a node task never leaves them."""
 
 NODE_TASK_STATUS_UNSPECIFIED: NodeTaskStatus.ValueType  # 0
 """Never stored."""
 NODE_TASK_STATUS_REGISTERED: NodeTaskStatus.ValueType  # 1
 """Known; some of its input edges are undecided."""
 NODE_TASK_STATUS_PENDING: NodeTaskStatus.ValueType  # 2
-"""Ready; waits for a worker, or after a failed attempt for the time of its next one."""
+"""Ready; waits for a worker or, after a failed attempt, for the time of its next one."""
 NODE_TASK_STATUS_RUNNING: NodeTaskStatus.ValueType  # 3
 """Leased to a worker."""
 NODE_TASK_STATUS_COMPLETED: NodeTaskStatus.ValueType  # 4
@@ -81,7 +81,7 @@ class _RunIfEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunIf.ValueType
     RUN_IF_ANY_SUCCEEDED: _RunIf.ValueType  # 2
     """When at least one input edge is live; absent inputs take the parameter's default."""
     RUN_IF_ALL_DONE: _RunIf.ValueType  # 3
-    """Always, once all are decided."""
+    """Always, once all input edges are decided."""
 
 class RunIf(_RunIf, metaclass=_RunIfEnumTypeWrapper):
     """When a node runs, by its decided input edges."""
@@ -93,7 +93,7 @@ RUN_IF_ALL_SUCCEEDED: RunIf.ValueType  # 1
 RUN_IF_ANY_SUCCEEDED: RunIf.ValueType  # 2
 """When at least one input edge is live; absent inputs take the parameter's default."""
 RUN_IF_ALL_DONE: RunIf.ValueType  # 3
-"""Always, once all are decided."""
+"""Always, once all input edges are decided."""
 Global___RunIf: _TypeAlias = RunIf  # noqa: Y015
 
 class _FailurePolicy:
@@ -137,14 +137,14 @@ class _WhenFullEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WhenFull.Val
     WHEN_FULL_DROP_NEW: _WhenFull.ValueType  # 2
     """It is skipped."""
     WHEN_FULL_CANCEL_OLDEST: _WhenFull.ValueType  # 3
-    """The one that has run longest is asked to stop, or when all are stopping the one that has waited longest is skipped; it
-    waits for the place.
+    """It waits for a slot: the one that has run longest is asked to stop or, if all are stopping already, the one that
+    has waited longest is skipped.
     """
     WHEN_FULL_KEEP_NEWEST: _WhenFull.ValueType  # 4
     """It waits, and those that waited before it are skipped."""
 
 class WhenFull(_WhenFull, metaclass=_WhenFullEnumTypeWrapper):
-    """What becomes of a node task whose key has as many running as it may."""
+    """What happens to a ready node task when its key is full."""
 
 WHEN_FULL_UNSPECIFIED: WhenFull.ValueType  # 0
 """As WAIT."""
@@ -153,8 +153,8 @@ WHEN_FULL_WAIT: WhenFull.ValueType  # 1
 WHEN_FULL_DROP_NEW: WhenFull.ValueType  # 2
 """It is skipped."""
 WHEN_FULL_CANCEL_OLDEST: WhenFull.ValueType  # 3
-"""The one that has run longest is asked to stop, or when all are stopping the one that has waited longest is skipped; it
-waits for the place.
+"""It waits for a slot: the one that has run longest is asked to stop or, if all are stopping already, the one that
+has waited longest is skipped.
 """
 WHEN_FULL_KEEP_NEWEST: WhenFull.ValueType  # 4
 """It waits, and those that waited before it are skipped."""
@@ -190,7 +190,7 @@ Global___SignalStatus: _TypeAlias = SignalStatus  # noqa: Y015
 
 @_typing.final
 class Concurrency(_message.Message):
-    """At most so many node tasks of a user run at once under a key, whatever their flow and type."""
+    """Limits how many node tasks of a user run at once under a key, whatever their flow and type."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -200,9 +200,9 @@ class Concurrency(_message.Message):
     key: _builtins.str
     """The key, an identifier; each user has keys of their own."""
     max: _builtins.int
-    """At least 1."""
+    """How many may run at once, at least 1."""
     when_full: Global___WhenFull.ValueType
-    """What becomes of one more."""
+    """What happens to a ready node task when the key is full."""
     def __init__(
         self,
         *,
@@ -220,8 +220,8 @@ Global___Concurrency: _TypeAlias = Concurrency  # noqa: Y015
 
 @_typing.final
 class KeyRate(_message.Message):
-    """At most so many node tasks of a user begin in a time under a key, whatever their flow and type. All that name the key should
-    say the same limit.
+    """Limits how many node tasks of a user begin in a period under a key, whatever their flow and type. All that name the
+    key should give the same limit.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -230,11 +230,11 @@ class KeyRate(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """The key, an identifier; each user has keys of their own, others than those of Concurrency."""
+    """The key, an identifier; each user has keys of their own, separate from those of Concurrency."""
     limit: _builtins.str
-    """`COUNT/UNIT`, the unit being s, m, h or d: `100/m` is 100 at once and 100 more in each minute, evenly."""
+    """`COUNT/UNIT`, where the unit is s, m, h or d: `100/m` is 100 at once and 100 more in each minute, evenly."""
     cost: _builtins.int
-    """How many of them one counts for; 1 when 0, at most COUNT."""
+    """How much of COUNT one node task takes; 1 when 0, at most COUNT."""
     def __init__(
         self,
         *,
@@ -269,13 +269,13 @@ class NodeTaskError(_message.Message):
     message: _builtins.str
     """For people, at most 4 KiB."""
     type: _builtins.str
-    """The exception's type by its own name, such as ValueError, when there was one; types that are not to be retried are
-    named like this.
+    """Name of the exception's type, such as ValueError, when there was an exception; the same name is used to exclude a
+    type from retries.
     """
     traceback: _builtins.str
     """The traceback inside the node, at most 16 KiB."""
     final_reason: _builtins.str
-    """Why no further attempt followed, in words; where the node may be tried more than once and this ended it."""
+    """Why no further attempt followed, in words; set if the node may be tried more than once and this error ended it."""
     def __init__(
         self,
         *,
@@ -331,10 +331,10 @@ class StopMark(_message.Message):
     reason: _builtins.str
     """For people, at most 1 KiB."""
     by: _builtins.str
-    """Who asked: a user, "scheduler" where a cycle makes way or nobody waits for it any more, else "system"."""
+    """Who asked: a user; "scheduler" when a cycle makes way or nobody waits for it any longer; otherwise "system"."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """When it was asked for."""
 
     def __init__(
         self,
@@ -353,7 +353,7 @@ Global___StopMark: _TypeAlias = StopMark  # noqa: Y015
 
 @_typing.final
 class NodeTask(_message.Message):
-    """One run of one node in one run of one cycle, or ad hoc."""
+    """One run of one node in one run of one cycle, an ad-hoc task, or an item of a batch."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -415,13 +415,15 @@ class NodeTask(_message.Message):
     node_type: _builtins.str
     """Its type."""
     user_id: _builtins.str
-    """Whose it is."""
+    """The owner."""
     status: Global___NodeTaskStatus.ValueType
-    """Where it stands."""
+    """Its status."""
     reason: _builtins.str
     """Why it waits, was skipped or terminated, in words."""
     attempt: _builtins.int
-    """How often it was given to a worker: failed attempts, those whose worker was lost or gave it back, and the latest."""
+    """How often it was given to a worker: counts failed attempts, those whose worker was lost or gave it back, and the
+    latest.
+    """
     worker_id: _builtins.str
     """The worker that runs it, or ran it last."""
     progress: _builtins.int
@@ -433,13 +435,13 @@ class NodeTask(_message.Message):
     failures: _builtins.int
     """How many of its attempts failed."""
     max_attempts: _builtins.int
-    """How many may be made, as its flow says; lost workers do not count."""
+    """How many attempts it may have, according to its flow; lost workers do not count."""
     current_step: _builtins.str
-    """What the node said it is doing, with its progress; at most 256 bytes."""
+    """What the node said it was doing, with its progress; at most 256 bytes."""
     cached_in: _builtins.str
     """The cache that its outputs came from; empty when it ran."""
     item: _builtins.int
-    """Place of the item, from 0, that it is of such a node; unset for any other."""
+    """Its place among the items of a mapped node, from 0; unset when it is not an item."""
     kept_from: _builtins.str
     """Id of the node task of an earlier run whose result this one took over; empty when it ran, or is to run, itself."""
     @_builtins.property
@@ -468,11 +470,11 @@ class NodeTask(_message.Message):
 
     @_builtins.property
     def lease_deadline(self) -> _timestamp_pb2.Timestamp:
-        """When the lease lapses unless renewed; while running."""
+        """When the lease lapses unless it is renewed; set while running."""
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Output]:
-        """What it emitted; only where the request asks for outputs."""
+        """What it emitted; only if the request asks for outputs."""
 
     @_builtins.property
     def emitted_handles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -484,27 +486,29 @@ class NodeTask(_message.Message):
 
     @_builtins.property
     def retry_at(self) -> _timestamp_pb2.Timestamp:
-        """When its next attempt may begin; while it waits for that."""
+        """When its next attempt may begin; set while it waits for that."""
 
     @_builtins.property
     def last_error(self) -> Global___NodeTaskError:
-        """Why its latest failed attempt failed; unset when none has, or that made the node task fail."""
+        """Why its latest failed attempt failed; unset when none has failed, or when the latest failure made the node task
+        fail.
+        """
 
     @_builtins.property
     def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___PastAttempt]:
-        """The latest 20 attempts that failed, where more were allowed, or whose worker was lost; only in GetNodeTask, GetTask and
-        ListDeadLetters.
+        """The latest 20 attempts that failed when more were allowed, or whose worker was lost; only in GetNodeTask, GetTask
+        and ListDeadLetters.
         """
 
     @_builtins.property
     def items(self) -> Global___ItemCounts:
-        """How its items stand, once its list is split; only of a node that runs once for each item of a list. It is no worker's: it
-        runs for as long as its items do.
+        """The status of its items, once its list is split; only for a mapped node. No worker holds a mapped node: it runs for
+        as long as its items do.
         """
 
     @_builtins.property
     def wait(self) -> Global___Wait:
-        """What it waits for; while it is suspended."""
+        """What it waits for; set while it is suspended."""
 
     @_builtins.property
     def resumed(self) -> Global___Resumption:
@@ -512,7 +516,7 @@ class NodeTask(_message.Message):
 
     @_builtins.property
     def sub_flow(self) -> Global___SubFlowCycle:
-        """Of a node of type `flow` the cycle that its latest attempt runs or ran; unset before it began."""
+        """For a node of type `flow`: the cycle that its latest attempt runs or ran; unset before that began."""
 
     def __init__(
         self,
@@ -599,7 +603,7 @@ Global___SubFlowCycle: _TypeAlias = SubFlowCycle  # noqa: Y015
 
 @_typing.final
 class Wait(_message.Message):
-    """What a suspended node task waits for: the first that comes ends the wait."""
+    """What a suspended node task waits for; whatever comes first ends the wait."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -616,18 +620,18 @@ class Wait(_message.Message):
     the signal's payload is then an answer to it. Empty for none.
     """
     completes: _builtins.str
-    """The output handle by which the node task emits the signal's payload and is completed; empty when it runs again. The wait
-    of a node of type `approval` names none: its answer is emitted by `approved` or `rejected`.
+    """The output handle on which the node task emits the payload of the signal, which then completes it; empty when it
+    runs again. A node of type `approval` names none: it emits its answer on `approved` or `rejected`.
     """
     flow_id: _builtins.str
-    """The flow whose cycle ends the wait, of a node of type `flow`; empty otherwise."""
+    """For a node of type `flow`: the flow whose cycle ends the wait; empty otherwise."""
     @_builtins.property
     def until(self) -> _timestamp_pb2.Timestamp:
         """When the wait ends without a signal; unset for never."""
 
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
-        """Since when it waits."""
+        """When the wait began."""
 
     def __init__(
         self,
@@ -649,7 +653,7 @@ Global___Wait: _TypeAlias = Wait  # noqa: Y015
 
 @_typing.final
 class Resumption(_message.Message):
-    """What ended a wait: a signal, or when it names none the time."""
+    """What ended a wait: a signal or, when none is named, the time."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -665,7 +669,7 @@ class Resumption(_message.Message):
     """Who sent it."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp:
-        """When it ended the wait; of one that came before the node waited, when it was sent."""
+        """When it ended the wait; for a signal that came before the node waited, when it was sent."""
 
     def __init__(
         self,
@@ -685,7 +689,7 @@ Global___Resumption: _TypeAlias = Resumption  # noqa: Y015
 
 @_typing.final
 class ItemCounts(_message.Message):
-    """How the items of a mapped node stand."""
+    """The items of a mapped node, counted by status."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -696,17 +700,17 @@ class ItemCounts(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     CANCELLED_FIELD_NUMBER: _builtins.int
     total: _builtins.int
-    """Items of the list."""
+    """How many items the list has."""
     need: _builtins.int
     """How many must complete."""
     begun: _builtins.int
     """How many have become ready; the others have no record yet."""
     completed: _builtins.int
-    """Those that completed."""
+    """How many completed."""
     failed: _builtins.int
-    """Those that failed."""
+    """How many failed."""
     cancelled: _builtins.int
-    """Those that were stopped or skipped."""
+    """How many were stopped or skipped."""
     def __init__(
         self,
         *,
@@ -748,7 +752,7 @@ class PastAttempt(_message.Message):
 
     @_builtins.property
     def ended_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was over."""
+        """When it ended."""
 
     def __init__(
         self,
@@ -807,7 +811,7 @@ Global___Signal: _TypeAlias = Signal  # noqa: Y015
 
 @_typing.final
 class StatusCounts(_message.Message):
-    """How many node tasks stand where."""
+    """How many node tasks have each status."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -871,7 +875,7 @@ class NodeLog(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
-    """Position in the cycle's log; resume from it."""
+    """Its position in the cycle's log, to resume from."""
     cycle: _builtins.int
     """The cycle."""
     run: _builtins.int
@@ -888,7 +892,7 @@ class NodeLog(_message.Message):
     """The attempt that wrote it."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """When it was written."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class QueueDepth(_message.Message):
-    """What waits and runs of one node type of one user."""
+    """What waits and runs of one node type for one user."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -33,14 +33,14 @@ class QueueDepth(_message.Message):
     node_type: _builtins.str
     """The node type."""
     user_id: _builtins.str
-    """Whose."""
+    """The user."""
     queued: _builtins.int
-    """How many are ready and wait, for workers or for limits."""
+    """How many node tasks are ready and wait, for workers or for limits."""
     running: _builtins.int
-    """How many are leased to workers."""
+    """How many node tasks are leased to workers."""
     @_builtins.property
     def first_ready_at(self) -> _timestamp_pb2.Timestamp:
-        """When the one whose turn is next became ready; unset when none waits for a worker."""
+        """When the node task that is next in turn became ready; unset when none waits for a worker."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class GetQueueStatsRequest(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     NODE_TYPE_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
-    """Only of this user; of all when empty."""
+    """Only this user; all when empty."""
     node_type: _builtins.str
-    """Only of this node type; of all when empty."""
+    """Only this node type; all when empty."""
     def __init__(
         self,
         *,
@@ -87,7 +87,7 @@ Global___GetQueueStatsRequest: _TypeAlias = GetQueueStatsRequest  # noqa: Y015
 
 @_typing.final
 class GetQueueStatsResponse(_message.Message):
-    """What waits and runs, counted where it stands; and how many node tasks have ended since the store was new."""
+    """What waits and runs now; and how many node tasks have ended since the store was new."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -124,23 +124,23 @@ class GetQueueStatsResponse(_message.Message):
     CLEANED_NODE_TASKS_FIELD_NUMBER: _builtins.int
     CLEANED_ENTRIES_FIELD_NUMBER: _builtins.int
     queued: _builtins.int
-    """All that are queued, of the request's user and node type."""
+    """How many node tasks are queued, for the request's user and node type."""
     running: _builtins.int
-    """All that are running, of the request's user and node type."""
+    """How many node tasks are running, for the request's user and node type."""
     completed: _builtins.int
-    """Completed so far, whoever's."""
+    """How many have completed so far, of all users."""
     failed: _builtins.int
-    """Failed so far, whoever's."""
+    """How many have failed so far, of all users."""
     terminated: _builtins.int
-    """Terminated so far, whoever's."""
+    """How many were terminated so far, of all users."""
     skipped: _builtins.int
-    """Skipped so far, whoever's."""
+    """How many were skipped so far, of all users."""
     cleaned_runs: _builtins.int
-    """Ended runs of flows that cleaning has removed so far, beyond what their flows keep."""
+    """How many ended runs cleaning has removed so far, because their flows do not keep them."""
     cleaned_node_tasks: _builtins.int
-    """Node tasks that were removed with them."""
+    """How many node tasks were removed with them."""
     cleaned_entries: _builtins.int
-    """Entries that cleaning has removed from indexes because their records were gone."""
+    """How many index entries cleaning has removed because their records were gone."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueDepth]:
         """By node type and user; those with neither queued nor running node tasks are absent. At most 10 000."""
@@ -151,7 +151,7 @@ class GetQueueStatsResponse(_message.Message):
 
     @_builtins.property
     def failed_by_code(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Failed so far by code of the error; codes that are not of NodeTaskError's list count as OTHER."""
+        """How many have failed so far, by error code; codes that are not in NodeTaskError's list count as OTHER."""
 
     def __init__(
         self,

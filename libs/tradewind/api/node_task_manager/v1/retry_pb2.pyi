@@ -21,8 +21,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class RetryPolicy(_message.Message):
-    """How often a node may be tried, and how long it waits between attempts. The n-th wait is `initial` times `factor` to the
-    power of n - 1, at most `maximum`, less a part of it that is drawn between nothing and `jitter`. Workers that were lost,
+    """How often a node may be tried, and how long it waits between attempts. The n-th wait is `initial` times `factor` to
+    the power of n - 1, at most `maximum`, less a random part of it between nothing and `jitter`. Workers that were lost,
     and node tasks that were given back, do not count.
     """
 
@@ -35,23 +35,23 @@ class RetryPolicy(_message.Message):
     JITTER_FIELD_NUMBER: _builtins.int
     NON_RETRYABLE_FIELD_NUMBER: _builtins.int
     attempts: _builtins.int
-    """Attempts in all, from 1 to 1000; 1 when unset, that is no retry."""
+    """Attempts in all, from 1 to 1000; 1 when unset, which means no retry."""
     factor: _builtins.float
-    """By how much each wait is longer than the one before, from 1 to 1000; 2 when unset."""
+    """The factor by which each wait is longer than the previous one, from 1 to 1000; 2 when unset."""
     jitter: _builtins.float
-    """The part of a wait that is left to chance, from 0 to 1; 0.1 when unset."""
+    """The part of each wait that is random, from 0 to 1; 0.1 when unset."""
     @_builtins.property
     def initial(self) -> _duration_pb2.Duration:
         """The first wait, up to 365 days; 1 s when unset."""
 
     @_builtins.property
     def maximum(self) -> _duration_pb2.Duration:
-        """The longest wait, up to 365 days; when unset 1 min, or `initial` where that is longer."""
+        """The longest wait, up to 365 days; when unset 1 min, or `initial` if that is longer."""
 
     @_builtins.property
     def non_retryable(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Types of exceptions by their own names, such as ValueError, or codes of errors, such as TIMEOUT, that end the node task
-        at once; at most 100.
+        """Names of exception types, such as ValueError, or codes of errors, such as TIMEOUT, that end the node task at once;
+        at most 100.
         """
 
     def __init__(

@@ -32,7 +32,7 @@ class _TaskEventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskEve
     TASK_EVENT_KIND_RUNNING: _TaskEventKind.ValueType  # 2
     """An attempt began."""
     TASK_EVENT_KIND_PROGRESS: _TaskEventKind.ValueType  # 3
-    """The node told how far it is; of several within moments the last."""
+    """The node reported how far it has come; of several reports within moments, the last."""
     TASK_EVENT_KIND_STOPPING: _TaskEventKind.ValueType  # 4
     """The attempt was asked to stop."""
     TASK_EVENT_KIND_RETRYING: _TaskEventKind.ValueType  # 5
@@ -46,7 +46,7 @@ class _TaskEventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskEve
     TASK_EVENT_KIND_SKIPPED: _TaskEventKind.ValueType  # 9
     """It never ran."""
     TASK_EVENT_KIND_WAITING: _TaskEventKind.ValueType  # 10
-    """Another node task does the same work; its outputs, once cached, are those of this one."""
+    """Another node task is doing the same work; once its outputs are cached, this one gets them."""
     TASK_EVENT_KIND_SUSPENDED: _TaskEventKind.ValueType  # 11
     """It waits for a signal or a time."""
 
@@ -60,7 +60,7 @@ TASK_EVENT_KIND_QUEUED: TaskEventKind.ValueType  # 1
 TASK_EVENT_KIND_RUNNING: TaskEventKind.ValueType  # 2
 """An attempt began."""
 TASK_EVENT_KIND_PROGRESS: TaskEventKind.ValueType  # 3
-"""The node told how far it is; of several within moments the last."""
+"""The node reported how far it has come; of several reports within moments, the last."""
 TASK_EVENT_KIND_STOPPING: TaskEventKind.ValueType  # 4
 """The attempt was asked to stop."""
 TASK_EVENT_KIND_RETRYING: TaskEventKind.ValueType  # 5
@@ -74,7 +74,7 @@ TASK_EVENT_KIND_TERMINATED: TaskEventKind.ValueType  # 8
 TASK_EVENT_KIND_SKIPPED: TaskEventKind.ValueType  # 9
 """It never ran."""
 TASK_EVENT_KIND_WAITING: TaskEventKind.ValueType  # 10
-"""Another node task does the same work; its outputs, once cached, are those of this one."""
+"""Another node task is doing the same work; once its outputs are cached, this one gets them."""
 TASK_EVENT_KIND_SUSPENDED: TaskEventKind.ValueType  # 11
 """It waits for a signal or a time."""
 Global___TaskEventKind: _TypeAlias = TaskEventKind  # noqa: Y015
@@ -98,13 +98,13 @@ class TaskEvent(_message.Message):
     STOP_FIELD_NUMBER: _builtins.int
     CURRENT_STEP_FIELD_NUMBER: _builtins.int
     event_id: _builtins.str
-    """Its position among the events of the task; resume from it."""
+    """Its position among the events of the task, to resume from."""
     kind: Global___TaskEventKind.ValueType
     """What happened."""
     attempt: _builtins.int
     """The attempt it happened to; 0 before the first."""
     worker_id: _builtins.str
-    """The worker that has the attempt, or had the one before."""
+    """The worker that has the attempt, or had the previous one."""
     progress: _builtins.int
     """0 to 100, with PROGRESS."""
     message: _builtins.str
@@ -112,10 +112,10 @@ class TaskEvent(_message.Message):
     reason: _builtins.str
     """Why it was skipped or terminated."""
     current_step: _builtins.str
-    """What the node is at, with PROGRESS."""
+    """What the node is doing, with PROGRESS."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """When it happened."""
 
     @_builtins.property
     def error(self) -> _node_task_pb2.NodeTaskError:
@@ -123,9 +123,7 @@ class TaskEvent(_message.Message):
 
     @_builtins.property
     def retry_at(self) -> _timestamp_pb2.Timestamp:
-        """When the next attempt may begin, with RETRYING; until when it waits at most, with WAITING
-        and SUSPENDED.
-        """
+        """When the next attempt may begin, with RETRYING; when the wait ends at the latest, with WAITING and SUSPENDED."""
 
     @_builtins.property
     def stop(self) -> _node_task_pb2.StopMark:

@@ -31,23 +31,23 @@ class SignalNodeRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     ONLY_IF_WAITING_FIELD_NUMBER: _builtins.int
     node_task_id: _builtins.str
-    """Which."""
+    """The node task."""
     user_id: _builtins.str
-    """Whose it is; decides the shard."""
+    """The owner; decides the shard."""
     signal: _builtins.str
-    """The signal, an identifier; of a node task that waits, empty stands for the one it waits for."""
+    """The signal, an identifier; for a node task that waits, empty stands for the signal that it waits for."""
     payload_json: _builtins.str
-    """What comes with it, JSON text, at most 64 KiB; null when empty. For a wait with a form {"approved": bool, "values": {...}}:
-    both may be left out, and then stand for true and no values.
+    """What comes with it, JSON text, at most 64 KiB; null when empty. For a wait with a form {"approved": bool, "values":
+    {...}}: both may be left out, which means true and no values.
     """
     by: _builtins.str
     """Who sends it; the user when empty. At most 128 characters."""
     request_id: _builtins.str
-    """The same again within the 32 latest of the node task changes nothing and gets the same answer. At most 128 characters; none
-    when empty.
+    """Makes repeating this call safe: an id among the 32 latest of the node task changes nothing and gets the same
+    answer. At most 128 characters; empty for none.
     """
     only_if_waiting: _builtins.bool
-    """Refuse it with SIGNAL_NOT_AWAITED rather than keep it when the node task does not wait now."""
+    """Refuse the signal with SIGNAL_NOT_AWAITED, instead of keeping it, when the node task does not wait now."""
     def __init__(
         self,
         *,

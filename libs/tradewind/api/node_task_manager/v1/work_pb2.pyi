@@ -34,8 +34,8 @@ class Input(_message.Message):
     """The input handle."""
     @_builtins.property
     def values_json(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """JSON text of each live edge into the handle, in the order of the flow's edges. One edge, one value; a gathering handle
-        may have any number.
+        """JSON text of the value of each live edge into the handle, in the order of the flow's edges: one, or any number for
+        a gathering handle.
         """
 
     def __init__(
@@ -80,7 +80,7 @@ class NodeTaskAssignment(_message.Message):
     START_IN_FIELD_NUMBER: _builtins.int
     EAGER_STEPS_FIELD_NUMBER: _builtins.int
     token: _builtins.str
-    """Fencing token of this attempt; named in all that the worker says of it."""
+    """Fencing token of this attempt; the worker names it in everything that it reports about the attempt."""
     node_task_id: _builtins.str
     """`<flow_id>:<cycle>:<run>:<node_id>[:<item>]`, `task:<id>` or `batch:<batch_id>:<index>`; the same for every attempt, so it
     serves as an idempotency key.
@@ -108,17 +108,17 @@ class NodeTaskAssignment(_message.Message):
     traceparent: _builtins.str
     """W3C trace context to continue; empty for none."""
     user_id: _builtins.str
-    """Whose it is."""
+    """The owner."""
     item: _builtins.int
-    """Place of the item, from 0, that it is of a node that runs once for each item of a list; unset for any other."""
+    """Its place among the items of a mapped node, from 0; unset when it is not an item."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Input]:
-        """Values by input handle; handles all of whose edges are dead are absent."""
+        """Values by input handle; a handle whose edges are all dead is absent."""
 
     @_builtins.property
     def deadline(self) -> _timestamp_pb2.Timestamp:
-        """When the attempt times out; unset for never. How long that is from when this arrives follows from `sent_at` of the message
-        that it is in, both by the server's clock, which the worker's may not agree with.
+        """When the attempt times out; unset for never. The time left when this arrives follows from `sent_at` of the
+        enclosing message: both are by the server's clock, with which the worker's may not agree.
         """
 
     @_builtins.property
@@ -131,14 +131,14 @@ class NodeTaskAssignment(_message.Message):
 
     @_builtins.property
     def start_in(self) -> _duration_pb2.Duration:
-        """The node is to begin so long after this arrives, at most 1 s: it was handed out ahead of its planned time. Unset for at
-        once.
+        """How long after this arrives the node is to begin, at most 1 s: it was handed out ahead of its planned time. Unset
+        for at once.
         """
 
     @_builtins.property
     def eager_steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___EagerStep]:
         """Node tasks of eager types that the worker may begin by itself, one after another: each as soon as the node that it
-        follows has emitted its handle. At most 64, of about 64 KiB.
+        follows has emitted its handle. At most 64, with about 64 KiB.
         """
 
     def __init__(
@@ -178,8 +178,9 @@ Global___NodeTaskAssignment: _TypeAlias = NodeTaskAssignment  # noqa: Y015
 
 @_typing.final
 class EagerStep(_message.Message):
-    """A node task that a worker may begin once another one of its has run, before that is stored; all else is as in the
-    assignment that it came with, but for inputs of the run and a time to begin at.
+    """A node task that a worker may begin once another of its node tasks has run, before the outcome of that one is stored.
+    Everything else is as in the assignment that it came with, except that it has no inputs of the run and no time to
+    begin at.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -194,7 +195,7 @@ class EagerStep(_message.Message):
     after_node_id: _builtins.str
     """The node that it follows: the assigned one, or one of the steps."""
     handle: _builtins.str
-    """It may begin when that emits this handle."""
+    """The handle of that node that must be emitted for this one to begin."""
     node_id: _builtins.str
     """The node."""
     node_type: _builtins.str
@@ -202,10 +203,10 @@ class EagerStep(_message.Message):
     config_json: _builtins.str
     """Its config as JSON text; empty for none."""
     input_handle: _builtins.str
-    """The input handle that gets what was emitted: all that the node gets."""
+    """The input handle that gets the emitted value, which is all that the node gets."""
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
-        """How long the attempt may take; unset for as long as it wants."""
+        """How long the attempt may take; no limit when unset."""
 
     def __init__(
         self,
@@ -243,10 +244,11 @@ class NodeTaskCompletion(_message.Message):
     traceparent: _builtins.str
     """W3C trace context that its end belongs to: that of the span in which it ran, or that of the assignment; empty for none."""
     eager_token: _builtins.str
-    """Token that the worker made for the eager step that it began with these outputs: of the same shard, the step's node task,
-    attempt 1 and up to 64 letters and digits by chance. What ends under it goes into the same message, or into one that is sent
-    when this one is acknowledged: till then nobody else knows it, and a loss may be the answer to something else. When it does
-    not count, a loss that comes with the acknowledgement says so.
+    """Token that the worker made for the eager step that it began with these outputs: with the same shard, the step's
+    node task, attempt 1, and up to 64 random letters and digits. The outcome under this token goes into the same
+    message, or into one that is sent once this message is acknowledged: until then nobody else knows the token, and a
+    loss of it may be the answer to something else. If the token does not count, a loss that comes with the
+    acknowledgement says so.
     """
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.Output]:
@@ -258,8 +260,8 @@ class NodeTaskCompletion(_message.Message):
 
     @_builtins.property
     def wait(self) -> Global___WaitOrder:
-        """In the place of outputs: the node task is suspended until this ends. Then it runs again, as a further attempt that does not
-        count as a retry, or is completed.
+        """Instead of outputs: the node task is suspended until this wait ends. It then runs again, as a further attempt that
+        does not count as a retry, or is completed.
         """
 
     def __init__(
@@ -303,7 +305,7 @@ class WaitOrder(_message.Message):
 
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
-        """The same as a time from when this is stored; `until` is then to be unset. At most 100 years."""
+        """Like `until`, but as a time from when this is stored; `until` must then be unset. At most 100 years."""
 
     def __init__(
         self,
@@ -355,8 +357,8 @@ class NodeTaskFailure(_message.Message):
 
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
-        """How long the node wants to wait for its next attempt, in place of what its backoff says; 0 is at once, unset leaves it to
-        the backoff. Never asks for more attempts than the node may have. At most 365 days.
+        """How long the node wants to wait before its next attempt, instead of its backoff; 0 is at once, unset leaves it to
+        the backoff. Gives no attempts beyond those that the node may have. At most 365 days.
         """
 
     def __init__(
@@ -380,7 +382,7 @@ Global___NodeTaskFailure: _TypeAlias = NodeTaskFailure  # noqa: Y015
 
 @_typing.final
 class NodeTaskProgress(_message.Message):
-    """How far a node task is."""
+    """How far a node task has come."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -391,11 +393,11 @@ class NodeTaskProgress(_message.Message):
     token: _builtins.str
     """From the assignment."""
     progress: _builtins.int
-    """0 to 100; a lower one than before is ignored."""
+    """0 to 100; a value lower than the previous one is ignored."""
     message: _builtins.str
     """For people, at most 1 KiB."""
     current_step: _builtins.str
-    """What it is doing now, at most 256 bytes."""
+    """What the node is doing now, at most 256 bytes."""
     def __init__(
         self,
         *,
@@ -430,7 +432,9 @@ class NodeTaskLog(_message.Message):
     """At most 8 KiB; longer ones are cut."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
-        """When; for one before the attempt began, or to come, as unset, the time at which the line is stored."""
+        """When it was logged; if unset, before the attempt began, or in the future, the time at which the line is stored is
+        used.
+        """
 
     def __init__(
         self,
@@ -458,7 +462,7 @@ class NodeTaskTermination(_message.Message):
     STOP_FIELD_NUMBER: _builtins.int
     GRACE_FIELD_NUMBER: _builtins.int
     token: _builtins.str
-    """Which."""
+    """The token of the node task."""
     @_builtins.property
     def stop(self) -> _node_task_pb2.StopMark:
         """Who asked, why and when."""
@@ -484,16 +488,16 @@ Global___NodeTaskTermination: _TypeAlias = NodeTaskTermination  # noqa: Y015
 
 @_typing.final
 class LeaseLoss(_message.Message):
-    """Says that a token does not hold its lease any more."""
+    """Says that a token no longer holds its lease."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     token: _builtins.str
-    """Which."""
+    """The token."""
     reason: _builtins.str
-    """In words: lapsed and given to another worker, already terminal, unknown."""
+    """Why, in words: lapsed and given to another worker, already terminal, unknown."""
     def __init__(
         self,
         *,
@@ -510,7 +514,7 @@ Global___LeaseLoss: _TypeAlias = LeaseLoss  # noqa: Y015
 
 @_typing.final
 class OfferedType(_message.Message):
-    """What a worker says of a node type beside its name."""
+    """What a worker says about a node type, besides its name."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -520,19 +524,19 @@ class OfferedType(_message.Message):
     EAGER_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     node_type: _builtins.str
-    """One of those it offers."""
+    """One of the node types that the worker offers."""
     version: _builtins.str
-    """Changes when its outputs do: results of other versions are not taken from a cache. At most 128 characters."""
+    """Changes when its outputs change: cached results of other versions are not used. At most 128 characters."""
     eager: _builtins.bool
-    """Nodes of this type may begin before what they get is stored: it does no harm when they run once more than needed."""
+    """Nodes of this type may begin before their input is stored: it does no harm when they run once more than needed."""
     @_builtins.property
     def cache(self) -> _cache_pb2.CacheUse:
-        """Where outputs of nodes may come from that do not say it themselves."""
+        """Where outputs may come from, for nodes that do not say so themselves."""
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The output handles that nodes of this type have. A node with an edge by another one is not given to this worker, but fails
-        with UNKNOWN_HANDLE. Empty says nothing.
+        """The output handles of nodes of this type. A node with an edge from any other handle is not given to this worker,
+        but fails with UNKNOWN_HANDLE. Empty says nothing.
         """
 
     def __init__(
@@ -576,13 +580,13 @@ class WorkerHello(_message.Message):
 
     @_builtins.property
     def held_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Tokens it holds from a stream before, those whose outcomes were not acknowledged among them; it keeps those whose lease still
-        stands, and whatever else was given to it runs elsewhere.
+        """Tokens that it holds from a previous stream, including those whose outcomes were not acknowledged. It keeps those
+        whose lease still holds; anything else that was given to it runs elsewhere.
         """
 
     @_builtins.property
     def offers(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfferedType]:
-        """What else there is to say of some of the node types."""
+        """Further facts about some of the node types."""
 
     def __init__(
         self,
@@ -613,18 +617,18 @@ class WorkerWelcome(_message.Message):
     RENEW_INTERVAL_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     session: _builtins.int
-    """Number of this stream, in the first shard; a later stream of the same worker has a higher one."""
+    """Number of this stream, in the first shard; a later stream of the same worker has a higher number."""
     @_builtins.property
     def lease(self) -> _duration_pb2.Duration:
         """A lease lapses this long after its last renewal."""
 
     @_builtins.property
     def renew_interval(self) -> _duration_pb2.Duration:
-        """Renew this often."""
+        """How often to renew."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What is odd about what it offers, for people: a cache that the configuration does not have."""
+        """Problems with what it offers, for people: a cache that the configuration does not have."""
 
     def __init__(
         self,
@@ -644,7 +648,7 @@ Global___WorkerWelcome: _TypeAlias = WorkerWelcome  # noqa: Y015
 
 @_typing.final
 class WorkRequest(_message.Message):
-    """From the worker. Any number of anything in one message of at most 4 MiB; `hello` in the first only."""
+    """From the worker. A message of at most 4 MiB may hold any number of each; `hello` only in the first."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -663,9 +667,9 @@ class WorkRequest(_message.Message):
     renew: _builtins.bool
     """Renews the leases of `held_tokens`, and asks for whatever else was given to this stream to be sent again."""
     capacity: _builtins.int
-    """A new capacity; 0 leaves it, `draining` makes it 0."""
+    """A new capacity; 0 leaves it unchanged, `draining` makes it 0."""
     draining: _builtins.bool
-    """The worker takes no more."""
+    """The worker takes no more node tasks."""
     sequence: _builtins.int
     """Number of this message on the stream, from 1."""
     pong: _builtins.int
@@ -692,7 +696,7 @@ class WorkRequest(_message.Message):
 
     @_builtins.property
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeTaskProgress]:
-        """How far node tasks are."""
+        """How far node tasks have come."""
 
     @_builtins.property
     def logs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeTaskLog]:
@@ -738,16 +742,16 @@ class WorkResponse(_message.Message):
     RESYNC_FIELD_NUMBER: _builtins.int
     SENT_AT_FIELD_NUMBER: _builtins.int
     acknowledged_sequence: _builtins.int
-    """Every message of the worker up to this sequence has taken effect; what came after is to be sent again on a new stream.
-    A message with nothing but a `pong` is acknowledged with the next one.
+    """Every message of the worker up to this sequence has taken effect; later ones must be sent again on a new stream. A
+    message with nothing but a `pong` is acknowledged with the next one.
     """
     ping: _builtins.int
-    """Answer with `pong` of the same value; who answers none of four gets nothing new."""
+    """Answer with a `pong` of the same value. A worker that leaves four unanswered gets nothing new."""
     reconnect: _builtins.bool
     """The server is leaving: open a new stream."""
     resync: _builtins.bool
-    """The store was away and may have lost its last second: renew, naming every held token, and report the outcomes of the last
-    5 s once more.
+    """The store was unavailable and may have lost its last second: renew, naming every held token, and report the
+    outcomes of the last 5 s once more.
     """
     @_builtins.property
     def welcome(self) -> Global___WorkerWelcome:
