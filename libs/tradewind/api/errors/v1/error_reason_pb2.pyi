@@ -86,6 +86,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: every node of the cycle has a good result; name the node to begin at."""
     ERROR_REASON_CYCLE_ENDED: _ErrorReason.ValueType  # 74
     """FAILED_PRECONDITION: the cycle has ended."""
+    ERROR_REASON_FLOW_NOT_RUNNING: _ErrorReason.ValueType  # 76
+    """FAILED_PRECONDITION: only a running flow can be paused."""
+    ERROR_REASON_FLOW_NOT_PAUSED: _ErrorReason.ValueType  # 77
+    """FAILED_PRECONDITION: only a paused flow can be resumed."""
+    ERROR_REASON_SCHEDULE_OVER: _ErrorReason.ValueType  # 78
+    """FAILED_PRECONDITION: the flow's schedule plans no further cycle; register the flow with a new one, or run a cycle."""
     ERROR_REASON_JOB_NOT_FOUND: _ErrorReason.ValueType  # 75
     """NOT_FOUND: no bulk job has this id, or its record has passed its retention."""
     ERROR_REASON_REVISION_NOT_FOUND: _ErrorReason.ValueType  # 45
@@ -189,6 +195,12 @@ ERROR_REASON_NOTHING_TO_RERUN: ErrorReason.ValueType  # 73
 """FAILED_PRECONDITION: every node of the cycle has a good result; name the node to begin at."""
 ERROR_REASON_CYCLE_ENDED: ErrorReason.ValueType  # 74
 """FAILED_PRECONDITION: the cycle has ended."""
+ERROR_REASON_FLOW_NOT_RUNNING: ErrorReason.ValueType  # 76
+"""FAILED_PRECONDITION: only a running flow can be paused."""
+ERROR_REASON_FLOW_NOT_PAUSED: ErrorReason.ValueType  # 77
+"""FAILED_PRECONDITION: only a paused flow can be resumed."""
+ERROR_REASON_SCHEDULE_OVER: ErrorReason.ValueType  # 78
+"""FAILED_PRECONDITION: the flow's schedule plans no further cycle; register the flow with a new one, or run a cycle."""
 ERROR_REASON_JOB_NOT_FOUND: ErrorReason.ValueType  # 75
 """NOT_FOUND: no bulk job has this id, or its record has passed its retention."""
 ERROR_REASON_REVISION_NOT_FOUND: ErrorReason.ValueType  # 45

@@ -329,7 +329,8 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetComponents(self, request, context):
-        """Returns components of runs with their status, in bulk. Unknown ones are absent.
+        """Returns components of runs with their status, in bulk. Unknown ones are absent. Errors: INVALID_ARGUMENT
+        INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -337,7 +338,7 @@ class NodeTaskManagerServiceServicer:
 
     def PurgeFlow(self, request, context):
         """Removes everything that belongs to a flow, in bounded steps; call again until `done`. Running nodes are stopped and
-        their results refused.
+        their results refused. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -421,7 +422,8 @@ class NodeTaskManagerServiceServicer:
 
     def ListNodeLogs(self, request, context):
         """Lists lines that nodes logged in a cycle, oldest first, paged. The newest 5 cycles of a flow keep all their lines,
-        the 95 before them their newest 100. For the scheduler, whose ListLogs includes these lines.
+        the 95 before them their newest 100. For the scheduler, whose ListLogs includes these lines. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -454,7 +456,8 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RenewLeases(self, request, context):
-        """For workers without streams: renews leases and reports stops. Lost leases are listed, not an error.
+        """For workers without streams: renews leases and reports stops. Lost leases are listed, not an error. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -463,14 +466,15 @@ class NodeTaskManagerServiceServicer:
     def CompleteNodeTasks(self, request, context):
         """For workers without streams: reports outputs. Refused ones are listed, not an error; reporting again with the token
         that completed the node task is fine. When there is only one completion, its refusal is FAILED_PRECONDITION
-        LEASE_LOST.
+        LEASE_LOST. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION LEASE_LOST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FailNodeTasks(self, request, context):
-        """For workers without streams: reports failures, as CompleteNodeTasks reports outputs.
+        """For workers without streams: reports failures, as CompleteNodeTasks reports outputs. Errors: INVALID_ARGUMENT
+        INVALID_INPUT, FAILED_PRECONDITION LEASE_LOST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

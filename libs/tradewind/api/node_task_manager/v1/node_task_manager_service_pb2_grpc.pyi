@@ -65,10 +65,12 @@ class NodeTaskManagerServiceStub:
     the call is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     GetComponents: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetComponentsRequest, _node_task_manager_service_pb2.GetComponentsResponse]
-    """Returns components of runs with their status, in bulk. Unknown ones are absent."""
+    """Returns components of runs with their status, in bulk. Unknown ones are absent. Errors: INVALID_ARGUMENT
+    INVALID_INPUT.
+    """
     PurgeFlow: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.PurgeFlowRequest, _node_task_manager_service_pb2.PurgeFlowResponse]
     """Removes everything that belongs to a flow, in bounded steps; call again until `done`. Running nodes are stopped and
-    their results refused.
+    their results refused. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     GetNodeTask: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeTaskRequest, _node_task_manager_service_pb2.GetNodeTaskResponse]
     """Returns one node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND."""
@@ -109,7 +111,8 @@ class NodeTaskManagerServiceStub:
     """
     ListNodeLogs: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]
     """Lists lines that nodes logged in a cycle, oldest first, paged. The newest 5 cycles of a flow keep all their lines,
-    the 95 before them their newest 100. For the scheduler, whose ListLogs includes these lines.
+    the 95 before them their newest 100. For the scheduler, whose ListLogs includes these lines. Errors:
+    INVALID_ARGUMENT INVALID_INPUT.
     """
     ReceiveEvents: _grpc.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
@@ -126,14 +129,18 @@ class NodeTaskManagerServiceStub:
     leases last as long as those of a stream; a renewal says until when. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     RenewLeases: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.RenewLeasesRequest, _node_task_manager_service_pb2.RenewLeasesResponse]
-    """For workers without streams: renews leases and reports stops. Lost leases are listed, not an error."""
+    """For workers without streams: renews leases and reports stops. Lost leases are listed, not an error. Errors:
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
     CompleteNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.CompleteNodeTasksRequest, _node_task_manager_service_pb2.CompleteNodeTasksResponse]
     """For workers without streams: reports outputs. Refused ones are listed, not an error; reporting again with the token
     that completed the node task is fine. When there is only one completion, its refusal is FAILED_PRECONDITION
-    LEASE_LOST.
+    LEASE_LOST. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION LEASE_LOST.
     """
     FailNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.FailNodeTasksRequest, _node_task_manager_service_pb2.FailNodeTasksResponse]
-    """For workers without streams: reports failures, as CompleteNodeTasks reports outputs."""
+    """For workers without streams: reports failures, as CompleteNodeTasks reports outputs. Errors: INVALID_ARGUMENT
+    INVALID_INPUT, FAILED_PRECONDITION LEASE_LOST.
+    """
     ReportNodeTasks: _grpc.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReportNodeTasksRequest, _node_task_manager_service_pb2.ReportNodeTasksResponse]
     """For workers without streams: reports everything at once, and returns what the worker needs to know; outcomes take
     effect before the renewal. Repeating a report is fine. Tokens that name no lease at all are listed as lost. Errors:
@@ -260,10 +267,12 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     the call is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     GetComponents: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetComponentsRequest, _node_task_manager_service_pb2.GetComponentsResponse]  # type: ignore[assignment]
-    """Returns components of runs with their status, in bulk. Unknown ones are absent."""
+    """Returns components of runs with their status, in bulk. Unknown ones are absent. Errors: INVALID_ARGUMENT
+    INVALID_INPUT.
+    """
     PurgeFlow: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.PurgeFlowRequest, _node_task_manager_service_pb2.PurgeFlowResponse]  # type: ignore[assignment]
     """Removes everything that belongs to a flow, in bounded steps; call again until `done`. Running nodes are stopped and
-    their results refused.
+    their results refused. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     GetNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetNodeTaskRequest, _node_task_manager_service_pb2.GetNodeTaskResponse]  # type: ignore[assignment]
     """Returns one node task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND."""
@@ -304,7 +313,8 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     """
     ListNodeLogs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]  # type: ignore[assignment]
     """Lists lines that nodes logged in a cycle, oldest first, paged. The newest 5 cycles of a flow keep all their lines,
-    the 95 before them their newest 100. For the scheduler, whose ListLogs includes these lines.
+    the 95 before them their newest 100. For the scheduler, whose ListLogs includes these lines. Errors:
+    INVALID_ARGUMENT INVALID_INPUT.
     """
     ReceiveEvents: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.ReceiveEventsRequest, _node_task_manager_service_pb2.ReceiveEventsResponse]  # type: ignore[assignment]
     """Delivers events of the subscribed partitions in order, from the first that is not acknowledged. A subscription with
@@ -321,14 +331,18 @@ class NodeTaskManagerServiceAsyncStub(NodeTaskManagerServiceStub):
     leases last as long as those of a stream; a renewal says until when. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     RenewLeases: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.RenewLeasesRequest, _node_task_manager_service_pb2.RenewLeasesResponse]  # type: ignore[assignment]
-    """For workers without streams: renews leases and reports stops. Lost leases are listed, not an error."""
+    """For workers without streams: renews leases and reports stops. Lost leases are listed, not an error. Errors:
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
     CompleteNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.CompleteNodeTasksRequest, _node_task_manager_service_pb2.CompleteNodeTasksResponse]  # type: ignore[assignment]
     """For workers without streams: reports outputs. Refused ones are listed, not an error; reporting again with the token
     that completed the node task is fine. When there is only one completion, its refusal is FAILED_PRECONDITION
-    LEASE_LOST.
+    LEASE_LOST. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION LEASE_LOST.
     """
     FailNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.FailNodeTasksRequest, _node_task_manager_service_pb2.FailNodeTasksResponse]  # type: ignore[assignment]
-    """For workers without streams: reports failures, as CompleteNodeTasks reports outputs."""
+    """For workers without streams: reports failures, as CompleteNodeTasks reports outputs. Errors: INVALID_ARGUMENT
+    INVALID_INPUT, FAILED_PRECONDITION LEASE_LOST.
+    """
     ReportNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReportNodeTasksRequest, _node_task_manager_service_pb2.ReportNodeTasksResponse]  # type: ignore[assignment]
     """For workers without streams: reports everything at once, and returns what the worker needs to know; outcomes take
     effect before the renewal. Repeating a report is fine. Tokens that name no lease at all are listed as lost. Errors:
@@ -482,7 +496,9 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.GetComponentsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.GetComponentsResponse, _abc.Awaitable[_node_task_manager_service_pb2.GetComponentsResponse]]:
-        """Returns components of runs with their status, in bulk. Unknown ones are absent."""
+        """Returns components of runs with their status, in bulk. Unknown ones are absent. Errors: INVALID_ARGUMENT
+        INVALID_INPUT.
+        """
 
     @_abc_1.abstractmethod
     def PurgeFlow(
@@ -491,7 +507,7 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.PurgeFlowResponse, _abc.Awaitable[_node_task_manager_service_pb2.PurgeFlowResponse]]:
         """Removes everything that belongs to a flow, in bounded steps; call again until `done`. Running nodes are stopped and
-        their results refused.
+        their results refused. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod
@@ -592,7 +608,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.ListNodeLogsResponse, _abc.Awaitable[_node_task_manager_service_pb2.ListNodeLogsResponse]]:
         """Lists lines that nodes logged in a cycle, oldest first, paged. The newest 5 cycles of a flow keep all their lines,
-        the 95 before them their newest 100. For the scheduler, whose ListLogs includes these lines.
+        the 95 before them their newest 100. For the scheduler, whose ListLogs includes these lines. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod
@@ -633,7 +650,9 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.RenewLeasesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.RenewLeasesResponse, _abc.Awaitable[_node_task_manager_service_pb2.RenewLeasesResponse]]:
-        """For workers without streams: renews leases and reports stops. Lost leases are listed, not an error."""
+        """For workers without streams: renews leases and reports stops. Lost leases are listed, not an error. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
+        """
 
     @_abc_1.abstractmethod
     def CompleteNodeTasks(
@@ -643,7 +662,7 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_node_task_manager_service_pb2.CompleteNodeTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.CompleteNodeTasksResponse]]:
         """For workers without streams: reports outputs. Refused ones are listed, not an error; reporting again with the token
         that completed the node task is fine. When there is only one completion, its refusal is FAILED_PRECONDITION
-        LEASE_LOST.
+        LEASE_LOST. Errors: INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION LEASE_LOST.
         """
 
     @_abc_1.abstractmethod
@@ -652,7 +671,9 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.FailNodeTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_task_manager_service_pb2.FailNodeTasksResponse, _abc.Awaitable[_node_task_manager_service_pb2.FailNodeTasksResponse]]:
-        """For workers without streams: reports failures, as CompleteNodeTasks reports outputs."""
+        """For workers without streams: reports failures, as CompleteNodeTasks reports outputs. Errors: INVALID_ARGUMENT
+        INVALID_INPUT, FAILED_PRECONDITION LEASE_LOST.
+        """
 
     @_abc_1.abstractmethod
     def ReportNodeTasks(

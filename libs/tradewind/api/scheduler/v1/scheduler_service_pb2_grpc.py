@@ -327,7 +327,8 @@ class SchedulerServiceServicer:
 
     def StartFlow(self, request, context):
         """Starts a flow: cycles begin on time, the first at once. Starting a running flow changes nothing; starting a
-        completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+        completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
+        FLOW_DELETING or SCHEDULE_OVER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -352,7 +353,7 @@ class SchedulerServiceServicer:
 
     def ResumeFlow(self, request, context):
         """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -453,15 +454,17 @@ class SchedulerServiceServicer:
     def StopCycle(self, request, context):
         """Stops a cycle: running nodes are asked to stop, and waiting ones are skipped. Nodes of `finally` still run; a
         second stop ends them too. Otherwise stopping a stopped cycle changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND or
-        CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_ENDED, ABORTED VERSION_CONFLICT when the
+        cycle keeps changing meanwhile.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StopComponent(self, request, context):
-        """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
-        component that the flow does not have.
+        """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT also for a
+        component that the flow does not have, FAILED_PRECONDITION WRONG_STATUS for one that has ended in a running cycle,
+        UNAVAILABLE PEER_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -469,7 +472,7 @@ class SchedulerServiceServicer:
 
     def StopNode(self, request, context):
         """Stops one node of a cycle; nodes downstream go by their `run_if`. Errors: as StopCycle, NOT_FOUND
-        NODE_TASK_NOT_FOUND.
+        NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -491,7 +494,8 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListBulkJobs(self, request, context):
-        """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many.
+        """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -521,7 +525,8 @@ class SchedulerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeCycle(self, request, context):
-        """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND.
+        """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND,
+        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE PEER_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -74,7 +74,8 @@ class SchedulerServiceStub:
     """Lists flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     StartFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]
     """Starts a flow: cycles begin on time, the first at once. Starting a running flow changes nothing; starting a
-    completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+    completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
+    FLOW_DELETING or SCHEDULE_OVER.
     """
     StopFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]
     """Stops a flow until it is started again: no cycle begins, running nodes are asked to stop and waiting ones are
@@ -87,7 +88,7 @@ class SchedulerServiceStub:
     """
     ResumeFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]
     """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
     """
     ListFirings: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
     """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
@@ -138,15 +139,17 @@ class SchedulerServiceStub:
     StopCycle: _grpc.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]
     """Stops a cycle: running nodes are asked to stop, and waiting ones are skipped. Nodes of `finally` still run; a
     second stop ends them too. Otherwise stopping a stopped cycle changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND or
-    CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_ENDED, ABORTED VERSION_CONFLICT when the
+    cycle keeps changing meanwhile.
     """
     StopComponent: _grpc.UnaryUnaryMultiCallable[_stop_pb2.StopComponentRequest, _stop_pb2.StopComponentResponse]
-    """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
-    component that the flow does not have.
+    """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT also for a
+    component that the flow does not have, FAILED_PRECONDITION WRONG_STATUS for one that has ended in a running cycle,
+    UNAVAILABLE PEER_UNAVAILABLE.
     """
     StopNode: _grpc.UnaryUnaryMultiCallable[_stop_pb2.StopNodeRequest, _stop_pb2.StopNodeResponse]
     """Stops one node of a cycle; nodes downstream go by their `run_if`. Errors: as StopCycle, NOT_FOUND
-    NODE_TASK_NOT_FOUND.
+    NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
     """
     StartBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.StartBulkJobRequest, _job_pb2.StartBulkJobResponse]
     """Reruns or stops the cycles that match a filter, as a job that goes on in the background, even if servers die.
@@ -155,7 +158,9 @@ class SchedulerServiceStub:
     GetBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetBulkJobRequest, _job_pb2.GetBulkJobResponse]
     """Returns a job. Errors: NOT_FOUND JOB_NOT_FOUND."""
     ListBulkJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListBulkJobsRequest, _job_pb2.ListBulkJobsResponse]
-    """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many."""
+    """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many. Errors:
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
     CancelBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]
     """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
     GetCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]
@@ -167,7 +172,9 @@ class SchedulerServiceStub:
     INVALID_INPUT.
     """
     DescribeCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.DescribeCycleRequest, _scheduler_service_pb2.DescribeCycleResponse]
-    """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+    """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND,
+    INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE PEER_UNAVAILABLE.
+    """
     WatchFlow: _grpc.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]
     """Reports what happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's
     latest one, then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND
@@ -237,7 +244,8 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """Lists flows by id, filtered and paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     StartFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StartFlowRequest, _scheduler_service_pb2.StartFlowResponse]  # type: ignore[assignment]
     """Starts a flow: cycles begin on time, the first at once. Starting a running flow changes nothing; starting a
-    completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+    completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
+    FLOW_DELETING or SCHEDULE_OVER.
     """
     StopFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.StopFlowRequest, _scheduler_service_pb2.StopFlowResponse]  # type: ignore[assignment]
     """Stops a flow until it is started again: no cycle begins, running nodes are asked to stop and waiting ones are
@@ -250,7 +258,7 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """
     ResumeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]  # type: ignore[assignment]
     """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
     """
     ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
     """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
@@ -301,15 +309,17 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     StopCycle: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]  # type: ignore[assignment]
     """Stops a cycle: running nodes are asked to stop, and waiting ones are skipped. Nodes of `finally` still run; a
     second stop ends them too. Otherwise stopping a stopped cycle changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND or
-    CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_ENDED, ABORTED VERSION_CONFLICT when the
+    cycle keeps changing meanwhile.
     """
     StopComponent: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopComponentRequest, _stop_pb2.StopComponentResponse]  # type: ignore[assignment]
-    """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
-    component that the flow does not have.
+    """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT also for a
+    component that the flow does not have, FAILED_PRECONDITION WRONG_STATUS for one that has ended in a running cycle,
+    UNAVAILABLE PEER_UNAVAILABLE.
     """
     StopNode: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopNodeRequest, _stop_pb2.StopNodeResponse]  # type: ignore[assignment]
     """Stops one node of a cycle; nodes downstream go by their `run_if`. Errors: as StopCycle, NOT_FOUND
-    NODE_TASK_NOT_FOUND.
+    NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
     """
     StartBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.StartBulkJobRequest, _job_pb2.StartBulkJobResponse]  # type: ignore[assignment]
     """Reruns or stops the cycles that match a filter, as a job that goes on in the background, even if servers die.
@@ -318,7 +328,9 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     GetBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.GetBulkJobRequest, _job_pb2.GetBulkJobResponse]  # type: ignore[assignment]
     """Returns a job. Errors: NOT_FOUND JOB_NOT_FOUND."""
     ListBulkJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListBulkJobsRequest, _job_pb2.ListBulkJobsResponse]  # type: ignore[assignment]
-    """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many."""
+    """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many. Errors:
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
     CancelBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]  # type: ignore[assignment]
     """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
     GetCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]  # type: ignore[assignment]
@@ -330,7 +342,9 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     INVALID_INPUT.
     """
     DescribeCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DescribeCycleRequest, _scheduler_service_pb2.DescribeCycleResponse]  # type: ignore[assignment]
-    """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+    """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND,
+    INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE PEER_UNAVAILABLE.
+    """
     WatchFlow: _aio.UnaryStreamMultiCallable[_scheduler_service_pb2.WatchFlowRequest, _scheduler_service_pb2.WatchFlowResponse]  # type: ignore[assignment]
     """Reports what happens to the cycles of flows, as it happens: first the state of each named cycle or of each flow's
     latest one, then every change. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND
@@ -457,7 +471,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.StartFlowResponse, _abc.Awaitable[_scheduler_service_pb2.StartFlowResponse]]:
         """Starts a flow: cycles begin on time, the first at once. Starting a running flow changes nothing; starting a
-        completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+        completed one runs it again. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION
+        FLOW_DELETING or SCHEDULE_OVER.
         """
 
     @_abc_1.abstractmethod
@@ -488,7 +503,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ResumeFlowResponse, _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]]:
         """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
+        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
         """
 
     @_abc_1.abstractmethod
@@ -611,7 +626,8 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_stop_pb2.StopCycleResponse, _abc.Awaitable[_stop_pb2.StopCycleResponse]]:
         """Stops a cycle: running nodes are asked to stop, and waiting ones are skipped. Nodes of `finally` still run; a
         second stop ends them too. Otherwise stopping a stopped cycle changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND or
-        CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_ENDED, ABORTED VERSION_CONFLICT when the
+        cycle keeps changing meanwhile.
         """
 
     @_abc_1.abstractmethod
@@ -620,8 +636,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _stop_pb2.StopComponentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_stop_pb2.StopComponentResponse, _abc.Awaitable[_stop_pb2.StopComponentResponse]]:
-        """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
-        component that the flow does not have.
+        """Stops one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT also for a
+        component that the flow does not have, FAILED_PRECONDITION WRONG_STATUS for one that has ended in a running cycle,
+        UNAVAILABLE PEER_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -631,7 +648,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_stop_pb2.StopNodeResponse, _abc.Awaitable[_stop_pb2.StopNodeResponse]]:
         """Stops one node of a cycle; nodes downstream go by their `run_if`. Errors: as StopCycle, NOT_FOUND
-        NODE_TASK_NOT_FOUND.
+        NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -658,7 +675,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.ListBulkJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ListBulkJobsResponse, _abc.Awaitable[_job_pb2.ListBulkJobsResponse]]:
-        """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many."""
+        """Lists jobs, newest first, paged; ended jobs stay for 7 days, but only the newest if there are many. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
+        """
 
     @_abc_1.abstractmethod
     def CancelBulkJob(
@@ -694,7 +713,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scheduler_service_pb2.DescribeCycleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.DescribeCycleResponse, _abc.Awaitable[_scheduler_service_pb2.DescribeCycleResponse]]:
-        """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
+        """Returns a cycle with its nodes, logs, signals and statistics. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND,
+        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE PEER_UNAVAILABLE.
+        """
 
     @_abc_1.abstractmethod
     def WatchFlow(
