@@ -1,1 +1,1 @@
-"""Access: who may. Users and their roles, sessions and tokens."""
+"""Access: who may do what. Users and their roles, sessions and tokens."""

@@ -1,4 +1,4 @@
-"""The access service put together: the only place that names concrete classes."""
+"""Puts the access service together: the only place that names concrete classes."""
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -29,9 +29,9 @@ from tradewind.server.streams import OpenStreams
 
 
 class Access:
-    """The service, to be bound to a server behind a gate that asks its `authority`.
+    """The access service; bind it to a server behind a gate that asks its `authority`.
 
-    Raises ValueError, naming the variable, for settings that do not fit.
+    Raises ValueError, naming the variable, for invalid settings.
     """
 
     names: Sequence[str] = ("tradewind.api.access.v1.AccessService",)
@@ -40,7 +40,7 @@ class Access:
     errors = ErrorTable()
 
     def __init__(self, settings: AccessSettings, *, stores: Stores | None = None) -> None:
-        """Take `stores` to use in place of those in Redis that the settings name."""
+        """Use `stores`, if given, instead of the Redis stores that the settings name."""
         if settings.service_token is None and not certificates_in(settings).names_servers:
             raise ValueError(
                 f"{variable_of('service_token')} is required, a secret that all servers share, or "
@@ -60,7 +60,7 @@ class Access:
         quotas = DailyQuotas(stores.users, stores.quotas, self._link.clock, quotas_in(settings))
         authority = LocalAuthority(stores, self._listeners, quotas)
         self.authority: Authority = authority
-        """What gates in this process ask."""
+        """The authority that gates in this process ask."""
         self._doctor = doctor_of(examiners, settings)
         self._handlers = AccessHandlers(
             stores, self._open, authority, quotas, self._listeners, self._streams, self._doctor
@@ -68,11 +68,11 @@ class Access:
         self._background = SideTasks()
 
     def bind(self, server: grpc.aio.Server) -> None:
-        """Serve on this server."""
+        """Add the service to a server."""
         pb2_grpc.add_AccessServiceServicer_to_server(self._handlers, server)
 
     async def start(self) -> None:
-        """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
+        """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
         await self._link.open()
         self._background.begin(self._listeners.start())
         self._background.begin(self._doctor.watch())
@@ -82,18 +82,18 @@ class Access:
         self._streams.drain()
 
     async def stop(self) -> None:
-        """End; what is on record stays."""
+        """Stop working; the records stay."""
         async with AsyncExitStack() as last_to_first:
             last_to_first.push_async_callback(self._link.close)
             last_to_first.push_async_callback(self._background.end)
             last_to_first.callback(self._listeners.stop)
 
     async def not_ready(self) -> str | None:
-        """Return why calls would fail now, None when they would not."""
+        """Return why calls would fail at present, None when they would not."""
         return await self._link.not_ready()
 
     async def first_admin(self, user_id: str = "admin") -> str:
-        """Put an admin on record if there is none of the name, and return a new token of theirs."""
+        """Put `user_id` on record as an admin, whatever their role was, and return a new token of theirs."""
         await self._stores.users.set(user_id, Role.ADMIN)
         token, _ = await self._open.token(user_id, "made when the stack came up", 0, Role.ADMIN)
         return token

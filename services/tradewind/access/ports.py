@@ -1,4 +1,4 @@
-"""What the access service needs of the outside: a place for users and sessions, and word of their changes."""
+"""What the access service needs from outside: stores for users and sessions, and news of their changes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from tradewind.server.rates import Rate
 
 
 class Refusal(StrEnum):
-    """Why a store did not do it."""
+    """Why a store refused a request."""
 
     UNKNOWN_USER = "unknown_user"
     OTHER_ROLE = "other_role"
-    """The user is on record with a role that is not the one named."""
+    """The user is on record with another role than the one named."""
     TOO_MANY = "too_many"
-    """The user has as many sessions as one may have."""
+    """The user has as many sessions as a user may have."""
     UNKNOWN = "unknown"
     """There is no such session."""
     EXPIRED = "expired"
-    """There was one, and its time is over."""
+    """The session has ended because its time is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authorized:
-    """Whose a token is, and the role that the user has now."""
+    """The user a token belongs to, and the user's present role."""
 
     user_id: str
     role: Role
@@ -35,34 +35,34 @@ class Authorized:
 
 
 class SessionStore(Protocol):
-    """Sessions on record, by the digests of their tokens. Every change is atomic and is told to who listens."""
+    """Sessions on record, by the digests of their tokens. Every change is atomic, and `Changes` reports it."""
 
     async def open(self, digest: str, draft: Draft, role: Role | None = None) -> Session | Refusal:
-        """Put a session on record; with `role` the user as well, where there is none.
+        """Put a session on record; with `role`, put the user on record as well if there is none.
 
-        Refused when there is no such user, when the user has another role, and beyond MOST_SESSIONS that have not
-        ended.
+        Refused when there is no such user, when the user has another role, and when the user has MOST_SESSIONS that
+        have not ended.
         """
         ...
 
     async def replace(self, old: str, new: str) -> Session | Refusal:
-        """Put a session under a new digest in the place of an old one that has not ended, its times anew."""
+        """Move a session that has not ended from the digest `old` to `new`; its times begin anew."""
         ...
 
     async def authorize(self, digest: str) -> Authorized | Refusal:
-        """Return whose a token is, with the role the user has now, and note the time of use.
+        """Return the user a token belongs to, with the user's present role, and note the time of use.
 
-        A session that has ended stays on record as EXPIRED for REMEMBERED_MS, unless it is the oldest of more than
-        MOST_SESSIONS such ones when the user opens another; one that was closed is UNKNOWN.
+        A session whose time is over stays on record as EXPIRED for REMEMBERED_MS. When the user opens another session,
+        the oldest expired ones beyond MOST_SESSIONS are forgotten earlier. A session that was closed is UNKNOWN.
         """
         ...
 
     async def close(self, user_id: str, session_id: str) -> bool:
-        """End a session of a user; say whether there was one."""
+        """End a session of a user; return whether there was one."""
         ...
 
     async def close_all(self, user_id: str, keep: str = "") -> int:
-        """End every session of a user but the one of the name `keep`; say how many."""
+        """End every session of a user except the one with the id `keep`; return how many ended."""
         ...
 
     async def list(self, user_id: str) -> Sequence[Session]:
@@ -74,7 +74,7 @@ class UserStore(Protocol):
     """Users on record."""
 
     async def set(self, user_id: str, role: Role, time_zone: str = "") -> User:
-        """Put a user on record, or change the role, which holds for open sessions as well, and the time zone if any."""
+        """Put a user on record, or change the role, for open sessions too, and the time zone unless it is empty."""
         ...
 
     async def find(self, user_id: str) -> User | None:
@@ -82,28 +82,28 @@ class UserStore(Protocol):
         ...
 
     async def list(self, partition: int, after: str, limit: int) -> Sequence[User]:
-        """Return at most `limit` users of a partition by id that come after `after`."""
+        """Return up to `limit` users of a partition, in order of id, whose ids come after `after`."""
         ...
 
 
 class CallCounts(Protocol):
-    """How many calls of a user to an endpoint were admitted lately."""
+    """How many recent calls of a user to an endpoint were admitted."""
 
     async def admit(self, user_id: str, endpoint: str, rate: Rate, cost: int = 1) -> int:
-        """Admit `cost` calls at once if no more than `rate` are then within its period; return 0.
+        """Admit `cost` calls at once and return 0, if the period of `rate` then has no more calls than it allows.
 
-        Otherwise nothing is counted, and returned is after how many ms they would be admitted if nothing else comes.
-        The whole period is returned for more calls than ever are admitted at once.
+        Otherwise count nothing, and return after how many ms the calls would be admitted if no others come. For more
+        calls than the rate ever admits at once, return the whole period.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Whether calls were counted: they were unless one of these is in the way.
+    """Whether calls were counted: true unless one of its fields says why not.
 
-    `time_zone` is where the user's days begin, when that is not where the day named is one; the day is `full`; the rate
-    would admit them after `wait_ms`.
+    `time_zone` is the user's own time zone, if the day was named for another one; `full` means that the day has no room
+    for the calls; `wait_ms` is how long until the rate would admit them.
     """
 
     time_zone: str = ""
@@ -120,31 +120,32 @@ class QuotaCounts(Protocol):
     async def reserve(
         self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1, rate: Rate | None = None
     ) -> Reserved:
-        """Count calls if the day then has at most `most`; with `rate`, if it admits them as CallCounts does, for both.
+        """Count calls for a day if it then has at most `most`.
 
-        All of them are counted, or none; and none when the user's days begin in another time zone than the day's.
+        With `rate`, its limit as in CallCounts must admit the calls too, and they then count for both. Either all of
+        them are counted or none; none are when the user's time zone is not that of `day`.
         """
         ...
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int = 1) -> None:
-        """Count so many calls less for a day, though never less than none."""
+        """Take `calls` off the count of a day, which never falls below 0."""
         ...
 
     async def used(self, user_id: str, date: str) -> Mapping[str, int]:
-        """Return how many calls count for a day, by endpoint, of those that have any."""
+        """Return how many calls count for a day, by endpoint; endpoints without any are left out."""
         ...
 
 
 class Changes(Protocol):
-    """Word of users of whom a session was closed or the role was changed."""
+    """News of users who had a session closed or their role changed."""
 
     async def subscribe(self, heard: Callable[[str], None], missed: Callable[[], None]) -> Callable[[], None]:
-        """Have `heard` called with each such user, `missed` when some may have been lost; return what ends it."""
+        """Call `heard` with each such user, `missed` when news may have been lost; return a function that ends it."""
         ...
 
 
 class Stores(Protocol):
-    """What the access service keeps its data in."""
+    """The stores of the access service."""
 
     @property
     def sessions(self) -> SessionStore: ...

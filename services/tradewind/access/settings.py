@@ -1,4 +1,4 @@
-"""What the access service can be told."""
+"""The settings of the access service."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""What the access service does, one function a verb."""
+"""The use cases of the access service."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -21,15 +21,15 @@ from tradewind.server.schedules.grids import read_zone
 
 MOST_LABEL = 128
 _MOST_ZONES = 10_000
-"""Of so many users, whose days are not those of UTC, it is remembered where they begin."""
+"""How many users' time zones are remembered, if they are not UTC."""
 RESERVED = ("default", "service")
-"""Names that stand for nobody: what clients send who name no user, and the servers."""
+"""Names that no user may have: the one that clients send when they name no user, and that of the servers."""
 REFUSED = {Refusal.UNKNOWN: "TOKEN_INVALID", Refusal.EXPIRED: "TOKEN_EXPIRED"}
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """In milliseconds: how long sessions live, how long when idle, and how long a token may live."""
+    """How long a session lives, how long while idle, and how long a token may live, in milliseconds."""
 
     session: int = 86_400_000
     idle: int = 7_200_000
@@ -44,15 +44,15 @@ class OpenSessions:
         self._lifetimes = lifetimes
 
     async def login(self, user_id: str, label: str) -> tuple[str, Session]:
-        """Begin a session and return its token as well. Raises InvalidInput, NotFound, Exhausted."""
+        """Begin a session; return its token and the session. Raises InvalidInput, NotFound, Exhausted."""
         lifetimes = self._lifetimes
         draft = Draft(user_id, SessionKind.LOGIN, lifetimes.session, lifetimes.idle, label)
         return await self._open(draft, None, [])
 
     async def token(self, user_id: str, label: str, lifetime_ms: int, role: Role | None) -> tuple[str, Session]:
-        """Make a token for a program, good for `lifetime_ms`, 0 for as long as it may.
+        """Make a token for a program that is valid for `lifetime_ms`, or for the longest time allowed when that is 0.
 
-        With `role` the user is put on record if there is none. Raises InvalidInput, NotFound, Exhausted, and
+        With `role`, a user who is not on record is put there. Raises InvalidInput, NotFound, Exhausted, and
         FailedPrecondition when the user has another role.
         """
         most = self._lifetimes.token
@@ -64,7 +64,7 @@ class OpenSessions:
         return await self._open(Draft(user_id, SessionKind.TOKEN, lifetime_ms or most, 0, label), role, faults)
 
     async def refresh(self, digest: str, user_id: str) -> tuple[str, Session]:
-        """Put a new token in the place of one. Raises NotFound."""
+        """Replace a token with a new one. Raises NotFound."""
         token = new_token(user_id)
         made = await self._sessions.replace(digest, _digest(token))
         if isinstance(made, Refusal):
@@ -100,7 +100,7 @@ async def revoke(sessions: SessionStore, user_id: str, session_id: str) -> None:
 
 
 async def set_user(users: UserStore, user_id: str, role: Role | None, time_zone: str = "") -> User:
-    """Put a user on record, or change the role, and the IANA time zone unless it is "". Raises InvalidInput."""
+    """Put a user on record, or change the role, and the IANA time zone unless that is "". Raises InvalidInput."""
     faults = [] if (fault := check_identifier("user.user_id", user_id)) is None else [fault]
     if user_id in RESERVED:
         faults.append(_reserved("user.user_id", user_id))
@@ -128,7 +128,7 @@ async def get_user(users: UserStore, user_id: str) -> User:
 async def list_users(
     users: UserStore, after: tuple[int, str] | None, limit: int
 ) -> tuple[Sequence[User], tuple[int, str] | None]:
-    """Return users, and after which (partition and id) the next page begins, None at the end."""
+    """Return users, and the partition and id after which the next page begins, None at the end."""
     partition, last = after or (0, "")
     found: list[User] = []
     while partition < PARTITIONS:
@@ -148,7 +148,7 @@ def check(**named: str) -> None:
 
 
 class DailyQuotas:
-    """How many calls users make in a day of their own time zone; `most` are the quotas by endpoint."""
+    """Counts the calls of users in a day of their own time zone; `most` holds the quotas by endpoint."""
 
     def __init__(self, users: UserStore, counts: QuotaCounts, clock: Clock, most: Mapping[str, int]) -> None:
         self._users = users
@@ -160,9 +160,9 @@ class DailyQuotas:
     async def reserve(
         self, user_id: str, endpoint: str, quota: int, calls: int, rate: Rate | None = None
     ) -> Reservation:
-        """Count calls for the day that it is, if it then has `quota` at most, and within `rate`.
+        """Count calls for the present day, if it then has at most `quota` and `rate` admits them.
 
-        The store is asked once, but when it knows the user's time zone better.
+        The store is asked once, or again if the user's time zone is not the one remembered here.
         """
         zone = self._zones.get(user_id, "UTC")
         while True:
@@ -183,13 +183,13 @@ class DailyQuotas:
         return zone
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
-        """Take back what was counted for a day."""
+        """Take calls off the count of a day."""
         await self._counts.refund(user_id, endpoint, date, calls)
 
     async def used(self, user_id: str) -> tuple[User, Day, Mapping[str, tuple[int, int]]]:
-        """Return a user, their day of now, and of it by endpoint what is used and what may be.
+        """Return a user, their present day, and by endpoint how many calls of that day are used and how many allowed.
 
-        Nobody but those of the role user has quotas. Raises InvalidInput, NotFound.
+        Only users with the role user have quotas. Raises InvalidInput, NotFound.
         """
         user = await get_user(self._users, user_id)
         day = self._day(user.time_zone)
@@ -203,7 +203,7 @@ class DailyQuotas:
 
 
 class LocalAuthority:
-    """Implements Authority for the access service itself, and for what shares its process."""
+    """Implements Authority for the access service itself, and for services in the same process."""
 
     def __init__(self, stores: Stores, listeners: "Listeners", quotas: DailyQuotas) -> None:
         self._stores = stores
@@ -217,7 +217,7 @@ class LocalAuthority:
         return Identity(found.user_id, found.role, found.session_id, digest)
 
     async def find(self, digest: str) -> Authorized | Refusal:
-        """Return whose a token is, or why it is not good."""
+        """Return the user a token belongs to, or why it is not valid."""
         if not is_digest(digest):
             raise InvalidInput([Violation("digest", "must be 66 hexadecimal digits, the first two a partition's")])
         return await self._stores.sessions.authorize(digest)
@@ -238,11 +238,11 @@ class LocalAuthority:
             await asyncio.Event().wait()
 
     async def close(self) -> None:
-        """Nothing to do: the stores are the service's."""
+        """Do nothing: the stores belong to the service."""
 
 
 class Listeners:
-    """Everybody in this process who wants to hear of changes; one subscription for all of them."""
+    """All listeners for changes in this process, over one subscription."""
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
@@ -251,28 +251,28 @@ class Listeners:
         self._open = asyncio.Event()
 
     async def start(self) -> None:
-        """Begin to listen; waits for as long as the store is away."""
+        """Subscribe; waits for as long as the store is away."""
         self._end = await self._changes.subscribe(self._tell, lambda: self._tell(None))
         self._open.set()
         self._tell(None)
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Unsubscribe."""
         if self._end is not None:
             self._end()
 
     def hearing(self, changed: Changed) -> "_Hearing":
-        """Have `changed` told, with None at once when nothing is missed from now on, for as long as one is in it."""
+        """Return a context in which `changed` hears of changes; it is called with None once no more can be missed."""
         return _Hearing(self, changed)
 
     def add(self, changed: Changed) -> None:
-        """Tell `changed` from now on."""
+        """Begin to tell `changed`."""
         self._heard.add(changed)
         if self._open.is_set():
             changed(None)
 
     def remove(self, changed: Changed) -> None:
-        """Tell it no more."""
+        """Stop telling `changed`."""
         self._heard.discard(changed)
 
     def _tell(self, user_id: str | None) -> None:

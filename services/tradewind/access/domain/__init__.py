@@ -1,1 +1,1 @@
-"""What the access service knows of users and sessions, without any I/O."""
+"""Users and sessions as the access service knows them, without any I/O."""

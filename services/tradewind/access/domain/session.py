@@ -1,4 +1,4 @@
-"""Users, and the sessions and tokens by which they are known."""
+"""Users, and the sessions and tokens that identify them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from tradewind.server.access.roles import Role
 MOST_SESSIONS = 200
 """How many sessions and tokens a user may have at once."""
 REMEMBERED_MS = 3_600_000
-"""For so long after its end a session is told apart from one that never was."""
+"""How long after its end a session is still told apart from one that never existed."""
 
 
 class SessionKind(StrEnum):
@@ -20,7 +20,7 @@ class SessionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may call; `updated_at` in epoch ms, days begin in `time_zone` (IANA)."""
+    """A user on record; `updated_at` in epoch ms. The user's days are those of `time_zone` (IANA)."""
 
     user_id: str
     role: Role
@@ -30,7 +30,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A session to be: it ends `lifetime_ms` after it was made, and `idle_ms` after its last use, 0 for never idle."""
+    """A new session: it ends `lifetime_ms` after it is made, or `idle_ms` after its last use (0: it may stay idle)."""
 
     user_id: str
     kind: SessionKind
@@ -50,12 +50,12 @@ class Session:
 
     @property
     def ends_at(self) -> int:
-        """When it ends whatever happens."""
+        """When the session ends even if it is in use."""
         return self.created_at + self.draft.lifetime_ms
 
     @property
     def expires_at(self) -> int:
-        """When it ends if nobody uses it until then."""
+        """When the session ends if nobody uses it until then."""
         if not self.draft.idle_ms:
             return self.ends_at
         return min(self.ends_at, self.last_activity + self.draft.idle_ms)

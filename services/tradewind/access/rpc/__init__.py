@@ -1,1 +1,1 @@
-"""The access service's gRPC face."""
+"""The gRPC side of the access service."""

@@ -1,4 +1,4 @@
-"""AccessService: parse, call the use case, answer."""
+"""AccessService: parses the request, calls the use case, builds the response."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,11 +32,11 @@ _Partition = Annotated[int, msgspec.Meta(ge=0, lt=PARTITIONS)]
 Context = grpc.aio.ServicerContext[Any, Any]
 
 _MOST_CHANGED = 10_000
-"""Of so many users at most a stream of changes remembers that they are to be told."""
+"""How many changed users a stream remembers at most before it reports that all may have changed."""
 
 
 class AccessHandlers(pb2_grpc.AccessServiceServicer):
-    """The gRPC face of the access service, behind a gate; faults become statuses further out."""
+    """The gRPC side of the access service, behind a gate; an outer layer turns faults into statuses."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         some = asyncio.Event()
 
         def changed(user_id: str | None) -> None:
-            # Whoever is slow to read hears of everybody at last, rather than of ever more.
+            # A slow reader is told that everybody may have changed, so that `waiting` does not grow without end.
             if len(waiting) >= _MOST_CHANGED:
                 waiting.clear()
                 user_id = None
@@ -188,7 +188,7 @@ def _caller() -> Identity:
 
 
 def _of_admin(user_id: str) -> str:
-    """Return whose sessions are meant, the caller's for "". Raises PermissionDenied when only an admin may."""
+    """Return the user whose sessions are meant, the caller for "". Raises PermissionDenied when only an admin may."""
     caller = _caller()
     if user_id not in ("", caller.user_id) and caller.role.rank < Role.ADMIN.rank:
         raise not_owner(caller)
@@ -196,7 +196,7 @@ def _of_admin(user_id: str) -> str:
 
 
 def _milliseconds(span: Duration) -> int:
-    """Return a span of time, away from 0 where it has a finer part: 0 stands for none."""
+    """Return a span in ms. A positive fraction is rounded up: it must not become 0, which stands for none."""
     whole, rest = divmod(span.ToNanoseconds(), 1_000_000)
     return whole + (rest > 0 and whole >= 0)
 

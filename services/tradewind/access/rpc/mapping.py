@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: users and sessions."""
+"""Maps users, quotas and sessions from the domain to Protobuf."""
 
 from collections.abc import Iterable, Mapping
 
@@ -27,7 +27,7 @@ def user(record: User) -> session_pb2.User:
 
 
 def quotas(whose: User, day: Day, used: Mapping[str, tuple[int, int]]) -> Iterable[quota_pb2.Quota]:
-    """Return what a user has used of a day, and may, by endpoint."""
+    """Yield for each endpoint how many calls of a day a user has used, and how many are allowed."""
     for endpoint, (count, most) in used.items():
         yield quota_pb2.Quota(
             endpoint=endpoint,
@@ -40,7 +40,7 @@ def quotas(whose: User, day: Day, used: Mapping[str, tuple[int, int]]) -> Iterab
 
 
 def session(record: Session) -> session_pb2.Session:
-    """Return a session as a message; its token's digest stays here."""
+    """Return a session as a message, without the digest of its token."""
     return session_pb2.Session(
         session_id=session_id_of(record.digest),
         user_id=record.draft.user_id,

@@ -1,1 +1,1 @@
-"""Where users and sessions are kept."""
+"""The stores of users and sessions."""

@@ -4,14 +4,14 @@ All keys of a user share the tag `{a<p>}`, the partition of the user's id, so th
 
 | key | kind | holds | until |
 | --- | --- | --- | --- |
-| `user:<user>` | hash | role, when it was changed, and the time zone | for ever, one per user |
+| `user:<user>` | hash | role, when it was set, and the time zone | for ever, one per user |
 | `users` | zset | users, all with score 0: in the order of their ids | for ever, one entry per user |
-| `session:<digest>` | hash | whose, kind, label, times; the digest is that of the token | 1 h after its end, at most |
+| `session:<digest>` | hash | user, kind, label, times; the digest is that of the token | 1 h after its end, at most |
 | `sessions:<user>` | zset | digests of the user's sessions, by when they were made | 1 h after the latest end of them |
-| `rate_limit:<user>:<endpoint>` | zset | admitted calls by time, as many as the limit at most | its period |
+| `rate_limit:<user>:<endpoint>` | zset | admitted calls by time, at most as many as the limit | its period |
 | `quota:<user>:<date>` | hash | calls that count for a day of the user's time zone, by endpoint | 1 h after the day |
 | `data_version` | string | version of the data and number of partitions | one, in partition 0 |
-| `changes` | channel | users of whom something has changed | nothing is kept |
+| `changes` | channel | ids of users whose role or sessions changed | nothing is kept |
 """
 
 from tradewind.server.partitions import partition_of

@@ -15,7 +15,7 @@ from tradewind.server.rates import Rate
 
 @dataclass(slots=True)
 class MemoryAccess:
-    """All records; `clock` returns epoch ms. Records are immutable, so handing them out is handing out copies."""
+    """All records; `clock` returns epoch ms. Records are immutable, so they are handed out without copying."""
 
     clock: Callable[[], int]
     kept_users: dict[str, User] = field(default_factory=dict)
@@ -41,12 +41,12 @@ class MemoryAccess:
 
     @property
     def quotas(self) -> "MemoryQuotaCounts":
-        """The port for calls counted by days."""
+        """The port for calls counted by day."""
         return MemoryQuotaCounts(self)
 
     @property
     def changes(self) -> "MemoryChanges":
-        """The port for word of changes."""
+        """The port for news of changes."""
         return MemoryChanges(self)
 
     def session(self, digest: str) -> Session | Refusal:
@@ -55,17 +55,17 @@ class MemoryAccess:
         return Refusal.UNKNOWN if session is None else self.refusal(session) or session
 
     def refusal(self, session: Session) -> Refusal | None:
-        """Return why a session is not good, None when it is."""
+        """Return why a session is not valid, None when it is."""
         if session.expires_at + REMEMBERED_MS <= self.clock():
             return Refusal.UNKNOWN
         return Refusal.EXPIRED if session.expires_at <= self.clock() else None
 
     def open_sessions(self, user_id: str) -> list[Session]:
-        """Return the sessions of a user that have not ended, in the order in which they were made."""
+        """Return the sessions of a user that have not ended, oldest first."""
         return self._sessions_of(user_id, None)
 
     def ended_sessions(self, user_id: str) -> list[Session]:
-        """Return the sessions of a user that have ended and are still remembered, in the same order."""
+        """Return the sessions of a user that have ended and are still remembered, oldest first."""
         return self._sessions_of(user_id, Refusal.EXPIRED)
 
     def _sessions_of(self, user_id: str, refusal: Refusal | None) -> list[Session]:
@@ -74,7 +74,7 @@ class MemoryAccess:
         return sorted(found, key=lambda each: (each.created_at, each.digest))
 
     def tell(self, user_id: str) -> None:
-        """Tell everybody who listens."""
+        """Tell all listeners that something about a user has changed."""
         for listener in list(self.listeners):
             listener(user_id)
 

@@ -21,7 +21,7 @@ from tradewind.server.spells import Spells
 _log = structlog.get_logger(__name__)
 
 ROLES = tuple(role for role in Role if role is not Role.SERVICE)
-"""The roles of users on record; who stands there with another one is nobody until an admin says who."""
+"""The roles of users on record; a user with any other role counts as unknown until an admin sets the role."""
 _Row = tuple[str, str, str, int, int, str, int, int]
 
 _OPEN = Script(__name__, "open_session", tuple[str, _Row])
@@ -61,7 +61,7 @@ class RedisAccess:
         return self._keys
 
     async def run(self, script: Script[Reply], partition: int, keys: Sequence[str], **args: object) -> Reply:
-        """Run a script with what all of them take."""
+        """Run a script with its own args and those that all scripts take."""
         shared = {
             "now_ms": self._clock(),
             "base": self._keys.base(partition),
@@ -200,7 +200,7 @@ class RedisQuotaCounts:
 
 
 class RedisChanges:
-    """See `Changes`: pub/sub, one connection for all."""
+    """See `Changes`: pub/sub, one connection for all subscriptions."""
 
     def __init__(self, keys: Keys, subscriber: Subscriber | None) -> None:
         self._keys = keys

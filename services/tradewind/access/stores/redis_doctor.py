@@ -14,11 +14,11 @@ from tradewind.server.redis.script import Script
 _EXAMINE = Script(__name__, "examine", tuple[int, list[tuple[str, str, str, bool]], str])
 
 _DAYS = range(-7, 2)
-"""Days from today on for which calls may be counted: those of a week, and tomorrow, which it is already in the east."""
+"""Days from today (UTC) for which calls may be counted: the past week, and tomorrow, which has begun in the east."""
 
 
 class RedisAccessExaminer:
-    """An Examiner of all that is found from the index of users; a place is `<partition>:<user>`."""
+    """An Examiner of everything that the index of users leads to; a place is `<partition>:<user>`."""
 
     def __init__(self, access: RedisAccess, clock: Clock) -> None:
         self._access = access
@@ -48,5 +48,5 @@ class RedisAccessExaminer:
         return Examined(looked, tuple(Finding(*each) for each in findings), place)
 
     async def examiners(self, everything: bool) -> Iterable[Examiner]:
-        """Return this one: every replica looks through all of it."""
+        """Return only this examiner: every replica examines everything."""
         return [self]

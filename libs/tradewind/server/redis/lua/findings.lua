@@ -1,5 +1,5 @@
--- What a doctor finds: {check, subject, problem, mended} each. Uses args: again (names of findings to look at once more, or
--- nil), mend (whether what is found at a second look is put right).
+-- A doctor's findings: {check, subject, problem, mended} each. Uses args: again (names of findings to check a second
+-- time, or nil on a first pass), mend (whether the second pass repairs what it finds).
 local findings, again
 fresh(function()
   if not findings or #findings > 0 then findings = {} end
@@ -9,7 +9,7 @@ fresh(function()
   end
 end)
 
--- Notes a broken invariant; `mend`, where it can be mended, puts it right.
+-- Records a broken invariant. `mend` is a function that repairs it, nil if nothing can.
 local function found(check, subject, problem, mend)
   if again and not again[check .. ' ' .. subject] then return end
   local mended = again ~= nil and args.mend and mend ~= nil

@@ -1,10 +1,10 @@
--- Of the run under way: its keys, and what its caller passed.
+-- The keys of the current run, and the args its caller passed.
 local KEYS, args
--- What each run begins with: functions that make its variables anew.
+-- Functions that reset the variables of a run; all are called before each run.
 local beginnings = {}
 local function fresh(begin) beginnings[#beginnings + 1] = begin end
 
--- now_ms as the caller passed it; 0 means this server's own time, in milliseconds.
+-- Returns now_ms as the caller passed it, or this server's own time in milliseconds when it is 0.
 local function now(now_ms)
   if now_ms ~= 0 then
     return now_ms

@@ -1,5 +1,6 @@
 --!include sessions
--- Says whose a token is and notes its use; what is in use stands among the user's sessions, or nobody could revoke it. KEYS: the session. args: as sessions.lua, and digest.
+-- Says which user a token belongs to, and notes its use. A session in use is put back into the user's index if it is
+-- missing there: otherwise nobody could revoke it. KEYS: the session. args: as sessions.lua, and digest.
 -- Returns {refusal or "", user_id, role}.
 local row = session(args.digest)
 local role = row and role_of(row[2])

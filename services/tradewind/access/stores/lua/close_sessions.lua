@@ -1,6 +1,7 @@
 --!include sessions
--- Ends sessions of a user. KEYS: the user's sessions. args: as sessions.lua, and user_id, name (the beginning of the digest
--- of the only one meant, "" for all), keep (that of one that stays). Returns how many.
+-- Ends sessions of a user. KEYS: the user's sessions. args: as sessions.lua, and user_id, name (the beginning of the
+-- digest of the one session to end, "" for all), keep (the same of a session that stays, "" for none). Returns how many
+-- ended.
 local count = 0
 for _, row in ipairs((sessions_of(args.user_id))) do
   local begins = string.sub(row[1], 1, 20)

@@ -1,9 +1,9 @@
 --!include sessions
 --!include findings
--- Looks for broken invariants among some users of a partition, and mends them at a second look. KEYS: the index of users.
--- args: as sessions.lua, and after (the user behind whom to begin, "" at first), count (of users at most), roles, endpoints
--- (whose calls are counted), dates (for which they may be), longest_ms (the longest period of a rate), again (names of findings
--- to look at once more, or nil), mend.
+-- Looks for broken invariants among some users of a partition, and mends them on a second pass. KEYS: the index of
+-- users. args: as sessions.lua, and after (the user to begin after, "" at first), count (users at most), roles,
+-- endpoints (whose calls are counted), dates (the days for which calls may be counted), longest_ms (the longest period
+-- of a rate), again (names of findings to check a second time, or nil), mend.
 -- Returns {looked at, findings {check, subject, problem, mended}, the last user looked at, "" at the end}.
 local MOST_KEYS = 500
 local looked, keys, roles = 0, 0, {}
@@ -11,7 +11,7 @@ for _, role in ipairs(args.roles) do roles[role] = true end
 
 local function lives(key, length) return function() redis.call('PEXPIRE', key, text(length)) end end
 
--- Looks whether a counter goes at all.
+-- Checks that a counter expires at all.
 local function examine_counter(key, subject, length)
   keys = keys + 1
   local left = redis.call('PTTL', key)
@@ -19,14 +19,15 @@ local function examine_counter(key, subject, length)
   if left == -1 then found('no-time-to-live', subject, 'it would stay for ever, and count', lives(key, length)) end
 end
 
--- Returns for how many ms the record of a session stays.
+-- Examines a session; returns how many ms its record will stay.
 local function examine_session(user_id, digest, made_at)
   looked, keys = looked + 1, keys + 1
   local key, row = session_key(digest), row_of(digest)
   local name = user_id .. ' ' .. string.sub(digest, 1, 20)
   local function leaves() remove(user_id, digest) end
   if not row then
-    -- A record outlives its session by as much; of an older entry nobody can tell whether its time was over.
+    -- A record outlives its session by remembered_ms. Nobody can tell whether the record of an older entry ended
+    -- rightly.
     if made_at + args.remembered_ms > time then
       found('index-without-record', 'sessions ' .. name, 'no such session is on record', leaves)
     end

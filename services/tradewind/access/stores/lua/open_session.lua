@@ -1,6 +1,6 @@
 --!include sessions
--- Puts a session on record. KEYS: the user's hash. args: as sessions.lua, and row (its last two are ignored), role ("" for
--- a user who is on record), most. Returns {refusal or "", row}.
+-- Puts a session on record. KEYS: the user's hash. args: as sessions.lua, and row (its last two fields are ignored),
+-- role ("" requires the user to be on record already), most (open sessions per user). Returns {refusal or "", row}.
 local row = args.row
 local role = role_of(row[2])
 if not role and args.role == '' then return cmsgpack.pack({'unknown_user', row}) end

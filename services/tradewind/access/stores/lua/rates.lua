@@ -1,6 +1,6 @@
 --!include time
--- Counts calls at `key`, the times of the admitted ones, in a sliding window. args: now_ms.
--- Returns 0 when they are admitted, else the milliseconds until they would be; nothing is counted then.
+-- Counts calls in a sliding window; `key` holds the times of the admitted calls. args: now_ms.
+-- Returns 0 when the calls are admitted. Otherwise it counts nothing and returns the milliseconds until they would be.
 local function admit(key, count, period_ms, calls)
   local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
   local time = newest and math.max(time, tonumber(newest)) or time

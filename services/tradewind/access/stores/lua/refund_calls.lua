@@ -1,5 +1,5 @@
--- Counts calls of a user to an endpoint less for a day, never less than none. KEYS: the day's counts by endpoint.
--- args: endpoint, calls. Returns how many are left.
+-- Takes calls of a user to an endpoint off a day's count, which never falls below 0. KEYS: the day's counts by
+-- endpoint. args: endpoint, calls. Returns the count that is left.
 local key = KEYS[1]
 local left = tonumber(redis.call('HGET', key, args.endpoint) or 0) - args.calls
 if left > 0 then

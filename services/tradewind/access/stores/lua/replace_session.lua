@@ -1,5 +1,5 @@
 --!include sessions
--- Puts a session under a new digest in the place of an old one. KEYS: both sessions. args: as sessions.lua, and old, new.
+-- Moves a session from its old digest to a new one. KEYS: both sessions. args: as sessions.lua, and old, new.
 -- Returns {refusal or "", row}.
 local row = session(args.old)
 if not row then return cmsgpack.pack({'unknown', {'', '', 'login', 0, 0, '', 0, 0}}) end

@@ -1,9 +1,10 @@
 --!include rates
--- Counts calls of a user to an endpoint for a day, if it does not have too many then, and a rate admits them. KEYS: the user's
--- hash, the day's counts by endpoint, the times of the admitted calls. args: now_ms, time_zone (that of the day), endpoint, most,
--- calls, kept_ms (for how long from now what is counted is kept, at least), rate ({count, period_ms}, or nil for none).
--- Returns {the user's time zone if it is another one, else "", whether the day is full, milliseconds until the rate would admit
--- the calls}; they were counted when none of it is in the way.
+-- Counts calls of a user to an endpoint for a day, if the day has room for them and a rate admits them. KEYS: the
+-- user's hash, the day's counts by endpoint, the times of the admitted calls. args: now_ms, time_zone (of the day),
+-- endpoint, most (calls for the day), calls, kept_ms (how long from now the counts are kept, at least), rate ({count,
+-- period_ms}, or nil for none).
+-- Returns {the user's time zone if it differs, else "", whether the day is full, milliseconds until the rate would
+-- admit the calls}. The calls were counted if this is {"", false, 0}.
 local zone = redis.call('HGET', KEYS[1], 'time_zone') or 'UTC'
 if zone ~= args.time_zone then return cmsgpack.pack({zone, false, 0}) end
 local key = KEYS[2]

@@ -1,9 +1,9 @@
 --!include time
--- What the scripts of sessions share. args: now_ms, base (the beginning of every key of the partition), channel,
+-- Shared by the scripts for sessions. args: now_ms, base (the beginning of every key of the partition), channel,
 -- remembered_ms. A row is {digest, user_id, kind, lifetime, idle, label, created_at, last_activity}.
 local FIELDS = {'digest', 'user_id', 'kind', 'lifetime', 'idle', 'label', 'created_at', 'last_activity'}
 
--- Times as text: Lua would write large numbers with an exponent.
+-- Formats a time as text: Lua itself would write a large number with an exponent.
 local function text(number)
   return string.format('%.0f', number)
 end
@@ -44,7 +44,7 @@ local function session(digest)
   return row and not is_over(row) and row or nil
 end
 
--- Has a session stand among those of its user, for as long as it may live.
+-- Adds a session to its user's index, and keeps the index for as long as the session may live.
 local function enter(row)
   local index = sessions_key(row[2])
   if redis.call('ZADD', index, text(row[7]), row[1]) == 0 then return end
@@ -66,8 +66,8 @@ local function remove(user_id, digest)
   return redis.call('DEL', session_key(digest))
 end
 
--- The sessions of a user that have not ended, and the digests of those that have, in the order in which they were made; index
--- entries of others are taken out.
+-- Returns a user's sessions that have not ended, and the digests of those that have, both oldest first. Drops index
+-- entries without a session.
 local function sessions_of(user_id)
   local open, ended = {}, {}
   for _, digest in ipairs(redis.call('ZRANGE', sessions_key(user_id), 0, -1)) do
@@ -83,7 +83,7 @@ local function sessions_of(user_id)
   return open, ended
 end
 
--- Has a user stand in the index, from which everything else of theirs is found.
+-- Adds a user to the index, which leads to everything else of theirs.
 local function enter_user(user_id)
   redis.call('ZADD', args.base .. 'users', 0, user_id)
 end
