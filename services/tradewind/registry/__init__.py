@@ -1,1 +1,1 @@
-"""The registry: who can do it. Workers, their heartbeats and the node types they offer."""
+"""The registry: who can do what. Workers, their heartbeats and the node types they offer."""

@@ -1,4 +1,4 @@
-"""The registry put together: the only place that names concrete classes."""
+"""Puts the registry together: the only place that names concrete classes."""
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -26,11 +26,11 @@ from tradewind.server.store_link import NoLink, StoreLink
 
 
 class Workers(WorkerStore, Sweeper, Protocol):
-    """The workers, and what clears away after them."""
+    """The store of workers, which also sweeps lapsed entries."""
 
 
 class Stores(Protocol):
-    """What the registry keeps its data in."""
+    """The stores of the registry."""
 
     @property
     def workers(self) -> Workers: ...
@@ -40,7 +40,7 @@ class Stores(Protocol):
 
 
 class Registry:
-    """The service, to be bound to a server. Raises ValueError, naming the variable, for settings that do not fit."""
+    """The registry; bind it to a server. Raises ValueError, naming the variable, for invalid settings."""
 
     names: Sequence[str] = ("tradewind.api.registry.v1.RegistryService",)
     tracing = None
@@ -48,7 +48,7 @@ class Registry:
     errors = ErrorTable()
 
     def __init__(self, settings: RegistrySettings, *, stores: Stores | None = None) -> None:
-        """Take `stores` to use in place of those in Redis that the settings name."""
+        """Use `stores`, if given, instead of the Redis stores that the settings name."""
         lifetimes, limits, time = lifetimes_of(settings), Limits(), ScriptTime()
         self._link: StoreLink
         workers: Workers
@@ -67,31 +67,31 @@ class Registry:
         self._sweep = SweepLoop(workers, settings.registry_sweep_seconds)
 
     def bind(self, server: grpc.aio.Server) -> None:
-        """Serve on this server."""
+        """Add the service to a server."""
         pb2_grpc.add_RegistryServiceServicer_to_server(self._handlers, server)
 
     async def start(self) -> None:
-        """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
+        """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
         await self._link.open()
         self._tasks.begin(self._sweep.run())
         self._tasks.begin(self._doctor.watch())
 
     async def drain(self) -> None:
-        """Nothing to do: no call lasts."""
+        """Do nothing: no call lasts long."""
 
     async def stop(self) -> None:
-        """End; what is on record stays."""
+        """Stop working; the records stay."""
         async with AsyncExitStack() as last_to_first:
             last_to_first.push_async_callback(self._link.close)
             last_to_first.push_async_callback(self._tasks.end)
 
     async def not_ready(self) -> str | None:
-        """Return why calls would fail now, None when they would not."""
+        """Return why calls would fail at present, None when they would not."""
         return await self._link.not_ready()
 
 
 def lifetimes_of(settings: RegistrySettings) -> Lifetimes:
-    """Return how long entries live. Raises ValueError, naming the variable, for settings that do not fit."""
+    """Return how long entries live. Raises ValueError, naming the variable, for invalid settings."""
     try:
         return Lifetimes(
             heartbeat_interval=round(settings.registry_heartbeat_seconds * 1000),

@@ -1,4 +1,4 @@
-"""What the registry does by itself: it takes what has lapsed out of the indices."""
+"""The background work of the registry: removing lapsed entries from the indices."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ _BETWEEN_STEPS_S = 0.05
 class SweepLoop:
     """Sweeps about every `interval_s`, in small steps with a pause between them.
 
-    Any number of replicas may do so at once: a step that another one took finds nothing.
+    Any number of replicas may sweep at once: entries that another replica has removed are simply gone.
     """
 
     def __init__(self, sweeper: Sweeper, interval_s: float) -> None:
@@ -22,9 +22,9 @@ class SweepLoop:
         self._interval_s = interval_s
 
     async def run(self) -> None:
-        """Go on for ever."""
+        """Sweep until cancelled."""
         while True:
-            # Apart from each other, so that replicas started together do not sweep together.
+            # Vary the interval, so that replicas started together do not sweep together.
             await asyncio.sleep(self._interval_s * random.uniform(0.8, 1.2))
             try:
                 await self._sweep()

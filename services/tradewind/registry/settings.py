@@ -1,4 +1,4 @@
-"""What the registry can be told."""
+"""The settings of the registry."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""What can be asked of the registry: one function a verb, raising faults that callers are told of."""
+"""The use cases of the registry: one function for each, raising the faults that callers see."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ async def register_worker(
     Raises InvalidInput with every fault, FailedPrecondition when a newer incarnation has registered, Exhausted when the
     registry is full.
     """
-    # What it offers is what it declares; what else it names counts for nothing.
+    # A worker offers exactly the node types that it declares; any other names it sent are ignored.
     worker = replace(worker, node_types=tuple(node_type.name for node_type in node_types))
     violations = worker_violations(replace(worker, node_types=()), limits)
     violations += node_type_violations(node_types, limits, schema_fault)
@@ -48,7 +48,7 @@ async def heartbeat(workers: WorkerStore, worker: Worker, limits: Limits) -> Bea
 
 
 async def drain_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:
-    """Have a worker take no new work. Raises NotFound, InvalidInput for an illegal id."""
+    """Mark a worker as draining, so that it takes no new work. Raises NotFound, InvalidInput for an illegal id."""
     _require_identifier("worker_id", worker_id)
     record = await workers.drain(worker_id)
     if record is None:
@@ -57,13 +57,13 @@ async def drain_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:
 
 
 async def deregister_worker(workers: WorkerStore, worker_id: str, incarnation: str) -> bool:
-    """Take a worker out, with `incarnation` only that one; say whether there was one. Raises InvalidInput."""
+    """Delete a worker's record, with `incarnation` only that one's; return whether one was. Raises InvalidInput."""
     _require_identifier("worker_id", worker_id)
     return await workers.deregister(worker_id, incarnation)
 
 
 async def get_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:
-    """Return a worker, also one that is out. Raises NotFound, InvalidInput for an illegal id."""
+    """Return a worker, even one that is out. Raises NotFound, InvalidInput for an illegal id."""
     _require_identifier("worker_id", worker_id)
     record = await workers.find(worker_id)
     if record is None:
@@ -72,7 +72,7 @@ async def get_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:
 
 
 async def available_workers(workers: WorkerStore, node_type: str, limit: int, limits: Limits) -> Sequence[WorkerRecord]:
-    """Return who can run a node type, least loaded first: at most `limit`, 100 for 0. Raises InvalidInput."""
+    """Return up to `limit` workers (100 for 0) that can run a node type, least loaded first. Raises InvalidInput."""
     violations = [check_identifier("node_type", node_type)]
     if limit < 0:
         violations.append(Violation("limit", f"must not be negative, is {limit}"))

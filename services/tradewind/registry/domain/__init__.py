@@ -1,1 +1,1 @@
-"""What the registry knows of workers and node types, without any I/O."""
+"""Workers and node types as the registry knows them, without any I/O."""

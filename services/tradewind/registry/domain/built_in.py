@@ -19,16 +19,16 @@ def _record(found: BuiltIn) -> NodeTypeRecord:
 
 
 BUILT_IN = {name: _record(found) for name, found in sorted(TYPES.items())}
-"""Their records, by name."""
+"""The records of the built-in node types, by name."""
 
 
 def with_built_in(
     records: Sequence[NodeTypeRecord], after: str, size: int, next_after: str
 ) -> tuple[Sequence[NodeTypeRecord], str]:
-    """Return a page of at most `size` declared node types with the built-in ones in their places by name.
+    """Return a page of up to `size` node types, built-in and declared ones in order of name, and its `next_after`.
 
-    `after` and `next_after` say where the page began and where the next one of the declared ones begins, "" for the
-    first and for the last; so does the second of what is returned.
+    `records` is a page of declared node types. It begins after `after`, "" on the first page; the next one begins after
+    `next_after`, "" on the last.
     """
     last = records[-1].node_type.name if records else ""
     mine = [record for name, record in BUILT_IN.items() if name > after and (not next_after or name <= last)]

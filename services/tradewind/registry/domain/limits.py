@@ -7,9 +7,9 @@ HOUR_MS = 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long things last without being renewed.
+    """How long records last without being renewed.
 
-    A worker is out `time_to_live` after its last heartbeat, and off the record `retention` later. A declaration lapses
+    A worker is out `time_to_live` after its last heartbeat, and its record ends `retention` later. A declaration lapses
     `retention` after the last worker that offers it would have been out.
     """
 
@@ -28,24 +28,24 @@ class Lifetimes:
             raise ValueError("the retention must not be negative")
 
     def alive(self, last_heartbeat: int, now: int) -> bool:
-        """Say whether a worker whose last heartbeat was then is alive."""
+        """Say whether a worker with this last heartbeat is alive."""
         return now - last_heartbeat < self.time_to_live
 
     def on_record(self, last_heartbeat: int, now: int) -> bool:
-        """Say whether a worker whose last heartbeat was then is still to be listed."""
+        """Say whether a worker with this last heartbeat is still on record."""
         return now - last_heartbeat < self.time_to_live + self.retention
 
     def lapse(self, now: int) -> int:
-        """Return when a declaration lapses whose node type is offered now."""
+        """Return when the declaration of a node type that is offered now lapses."""
         return now + self.time_to_live + self.retention
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many and how large.
+    """How many records there may be, and how large they may be.
 
-    `workers` and `node_types` bound the records; `answer_bytes` one answer, into which the largest declaration fits;
-    `available` is how many available workers are answered when the caller does not say.
+    `workers` and `node_types` bound the records. `answer_bytes` bounds one answer; the largest declaration fits into
+    it. `available` is how many available workers an answer lists if the caller gives no limit.
     """
 
     workers: int = 100_000

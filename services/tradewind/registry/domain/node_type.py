@@ -1,4 +1,4 @@
-"""Node types: what one takes and gives, as declared by the workers that offer it."""
+"""Node types: their inputs, outputs and configuration, as declared by the workers that offer them."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class NodeType:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size of the declaration in bytes."""
         handles: list[InputHandle | OutputHandle] = [*self.inputs, *self.outputs]
         texts = [self.description, self.config_schema, self.version]
         texts += [text for handle in handles for text in (handle.name, handle.schema)]
@@ -43,10 +43,10 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True)
 class NodeTypeRecord:
-    """A declared node type and who offers it now.
+    """A declared node type and the workers that now offer it.
 
-    One that is `built_in` needs no worker; it has no `declared_at` (epoch ms). `worker_ids` are alive, in order; beyond
-    `Limits.offering` of them some are left out.
+    A `built_in` node type needs no worker and has no `declared_at` (epoch ms). `worker_ids` lists live workers in
+    order, up to `Limits.offering` of them.
     """
 
     node_type: NodeType
@@ -56,5 +56,5 @@ class NodeTypeRecord:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size of the record in bytes."""
         return self.node_type.size + sum(map(len, self.worker_ids))

@@ -1,4 +1,4 @@
-"""What is wrong with what a worker says: all of it at once, each with its path in the request."""
+"""Finds all faults of a worker's registration at once, each with its path in the request."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier
 
 SchemaFault = Callable[[str], str | None]
-"""Says what is wrong with a JSON Schema text, None for nothing."""
+"""Returns what is wrong with a JSON Schema text, None if nothing is."""
 
 _LONGEST_VERSION = 128
 _SCHEMES = ("http", "https", "grpc", "grpcs", "dns")
@@ -41,7 +41,7 @@ def worker_violations(worker: Worker, limits: Limits) -> list[Violation]:
 def node_type_violations(
     node_types: Iterable[NodeType], limits: Limits, schema_fault: SchemaFault
 ) -> Iterator[Violation]:
-    """Yield every fault of what a worker declares in `node_types`."""
+    """Yield every fault of the node types that a worker declares."""
     declared = list(node_types)
     if len(declared) > limits.node_types_of_worker:
         yield _too_many("node_types", len(declared), limits.node_types_of_worker)

@@ -1,11 +1,11 @@
-"""Workers: what one says of itself, and what the registry makes of it."""
+"""Workers: what a worker reports about itself, and what the registry records."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 
 class WorkerStatus(StrEnum):
-    """Where a worker stands in its life; offline is never stored but follows from the time of the last heartbeat."""
+    """The status of a worker; offline is never stored but follows from the time of the last heartbeat."""
 
     ACTIVE = "active"
     DRAINING = "draining"
@@ -33,7 +33,7 @@ class Worker:
 
     @property
     def load(self) -> float:
-        """How busy it is: 0 is idle, 1 is full."""
+        """How busy the worker is: 0 is idle, 1 is full."""
         return self.running / self.capacity
 
 
@@ -49,7 +49,7 @@ class WorkerRecord:
 
     @property
     def status(self) -> WorkerStatus:
-        """Where it stands: out counts before draining."""
+        """The status; a worker that is both out and draining is offline."""
         if not self.alive:
             return WorkerStatus.OFFLINE
         return WorkerStatus.DRAINING if self.draining else WorkerStatus.ACTIVE

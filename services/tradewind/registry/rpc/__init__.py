@@ -1,1 +1,1 @@
-"""The registry's gRPC face."""
+"""The gRPC side of the registry."""

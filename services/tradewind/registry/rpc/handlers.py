@@ -1,4 +1,4 @@
-"""RegistryService: parse, call the use case, answer."""
+"""RegistryService: parses the request, calls the use case, builds the response."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -21,7 +21,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
-    """The gRPC face of the registry; faults become statuses further out."""
+    """The gRPC side of the registry; an outer layer turns faults into statuses."""
 
     def __init__(
         self, workers: WorkerStore, node_types: NodeTypeStore, lifetimes: Lifetimes, limits: Limits, doctor: Doctor

@@ -1,4 +1,4 @@
-"""Protobuf on the outside, domain on the inside: workers and node types."""
+"""Maps workers and node types between Protobuf and the domain."""
 
 from datetime import timedelta
 
@@ -31,7 +31,7 @@ def timestamp(ms: int) -> Timestamp:
 
 
 def worker(message: worker_pb2.Worker) -> Worker:
-    """Return what a worker says of itself; what the registry sets is left out."""
+    """Return what a worker reports about itself, without the fields that the registry sets."""
     return Worker(
         worker_id=message.worker_id,
         incarnation=message.incarnation,
@@ -67,7 +67,7 @@ def worker_message(record: WorkerRecord) -> worker_pb2.Worker:
 
 
 def node_type(message: node_type_pb2.NodeType) -> NodeType:
-    """Return a declaration; what the registry sets is left out."""
+    """Return a declaration, without the fields that the registry sets."""
     return NodeType(
         name=message.type,
         description=message.description,

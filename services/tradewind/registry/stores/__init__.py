@@ -1,1 +1,1 @@
-"""Where the registry keeps its records: Redis, and memory as its executable specification."""
+"""The stores of the registry: Redis, and memory as its executable specification."""

@@ -11,7 +11,7 @@ from tradewind.registry.ports import Page, Refusal
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A worker as it is kept; `replaced` names earlier incarnations, the latest first."""
+    """A worker as stored here; `replaced` names earlier incarnations, the latest first."""
 
     worker: Worker
     registered_at: int
@@ -31,7 +31,7 @@ class _Declaration:
 class MemoryRegistry:
     """Workers and the catalogue of one registry; `clock` returns epoch ms.
 
-    Records and declarations are immutable, so handing them out is handing out copies.
+    Records and declarations are immutable, so they are handed out without copying.
     """
 
     clock: Callable[[], int]
@@ -51,14 +51,14 @@ class MemoryRegistry:
         return MemoryNodeTypes(self)
 
     def entry(self, worker_id: str) -> _Entry | None:
-        """Return what is kept of a worker that is on record."""
+        """Return the entry of a worker, None when it is not on record."""
         entry = self.kept.get(worker_id)
         if entry and self.lifetimes.on_record(entry.last_heartbeat, self.clock()):
             return entry
         return None
 
     def entries(self) -> list[_Entry]:
-        """Return everything on record, by id."""
+        """Return the entries of all workers on record, by id."""
         return [entry for worker_id in sorted(self.kept) if (entry := self.entry(worker_id))]
 
     def alive(self, entry: _Entry) -> bool:
@@ -79,7 +79,7 @@ class MemoryRegistry:
         return [entry for entry in self.entries() if self.alive(entry) and name in entry.worker.node_types]
 
     def sweep_lapsed(self) -> int:
-        """Forget what is not on record any more."""
+        """Delete workers and declarations that have lapsed; return how many."""
         workers = [worker_id for worker_id in self.kept if self.entry(worker_id) is None]
         names = [name for name in self.declared if self.declaration(name) is None]
         for worker_id in workers:

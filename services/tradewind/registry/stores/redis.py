@@ -25,7 +25,7 @@ _SWEEP = Script(__name__, "sweep", int)
 
 
 class _Registry:
-    """What both ports need to call a script."""
+    """The base of both stores: runs their scripts."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class _Registry:
         self._limits = limits or Limits()
 
     async def run(self, script: Script[Reply], keys: Sequence[str] = (), **args: object) -> Reply:
-        """Run a script with what all of them take."""
+        """Run a script with its own args and those that all scripts take."""
         shared = {
             "now_ms": self._clock(),
             "time_to_live": self._lifetimes.time_to_live,
@@ -97,7 +97,7 @@ class RedisWorkers(_Registry):
     ) -> Page[WorkerRecord]:
         records: list[WorkerRecord] = []
         room = self._limits.answer_bytes
-        # One more than wanted tells whether there is a next page.
+        # Reading one record more than wanted shows whether there is a next page.
         while len(records) <= limit and room > 0:
             now, rows, after = await self.run(
                 _LIST,

@@ -29,5 +29,5 @@ class RedisRegistryExaminer:
         return Examined(looked, tuple(Finding(*each) for each in findings), place)
 
     async def examiners(self, everything: bool) -> Iterable[Examiner]:
-        """Return this one: every replica looks through all of it."""
+        """Return only this examiner: every replica examines everything."""
         return [self]

@@ -1,4 +1,4 @@
-"""How workers and declarations look in Redis: texts, in the order of `FIELDS` in lua/records.lua."""
+"""How workers and declarations look in Redis: lists of strings, workers in the order of `FIELDS` in lua/records.lua."""
 
 from collections.abc import Sequence
 
@@ -23,18 +23,18 @@ class NodeTypeRow(msgspec.Struct, array_like=True):
     worker_ids: list[str]
 
     def record(self) -> NodeTypeRecord:
-        """Return it as a record; the ids of workers come by heartbeat and leave by name."""
+        """Return it as a record. Redis lists the workers by heartbeat, the record by id."""
         node_type = _node_type.decode(self.declaration)
         return NodeTypeRecord(node_type, int(self.declared_at), tuple(sorted(self.worker_ids)))
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size of the row in bytes."""
         return len(self.declaration.encode()) + sum(map(len, self.worker_ids))
 
 
 def worker_row(worker: Worker) -> list[str]:
-    """Return what a worker says of itself: the fields up to `labels`."""
+    """Return what a worker reports about itself: the fields up to `labels`."""
     return [
         worker.worker_id,
         worker.incarnation,
@@ -50,7 +50,7 @@ def worker_row(worker: Worker) -> list[str]:
 
 
 def worker_record(row: Sequence[str], lifetimes: Lifetimes, now: int) -> WorkerRecord:
-    """Return the worker in a whole row, as of `now`."""
+    """Return the worker of a complete row, as of `now`."""
     worker_id, incarnation, api_url, node_types, capacity, running, host, pid, sdk, labels, *rest = row
     registered_at, last_heartbeat, status, _replaced = rest
     worker = Worker(
@@ -70,5 +70,5 @@ def worker_record(row: Sequence[str], lifetimes: Lifetimes, now: int) -> WorkerR
 
 
 def declaration(node_type: NodeType) -> tuple[str, str]:
-    """Return name and text of a declaration."""
+    """Return the name and the JSON text of a declaration."""
     return node_type.name, _encode(node_type).decode()

@@ -1,6 +1,6 @@
 --!include records
--- Reads workers that are alive, not draining and offer a node type, least loaded first. KEYS: as records.lua, then who
--- offers it. args: limit, most_bytes. Returns {time, records}.
+-- Reads workers that are alive, not draining and offer a node type, least loaded first. KEYS: as records.lua, then the
+-- workers that offer the type. args: limit, most_bytes. Returns {time, records}.
 redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', out)
 local rows, bytes = {}, 0
 for _, id in ipairs(redis.call('ZINTER', 2, KEYS[7], LOADS, 'WEIGHTS', 0, 1)) do

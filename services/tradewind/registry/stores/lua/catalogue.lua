@@ -9,7 +9,8 @@ local function declaration(name)
   return {name, values[1], values[2], ids}
 end
 
--- The declarations of `names` that have not lapsed, and how many names were looked at before they were too many bytes.
+-- Returns the declarations of `names` that have not lapsed, and how many names it looked at: it stops at `limit`
+-- declarations, or once they have more than most_bytes.
 local function declarations(names, limit)
   local found, bytes = {}, 0
   if #names == 0 then return found, 0 end

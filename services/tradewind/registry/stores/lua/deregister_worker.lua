@@ -1,6 +1,6 @@
 --!include records
--- Takes a worker off the record, unless another incarnation than the one named is there. KEYS: as records.lua, then the
--- worker. args: worker_id, incarnation ('' for any). Returns whether it was taken off.
+-- Deletes a worker's record, unless it belongs to another incarnation than the one named. KEYS: as records.lua, then
+-- the worker. args: worker_id, incarnation ('' for any). Returns whether it was deleted.
 local row = record(args.worker_id)
 if not row or (args.incarnation ~= '' and args.incarnation ~= row[INCARNATION]) then return cmsgpack.pack(false) end
 for _, name in ipairs(cjson.decode(row[TYPES])) do redis.call('ZREM', offering_key(name), args.worker_id) end

@@ -4,7 +4,7 @@
 local me, offered
 fresh(function() me, offered = args.worker, args.offered end)
 
--- Takes the worker from the node types that it does not offer any more.
+-- Takes the worker out of the node types that it no longer offers.
 local function leave_types(before)
   local still = {}
   for _, name in ipairs(offered) do still[name] = true end
@@ -13,7 +13,7 @@ local function leave_types(before)
   end
 end
 
--- Adds the worker to the node types that it offers and keeps their declarations; says whether one is missing.
+-- Adds the worker to the node types that it offers and prolongs their declarations; returns whether one is missing.
 local function join_types()
   if #offered == 0 then return false end
   local missing, lapses = false, redis.call('ZMSCORE', LAPSES, unpack(offered))
@@ -40,12 +40,12 @@ local function first_words(words, most)
   return table.concat(kept, ' ')
 end
 
--- Whether one worker more would be too many.
+-- Whether there is no room for one more worker.
 local function is_full()
   return redis.call('ZCOUNT', ALIVE, '(' .. text(gone), '+inf') >= args.most_workers
 end
 
--- Returns the new record, and whether a node type that the worker offers is not declared.
+-- Enters the worker; returns the new record, and whether a node type that it offers is not declared.
 local function enter(before)
   local row = {unpack(me)}
   row[REGISTERED], row[HEARTBEAT], row[STATUS], row[REPLACED] = text(time), text(time), 'active', ''

@@ -1,14 +1,14 @@
 --!include records
 --!include findings
--- Looks for broken invariants in some of the workers and node types, and mends them at a second look. KEYS: as records.lua.
--- args beyond those of records.lua: section (1 or 2), cursor ("0" to begin), count, again (names of findings to look at once
--- more, or nil), mend.
+-- Looks for broken invariants in some of the workers and node types, and mends them on a second pass. KEYS: as
+-- records.lua. args beyond those of records.lua: section (1 or 2), cursor ("0" to begin), count, again (names of
+-- findings to check a second time, or nil), mend.
 -- Returns {looked at, findings {check, subject, problem, mended}, section (0 at the end), cursor}.
 local looked = 0
 
 local function leaves(key, member) return function() redis.call('ZREM', key, member) end end
 
--- A worker stands in the indices, and nowhere without a record.
+-- A worker on record is in every index that it belongs to, and an index entry has a record.
 local function examine_worker(id, beat)
   if beat <= gone then return end
   local row = record(id)
@@ -39,7 +39,7 @@ local function examine_worker(id, beat)
   end
 end
 
--- A node type has a declaration; who is said to offer it does.
+-- A listed node type has a declaration, and the workers listed as offering it do.
 local OFFERING = 50
 local function examine_node_type(name, lapses)
   if lapses <= time then return end

@@ -1,6 +1,6 @@
 --!include enter
--- Notes that a worker is alive; one that has lapsed comes back whole. KEYS: as records.lua, then the worker.
--- args as enter.lua. Returns {register_again, drain, why it was refused}.
+-- Notes that a worker is alive; a worker that has lapsed is entered again in full. KEYS: as records.lua, then the
+-- worker. args as enter.lua. Returns {register_again, drain, why it was refused or ''}.
 local before = record(me[ID])
 if before and before[INCARNATION] ~= me[INCARNATION] then
   if has_word(before[REPLACED], me[INCARNATION]) then return cmsgpack.pack({false, true, ''}) end

@@ -1,6 +1,7 @@
 --!include records
--- Reads workers in the order of their ids. KEYS: as records.lua. args: after, limit, include_offline, only_called, look_at
--- (most ids), most_bytes. Returns {time, records, the last id looked at or '' at the end}.
+-- Reads workers in the order of their ids. KEYS: as records.lua. args: after, limit, include_offline, only_called (only
+-- workers with an api_url), look_at (ids at most), most_bytes. Returns {time, records, the last id looked at or '' at
+-- the end}.
 local ids = redis.call('ZRANGEBYLEX', args.only_called and CALLED or IDS, args.after == '' and '-' or '(' .. args.after, '+', 'LIMIT', 0, args.look_at)
 if #ids == 0 then return cmsgpack.pack({time, {}, ''}) end
 local since = args.include_offline and gone or out

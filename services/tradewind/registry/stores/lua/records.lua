@@ -1,11 +1,12 @@
--- What the scripts of the registry share. KEYS[1..6] are the indices in the order of keys.py; args: now_ms,
--- time_to_live, retention, and the beginnings `workers` and `node_types` of computed keys.
+-- Shared by the scripts of the registry. KEYS[1..6] are the indices in the order of keys.py; args: now_ms,
+-- time_to_live, retention, and `workers` and `node_types`, the prefixes of computed keys.
 local ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED
 local FIELDS = {'id', 'incarnation', 'api_url', 'supported_nodes', 'capacity', 'running', 'host', 'pid', 'sdk',
   'labels', 'registered_at', 'last_heartbeat', 'status', 'replaced'}
 local ID, INCARNATION, API_URL, TYPES, REGISTERED, HEARTBEAT, STATUS, REPLACED = 1, 2, 3, 4, 11, 12, 13, 14
 
--- A worker whose last heartbeat is not after `out` or `gone` is out, or off the record.
+-- A worker whose last heartbeat is not after `out` is out; one whose last heartbeat is not after `gone` is off the
+-- record.
 local time, out, gone
 fresh(function()
   ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED = unpack(KEYS, 1, 6)
@@ -13,7 +14,7 @@ fresh(function()
   out, gone = time - args.time_to_live, time - args.time_to_live - args.retention
 end)
 
--- Times as text: Lua would write large numbers with an exponent.
+-- Formats a time as text: Lua itself would write a large number with an exponent.
 local function text(number)
   return string.format('%.0f', number)
 end
@@ -30,7 +31,7 @@ local function offering_key(name)
   return args.node_types .. name .. ':workers'
 end
 
--- A worker as the values of FIELDS, nil when it is not on record.
+-- Returns a worker as the values of FIELDS, nil when it is not on record.
 local function record(id)
   local row = redis.call('HMGET', worker_key(id), unpack(FIELDS))
   if not row[ID] or tonumber(row[HEARTBEAT]) <= gone then return nil end
@@ -47,7 +48,7 @@ local function size(row)
   return bytes
 end
 
--- Whether `word` is one of the words of a text.
+-- Whether `word` is among the space-separated `words`.
 local function has_word(words, word)
   return string.find(' ' .. words .. ' ', ' ' .. word .. ' ', 1, true) ~= nil
 end

@@ -1,7 +1,7 @@
 --!include enter
 -- Puts a worker on record and declares the node types it offers. KEYS: as records.lua, then the worker, then a hash for
 -- each declaration. args as enter.lua, and declarations ({name, body} each), most_node_types.
--- Returns {time, the record or nil, why it was refused}.
+-- Returns {time, the record, empty when refused, why it was refused or ''}.
 local before = record(me[ID])
 if before and has_word(before[REPLACED], me[INCARNATION]) then
   return cmsgpack.pack({time, {}, 'replaced'})

@@ -1,6 +1,6 @@
 --!include records
--- Takes what has lapsed out of the indices, oldest first. KEYS: as records.lua. args: look_at (most of each kind).
--- Returns how many entries were taken out.
+-- Removes lapsed workers and node types, oldest first. KEYS: as records.lua. args: look_at (most of each kind).
+-- Returns how many it removed.
 local workers = redis.call('ZRANGEBYSCORE', ALIVE, '-inf', gone, 'LIMIT', 0, args.look_at)
 for _, id in ipairs(workers) do
   redis.call('DEL', worker_key(id))
