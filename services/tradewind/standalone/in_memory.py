@@ -1,4 +1,4 @@
-"""The services over stores in this process's own memory, for tests: nothing is listened on, nothing outlives it."""
+"""All services over stores in memory, for tests: they listen on no port, and nothing outlives the process."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class _TriggerStores:
 
 @dataclass(frozen=True, slots=True)
 class CycleNews:
-    """A run of a cycle has begun, or has another status than before."""
+    """News that a run of a cycle has begun or has changed its status."""
 
     flow_id: str
     cycle: int
@@ -49,9 +49,9 @@ class CycleNews:
 
 
 class InMemory:
-    """All services; each reaches its peers by `open_channel`. `settings` are those of any service, by name.
+    """All services; each reaches its peers through `open_channel`. `settings` holds those of any service, by name.
 
-    `clock` tells stores the time in epoch ms.
+    `clock` gives the stores the time in epoch ms.
     """
 
     def __init__(self, open_channel: OpenChannel, clock: Callable[[], int] | None = None, **settings: Any) -> None:
@@ -75,10 +75,10 @@ class InMemory:
             NodeTaskManager(node_task_manager, stores=self._node_tasks, open_channel=open_channel),
             self._scheduler,
         ]
-        """In the order in which they start."""
+        """All services, in the order in which they start."""
 
     async def follow_cycles(self, hear: Callable[[CycleNews], None]) -> None:
-        """Call `hear` whenever a run has begun, and whenever its status is another one, from now on."""
+        """From now on, call `hear` whenever a run has begun or has changed its status."""
         statuses: dict[str, str] = {}
 
         def heard(changes: Sequence[RunChange]) -> None:
@@ -92,7 +92,7 @@ class InMemory:
             await self._flows.changes.subscribe(partition, heard, lambda: None)
 
     def next_deadline_ns(self) -> int | None:
-        """Return when there is next anything to do, in nanoseconds since the epoch: 0 for now, None for never."""
+        """Return when there is next something to do, in nanoseconds since the epoch: 0 for now, None for never."""
         told_ms = [store.next_ms() for store in (self._node_tasks, self._flows, self.triggers)]
         return min((next_ms * 1_000_000 for next_ms in told_ms if next_ms is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""Who holds a TCP port of this machine."""
+"""Finds out which process holds a TCP port of this machine."""
 
 import contextlib
 import errno
@@ -10,7 +10,7 @@ _LISTENING = "0A"
 
 
 def why_taken(host: str, port: int) -> str | None:
-    """Return why nobody can listen on `host`:`port` now, None when one can; 0 is always free."""
+    """Return why it is not possible to listen on `host`:`port` now, None when it is; port 0 is always free."""
     if port == 0:
         return None
     try:
@@ -29,7 +29,7 @@ def why_taken(host: str, port: int) -> str | None:
 
 
 def holder_of(port: int) -> str:
-    """Return `process 123 (its command)`, or `another process` where this system or its rights do not tell."""
+    """Return `process 123 (its command)`, or `another process` if the system or missing rights hide which one."""
     inodes = _listeners(port)
     for process in Path("/proc").glob("[0-9]*"):
         if inodes & _sockets(process):
@@ -42,7 +42,7 @@ def holder_of(port: int) -> str:
 
 
 def _sockets(process: Path) -> set[str]:
-    """Return the inodes of a process's sockets; none when it has gone, or belongs to somebody else."""
+    """Return the inodes of a process's sockets; none when it has ended or belongs to somebody else."""
     found: set[str] = set()
     with contextlib.suppress(OSError):
         for file in (process / "fd").iterdir():

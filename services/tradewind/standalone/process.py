@@ -1,4 +1,4 @@
-"""The process of the whole stack: from its start over a signal to its orderly end."""
+"""The process of the whole stack: its start, its signals and its orderly end."""
 
 import asyncio
 import gc
@@ -31,9 +31,9 @@ def run(
     node_task_manager_shards: int | None = None,
     auth: bool | None = None,
 ) -> int:
-    """Run the stack until SIGINT or SIGTERM, a second one of which ends it at once, and return the exit code.
+    """Run the stack until SIGINT or SIGTERM and return the exit code: 0 after a signal, 1 when it cannot start.
 
-    What is left out comes from the environment. 0 after a signal, 1 when it cannot start.
+    A second signal ends the process at once. Parameters that are left out come from the environment.
     """
     try:
         stack = Standalone(
@@ -67,7 +67,7 @@ async def _serve(stack: Standalone) -> None:
             await asyncio.gather(starting, return_exceptions=True)
             return
         await starting
-        # What is here now stays for good: the collector need not look at it again and again.
+        # The objects that exist by now stay for good: the garbage collector need not examine them again and again.
         gc.collect()
         gc.freeze()
         print(welcome(stack), flush=True)
@@ -80,13 +80,13 @@ async def _serve(stack: Standalone) -> None:
 
 def _on_signal(ended: asyncio.Event) -> None:
     if ended.is_set():
-        # Asked twice: whoever asks does not want to wait for calls in flight.
+        # A second signal means: do not wait for calls in flight.
         os._exit(130)
     ended.set()
 
 
 def welcome(stack: Standalone) -> str:
-    """Return what a person reads when the stack is up: where it is, and what to try next."""
+    """Return what a person reads when the stack is up: its address, and what to try next."""
     settings = stack.settings
     port = int(stack.address.rpartition(":")[2])
     kept = f"data in {settings.data}" if not settings.store_url else "data in the store given"

@@ -1,4 +1,4 @@
-"""The services of the stack, each with a login of its own."""
+"""Builds the services of the stack, each with its own login to the store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,25 +25,25 @@ from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import ACL as TRIGGER
 
 ACL_USERS = (REGISTRY, TRIGGER, NODE_TASK_MANAGER, SCHEDULER, ACCESS, METRICS)
-"""The store users of the services, and of who measures the store."""
+"""The store users of the services, and the one that measures the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How a service reaches the store; without a user, as the URL or the environment says."""
+    """How a service logs in to the store; without a user, the URL or the environment decides."""
 
     store_url: str
     user: str | None = None
     password: str | None = None
 
     def settings(self, **more: object) -> dict[str, object]:
-        """Return it as settings, with `more` that are not None."""
+        """Return the login as settings, with those of `more` that are not None."""
         return self._settings() | {name: value for name, value in more.items() if value is not None}
 
     def _settings(self) -> dict[str, object]:
         if self.user is None:
             return {"store_url": self.store_url}
-        # The users of an embedded store may touch the keys of the default prefix only.
+        # The users of an embedded store may only touch keys with the default prefix.
         return {
             "store_url": self.store_url,
             "store_user": self.user,
@@ -54,7 +54,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """All services, in the order in which they start; `gate` and `access` are None while calls need no token."""
+    """All services, in the order in which they start; `gate` and `access` are None when calls need no token."""
 
     services: Sequence[Service]
     scheduler: Scheduler
@@ -67,9 +67,9 @@ def build_services(
 ) -> Stack:
     """Return all services; each finds its peers at `address`.
 
-    `login` gives the login for the name of a store user; with `sole`, no other stack works on the store. With a
-    `service_token`, which they show each other, calls need a token. Raises SettingsError when the environment holds
-    wrong settings, ValueError for a store URL that is none.
+    `login` returns the login for the name of a store user; `sole` says that no other stack works on the store. With a
+    `service_token`, which the services show each other, calls need a token. Raises SettingsError when the environment
+    holds wrong settings, ValueError for an invalid store URL.
     """
     registry = load_settings(RegistrySettings, **login(REGISTRY.name).settings())
     trigger = load_settings(TriggerSettings, **login(TRIGGER.name).settings())

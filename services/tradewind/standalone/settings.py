@@ -1,4 +1,4 @@
-"""What the whole stack can be told."""
+"""The settings of the whole stack."""
 
 from pathlib import Path
 from typing import Literal
@@ -9,7 +9,7 @@ from tradewind.server.settings import TelemetrySettings, TlsSettings
 
 
 class StandaloneSettings(TelemetrySettings, TlsSettings):
-    """Settings of all services in one process; those of single services are read from the environment as well."""
+    """Settings of all services in one process; the environment may hold those of single services as well."""
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(7700, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")

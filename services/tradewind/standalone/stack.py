@@ -31,16 +31,16 @@ _log = structlog.get_logger(__name__)
 
 
 class StandaloneError(Exception):
-    """The stack cannot be started; the message says why and what to do."""
+    """Raised when the stack cannot be started; the message says why and what to do."""
 
 
 class Standalone:
     """Every service on one server: `async with Standalone(data=tmp_path, port=0) as stack: Client(stack.address)`.
 
-    With `auth` calls need a token, and that of the first admin is in a file beside the data.
+    With `auth`, calls need a token; the first admin's token is in a file beside the data.
     Parameters that are left out come from the environment, see StandaloneSettings. Without `store_url`, or with "", the
-    stack has a store of its own whose data stay in the directory `data`; it is started again when it dies. Start it in
-    the main thread: on Linux the store dies with the thread that started it.
+    stack has a store of its own, which keeps its data in the directory `data` and is restarted when it dies. Start the
+    stack in the main thread: on Linux the store dies with the thread that started it.
     """
 
     def __init__(
@@ -72,22 +72,22 @@ class Standalone:
         self._server: Server | None = None
         self._watching_store = SideTasks()
         self.new_admin_token: str | None = None
-        """The token of the first admin when this start has made it; it stands in `admin_token_file` as well."""
+        """The first admin's token if this start has made it; it is in `admin_token_file` as well."""
         self.has_flows = False
-        """Whether there were flows when it started."""
+        """Whether there were flows when the stack started."""
         self._metrics = MetricsEndpoint(self.settings.metrics_host or self.settings.host, self.settings.metrics_port)
         self._watching = SideTasks()
 
     @property
     def address(self) -> str:
-        """`host:port` at which clients on this machine find every service; known once it has started."""
+        """`host:port` at which clients on this machine reach every service; known once the stack has started."""
         if self._server is None:
             raise RuntimeError("the stack has not been started")
         return _reachable(self.settings.host, self._server.port)
 
     @property
     def admin_token_file(self) -> Path:
-        """Where the token of the first admin is, readable by its owner only; there is one with `auth` only."""
+        """The file with the first admin's token, readable by its owner only; it exists only with `auth`."""
         return self.settings.data / "admin.token"
 
     @property
@@ -105,7 +105,7 @@ class Standalone:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the store, then the services. Raises StandaloneError; nothing stays running then."""
+        """Start the store, then the services. Raises StandaloneError; after a failure nothing stays running."""
         quieten_logging(self.settings.log_level)
         try:
             await self._start()
@@ -169,7 +169,7 @@ class Standalone:
             try:
                 await server.start()
             except StartError:
-                # Somebody may take a free port between looking and listening; then another one will do.
+                # Somebody may take the free port before the server listens on it; then try another one.
                 if settings.port or why_taken(settings.host, port) is None or attempt == _PORT_ATTEMPTS - 1:
                     raise
             else:
@@ -180,7 +180,7 @@ class Standalone:
                 return
 
     async def _keep_admin_token(self, access: Access) -> None:
-        """Make the first admin and write the token down, unless that was done before."""
+        """Put the first admin on record and write the token to its file, unless the file exists."""
         path = self.admin_token_file
         if path.exists():
             return
@@ -196,7 +196,7 @@ class Standalone:
         return Login(self._store.url_for(user), user, self._store.password_of(user))
 
     async def _keep_store(self, store: EmbeddedStore) -> None:
-        """Start the store again, over the same data and at the same place, when it has died."""
+        """Restart the store whenever it has died, with the same data and at the same address."""
         while True:
             await asyncio.sleep(_STORE_LOOK_S)
             if store.pid is not None:
@@ -210,7 +210,7 @@ class Standalone:
 
 
 def _lasting_shards(path: Path, wanted: int | None) -> int:
-    """Return the number of shards of the data beside `path`, which a first start decides."""
+    """Return the number of shards of the data beside `path`, which the first start decides."""
     if path.exists():
         try:
             kept = int(json.loads(path.read_text(encoding="utf-8"))["node_task_manager_shards"])
@@ -230,6 +230,6 @@ def _lasting_shards(path: Path, wanted: int | None) -> int:
 
 
 def _reachable(host: str, port: int) -> str:
-    """Return where a server that listens on `host` is found from this machine."""
+    """Return the address at which this machine reaches a server that listens on `host`."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
