@@ -1,4 +1,4 @@
-"""The trigger service put together: the only place that names concrete classes."""
+"""Puts the trigger service together: the only place that names concrete classes."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -41,7 +41,7 @@ StoreOf = Callable[[str], TriggersOfQueue]
 
 
 class Stores(Protocol):
-    """What the trigger service keeps its data in."""
+    """The stores of the trigger service."""
 
     @property
     def of_queue(self) -> StoreOf: ...
@@ -54,14 +54,14 @@ class Stores(Protocol):
 
 
 class TriggerService:
-    """The service, to be bound to a server."""
+    """The trigger service; bind it to a server."""
 
     names: Sequence[str] = ("tradewind.api.trigger.v1.TriggerService",)
 
     errors = ErrorTable()
 
     def __init__(self, settings: TriggerSettings, *, stores: Stores | None = None) -> None:
-        """Take `stores` to use in place of those in Redis that the settings name."""
+        """Use `stores`, if given, instead of the Redis stores that the settings name."""
         policy = settings.policy()
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink
@@ -103,22 +103,22 @@ class TriggerService:
         )
 
     def bind(self, server: grpc.aio.Server) -> None:
-        """Serve on this server."""
+        """Add the service to a server."""
         pb2_grpc.add_TriggerServiceServicer_to_server(self._handlers, server)
 
     async def start(self) -> None:
-        """Begin to hear of changes. Raises ConnectionError or UnsafeStore when the store will not do."""
+        """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
         await self._link.open()
         self._deaf = await self._wakes.listen(self._receivers.hear, self._receivers.missed)
         self._tasks.begin(sweep_loop(self._sweep, self._sweep_s))
         self._tasks.begin(self._doctor.watch())
 
     async def drain(self) -> None:
-        """End the streams; what they hold is given back, so that another replica delivers it at once."""
+        """End the streams; their claims are given back, so that another replica delivers the triggers at once."""
         self._handlers.drain()
 
     async def stop(self) -> None:
-        """End; returns when what streams held has been given back."""
+        """Stop working; returns when the claims of all streams have been given back."""
         async with AsyncExitStack() as last_to_first:
             last_to_first.push_async_callback(self._link.close)
             if self._deaf is not None:
@@ -127,5 +127,5 @@ class TriggerService:
             last_to_first.push_async_callback(self._tasks.end)
 
     async def not_ready(self) -> str | None:
-        """Return why calls would fail now, None when they would not."""
+        """Return why calls would fail at present, None when they would not."""
         return await self._link.not_ready()

@@ -1,4 +1,4 @@
-"""What the trigger service does by itself."""
+"""The background work of the trigger service."""
 
 import asyncio
 
@@ -10,11 +10,11 @@ _log = structlog.get_logger(__name__)
 
 
 async def sweep_loop(sweep: SweepIndexes, period_s: float) -> None:
-    """Sweep the indexes every so often, until it is cancelled."""
+    """Sweep the indexes every `period_s`, until cancelled."""
     while True:
         await asyncio.sleep(period_s)
         try:
             await sweep()
         except Exception as error:
-            # It goes on with the next one; a store that is away is told of by those who need it.
+            # The next sweep makes up for it; if the store is away, those who need it report that.
             _log.warning("sweep_failed", error=error)

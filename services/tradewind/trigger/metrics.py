@@ -1,4 +1,4 @@
-"""What the trigger service counts."""
+"""The metrics of the trigger service."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What the trigger service can be told."""
+"""The settings of the trigger service."""
 
 from pydantic import Field
 
@@ -45,7 +45,7 @@ class TriggerSettings(CommonSettings):
     trigger_max_payload_bytes: int = Field(64 * 1024, ge=1, le=1024 * 1024, description="Largest payload of a trigger.")
 
     def policy(self) -> Policy:
-        """Return the numbers that a trigger's life depends on."""
+        """Return the numbers that govern a trigger's life."""
         return Policy(
             lease_ms=round(self.trigger_lease_seconds * 1000),
             max_failures=self.trigger_max_failures,

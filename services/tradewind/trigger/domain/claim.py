@@ -1,4 +1,4 @@
-"""Claims: a due trigger leased to one receiver until a deadline, named by a token that fences late answers off."""
+"""Claims: a due trigger is leased to one receiver until a deadline, under a token that fences off late answers."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`<partition>:<trigger or firing>:<attempt>:<nonce>`: says where the claim is; of no use once it is void."""
+    """Names a claim: `<partition>:<trigger or firing>:<attempt>:<nonce>`. Useless once the claim is void."""
 
     partition: int
     trigger_id: str
@@ -21,7 +21,7 @@ class Token:
 
     @classmethod
     def parse(cls, text: str) -> "Token | None":
-        """Return the token in `text`, or None when no claim can ever have been named so."""
+        """Return the token in `text`, or None when no claim can ever have had it."""
         match = _TOKEN.fullmatch(text)
         return cls(int(match.group(1)), match.group(2), text) if match else None
 
@@ -38,15 +38,18 @@ class DueTrigger:
     deadline_ms: int
     delivered_ms: int
     parent: Trigger | None = None
-    """The trigger that this is one firing of, for an event."""
+    """For one firing for an event: the trigger that it belongs to."""
     traceparent: str = ""
-    """The trace context for what it begins."""
+    """The trace context for the work that this delivery begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Handled. `next_ms` is the next planned time of a trigger that repeats; unset, or not after the one that was due,
-    that of an interval is computed on its grid. With `finished` the trigger fires no more."""
+    """Says that a due trigger was handled; with `finished` it fires no more.
+
+    `next_ms` is the next planned time of a trigger that repeats. If it is unset, or not after the time that was due,
+    the next time of an interval is computed on its grid.
+    """
 
     token: Token
     next_ms: int | None = None
@@ -55,9 +58,9 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """Not handled; to be delivered again after `retry_after_ms`, or by backoff when None.
+    """Says that a due trigger was not handled: deliver it again after `retry_after_ms`, or the backoff when None.
 
-    One that is `postponed` counts as no failure.
+    With `postponed` this does not count as a failure.
     """
 
     token: Token
@@ -68,7 +71,7 @@ class Nack:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """More time wanted: the lease ends `lease_ms` from now."""
+    """Asks for more time: the lease ends `lease_ms` from now."""
 
     token: Token
     lease_ms: int
@@ -79,9 +82,9 @@ SHARED = -1
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A receiver's hold on a partition: the owner's `epoch`, and the `session` of the stream that brought it.
+    """A receiver's hold on a partition: the owner's `epoch`, and the `session` of the stream that subscribed.
 
-    With the epoch SHARED it is one of any number that receive from a queue side by side.
+    With the epoch SHARED, any number of receivers receive from a queue side by side.
     """
 
     partition: int
@@ -91,9 +94,9 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """One line of the fire history: how a planned time ended: `fired`, or `dead` with its `error`.
+    """One line of the fire history, which says how a planned time ended: `fired`, or `dead` with its `error`.
 
-    `trigger_id` is that of the firing when there was an event; `position` is where the line stands in the history.
+    `trigger_id` is the id of the firing when there was an event; `position` is the line's place in the history.
     """
 
     trigger_id: str

@@ -1,10 +1,10 @@
-"""What stores and use cases of this context raise, besides the shared faults."""
+"""The errors that stores and use cases of this context raise, besides the shared faults."""
 
 from tradewind.server.faults import Exhausted, FailedPrecondition
 
 
 class StaleEpoch(FailedPrecondition):
-    """The trigger is, or was when it was removed, of a newer epoch than the caller's."""
+    """The trigger has, or had when it was removed, a newer epoch than the caller's."""
 
     def __init__(self, trigger_id: str, epoch: int, known: int) -> None:
         message = (
@@ -18,7 +18,7 @@ class StaleEpoch(FailedPrecondition):
 
 
 class WrongStatus(FailedPrecondition):
-    """The trigger's status does not allow this."""
+    """The trigger's status does not allow the request."""
 
     def __init__(self, trigger_id: str, status: str, hint: str) -> None:
         message = f'trigger "{trigger_id}" is {status}; {hint}'

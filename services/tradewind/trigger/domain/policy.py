@@ -1,4 +1,4 @@
-"""The numbers a trigger's life depends on: leases, failures, retention and caps."""
+"""The numbers that govern a trigger's life: leases, failures, retention and caps."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ BATCH_BYTES = 1024 * 1024
 """A claim or a page takes no further trigger once it has this many bytes of payloads, schedules and other texts."""
 
 REAP_LIMIT = 100
-"""How many lapsed claims of a partition one claim order takes back at most; the next one goes on."""
+"""How many lapsed claims of a partition one claim order takes back at most; the next order takes back the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,27 +16,27 @@ class Policy:
     lease_ms: int = 30_000
     """How long a receiver may take to acknowledge before the trigger is delivered again."""
     max_failures: int = 10
-    """After so many failures in a row a trigger is dead."""
+    """After how many failures in a row a trigger is dead."""
     backoff_first_ms: int = 1_000
-    """Delay after the first nack; doubles with each further one."""
+    """The delay after the first nack; it doubles with each further one."""
     backoff_most_ms: int = 300_000
-    """The longest delay after a nack that asked for none."""
+    """The longest delay after a nack that does not set its own."""
     retention_ms: int = 7 * 24 * 3_600_000
     """How long completed and dead triggers are kept."""
     tombstone_ms: int = 3_600_000
     """How long the epoch of a removed trigger is remembered."""
     dead_kept: int = 1_000
-    """How many dead letters are kept; the oldest goes first."""
+    """How many dead letters are kept; the oldest are dropped first."""
     firings_kept: int = 1_000
     """How many lines of fire history are kept."""
     repeat_ms: int = 24 * 3_600_000
-    """For how long after a firing the same event fires the same trigger no more."""
+    """How long after a firing the same event does not fire the same trigger again."""
     pending_most: int = 500
-    """How many firings of a trigger wait or are leased at most; further ones are dropped."""
+    """How many firings of a trigger may wait or be leased; further ones are dropped."""
     queue_most: int = 100_000
-    """How many triggers a queue holds at most."""
+    """How many triggers a queue may hold."""
     listeners_most: int = 1_000
-    """How many triggers of a partition listen to events of one name at most."""
+    """How many triggers of a partition may listen to events of one name."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -44,7 +44,7 @@ class Policy:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
     def backoff_ms(self, failures: int) -> int:
-        """Return the delay after the `failures`-th refusal in a row; 0 for none."""
+        """Return the delay after `failures` failures in a row; 0 for none."""
         if failures < 1:
             return 0
         return int(min(self.backoff_most_ms, self.backoff_first_ms * 2 ** min(failures - 1, 40)))

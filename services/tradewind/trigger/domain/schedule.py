@@ -15,7 +15,7 @@ MOST_DELAY_MS = 3650 * 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """Fires at one time, also when that has passed."""
+    """Fires at one time, even if that has passed."""
 
     at_ms: int
 
@@ -26,7 +26,7 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Fires once, so long after it was saved. Raises ValueError when that is out of range."""
+    """Fires once, `delay_ms` after it was saved. Raises ValueError when that is out of range."""
 
     delay_ms: int
 
@@ -48,10 +48,10 @@ Kind = Once | IntervalGrid | CronGrid | TimesGrid | Delay | OnEvent
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Fires at the times of its kind from `start_ms` on and before `end_ms`, 0 being no bound; of `max_firings` that
-    were acknowledged, 0 being any number, the last one completes it.
+    """Fires at the times of its kind from `start_ms` on and before `end_ms`, where 0 means no bound.
 
-    Raises ValueError when a number is out of range, or when nothing is ever planned.
+    After `max_firings` acknowledged firings it is completed; 0 means any number. Raises ValueError when a number is out
+    of range, or when the schedule would never fire.
     """
 
     kind: Kind
@@ -89,39 +89,39 @@ class Schedule:
 
     @property
     def repeats(self) -> bool:
-        """Whether it may fire more than once, at times of its own."""
+        """Whether the schedule may fire more than once, at times of its own."""
         return isinstance(self.kind, IntervalGrid | CronGrid | TimesGrid)
 
     @property
     def event(self) -> OnEvent | None:
-        """The events that it fires for, None when it fires at times."""
+        """The events that the schedule fires for, None when it fires at times."""
         return self.kind if isinstance(self.kind, OnEvent) else None
 
     @property
     def interval_ms(self) -> int:
-        """The distance between two firings, 0 when that is not always the same."""
+        """The interval between two firings, 0 when it is not fixed."""
         return self.kind.interval_ms if isinstance(self.kind, IntervalGrid) else 0
 
     @property
     def needs_next(self) -> bool:
-        """Whether an acknowledgement must bring the next planned time with it, for the store cannot compute it."""
+        """Whether an acknowledgement must carry the next planned time because the store cannot compute it."""
         return isinstance(self.kind, CronGrid | TimesGrid)
 
     @property
     def begins_now(self) -> bool:
-        """Whether its first time depends on when it begins."""
+        """Whether the first time depends on when the schedule begins."""
         return isinstance(self.kind, Delay) or (isinstance(self.kind, CronGrid) and not self.start_ms)
 
     @property
     def last_ms(self) -> int:
-        """Nothing is planned after this."""
+        """The last time that can be planned."""
         return self.end_ms - 1 if self.end_ms else LAST_MS
 
     def first(self, now_ms: int) -> int | None:
         """Return the first planned time of a schedule that begins now, None when all have passed.
 
-        Single times and grids begin where they say, past or not; a cron schedule at its start, or now. None for one
-        that fires for events.
+        Single times and grids begin at the time they name, past or not; a cron schedule begins at its start, or now. A
+        schedule that fires for events has no planned time: None.
         """
         if isinstance(self.kind, OnEvent):
             return None
@@ -131,9 +131,9 @@ class Schedule:
         return self._windowed().after(now_ms if self.begins_now else -1)
 
     def following(self, planned_ms: int, now_ms: int) -> int | None:
-        """Return the planned time after `planned_ms`: the first one that lies after `now_ms`, too.
+        """Return the first planned time that is after both `planned_ms` and `now_ms`, None when there is none.
 
-        Those missed in between are passed over. An interval counts from `planned_ms`. None when nothing follows.
+        Times missed in between are skipped. An interval counts from `planned_ms`.
         """
         following: int | None = None
         if self.interval_ms:
@@ -144,7 +144,7 @@ class Schedule:
         return following if following is not None and following <= self.last_ms else None
 
     def delivery_ms(self, trigger_id: str, planned_ms: int) -> int:
-        """Return when a planned time is to be delivered: the same for the same trigger and time, on every machine."""
+        """Return when a planned time is to be delivered: always the same for a trigger and time, on every machine."""
         if not self.jitter_ms:
             return planned_ms
         digest = hashlib.sha1(f"{trigger_id}:{planned_ms}".encode(), usedforsecurity=False).hexdigest()

@@ -1,4 +1,4 @@
-"""A trigger as it is stored, and the statuses it goes through."""
+"""A trigger as it is stored, and its statuses."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -8,7 +8,7 @@ from tradewind.trigger.domain.schedule import Schedule
 
 
 class TriggerStatus(Enum):
-    """Where a trigger stands."""
+    """The status of a trigger."""
 
     SCHEDULED = "scheduled"
     """Waits for its time, or for the delay after a failure."""
@@ -21,7 +21,7 @@ class TriggerStatus(Enum):
     PAUSED = "paused"
     """Does not fire until it is resumed."""
     WAITING = "waiting"
-    """Waits for events; each that matches makes a firing of its own."""
+    """Waits for events; each event that matches makes a firing of its own."""
 
 
 TRANSITIONS: dict[TriggerStatus, frozenset[TriggerStatus]] = {
@@ -34,21 +34,21 @@ TRANSITIONS: dict[TriggerStatus, frozenset[TriggerStatus]] = {
     TriggerStatus.COMPLETED: frozenset(),
     TriggerStatus.DEAD: frozenset({TriggerStatus.SCHEDULED, TriggerStatus.PAUSED}),
 }
-"""Which status may follow which. A save begins anew, whatever the status was; else only a redrive leads out of dead and
-only a claim's end out of claimed."""
+"""Which status may follow which. A save starts over from any status; otherwise only a redrive leads out of dead, and
+only the end of a claim leads out of claimed."""
 
 PENDING = frozenset({TriggerStatus.SCHEDULED, TriggerStatus.CLAIMED})
 """The statuses of triggers that will still fire at their time."""
 
 ENDED = frozenset({TriggerStatus.COMPLETED, TriggerStatus.DEAD})
-"""The statuses of triggers that fire no more by themselves."""
+"""The statuses of triggers that no longer fire by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerDraft:
-    """What a caller asks to be stored: id and partition key are identifiers, the payload is JSON text or empty.
+    """A trigger that a caller wants stored: id and partition key are identifiers, the payload is JSON text or empty.
 
-    `epoch` is that of the owner's record, 0 to 2^53 - 1.
+    `epoch` is the epoch of the owner's record, 0 to 2^53 - 1.
     """
 
     id: str
@@ -62,11 +62,12 @@ class TriggerDraft:
 class Trigger:
     """A stored trigger; times in milliseconds since the epoch.
 
-    `planned_ms` is the time that is or was to be delivered next, of one that listens to events that of the latest;
-    `revision` rises with each save that changed something; `failures` counts how often in a row a claim was refused or
-    lapsed, `fired` how often one was acknowledged since it was scheduled anew. A `paused` one whose claim still runs is
-    paused when that ends. `pending` counts the firings that wait or are leased, `dropped` those that found too many
-    before them. One firing for an `event` is stored like a trigger that fires once; its payload is the event's.
+    `planned_ms` is the time that is or was to be delivered next; for a trigger that listens to events, the planned time
+    of its latest firing. `revision` rises with each save that changed something. `failures` counts how often in a row a
+    claim was refused or lapsed, `fired` how many claims were acknowledged since the trigger was scheduled anew. If
+    `paused` while a claim runs, the trigger is paused when the claim ends. `pending` counts the firings that wait or
+    are leased, `dropped` those that were dropped because too many waited. One firing for an `event` is stored like a
+    trigger that fires once; its payload is the event's.
     """
 
     id: str
@@ -89,10 +90,10 @@ class Trigger:
 
     @property
     def delivery_ms(self) -> int:
-        """When the planned time is to be delivered, with its jitter."""
+        """When the planned time is to be delivered, with jitter."""
         return self.schedule.delivery_ms(self.id, self.planned_ms)
 
     @property
     def next_fire_ms(self) -> int | None:
-        """The next planned time, None when it fires no more."""
+        """The next planned time, None when none is pending."""
         return self.planned_ms if self.status in PENDING else None

@@ -1,1 +1,1 @@
-"""The trigger service's gRPC face."""
+"""The gRPC side of the trigger service."""

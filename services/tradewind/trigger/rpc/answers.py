@@ -9,7 +9,7 @@ from tradewind.trigger.rpc.faults import Faults
 
 _ERROR_BYTES = 1024
 LONGEST_LEASE_MS = 3_600_000
-"""What a receiver that dies holds is another's after so long at most."""
+"""How long it takes at most until another receiver gets the triggers that a dead receiver held."""
 
 
 class _Named(Protocol):
@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 
 class Answers:
-    """What a message says of claims; `lost` are tokens that can never have named one.
+    """The answers to claims in a message; `lost` lists tokens that no claim can ever have had.
 
     Raises InvalidInput with every fault of the message.
     """
@@ -55,7 +55,7 @@ class Answers:
         delay_ms = None
         if message.HasField("retry_after"):
             delay_ms = self._faults.span_ms(f"{path}.retry_after", message.retry_after, least=0)
-        # What is too long is cut, not refused: the reason a person reads is at its beginning.
+        # A text that is too long is cut, not refused: the reason that a person reads is at its beginning.
         error = message.error.encode()[:_ERROR_BYTES].decode(errors="ignore")
         return Nack(token, delay_ms, error, message.postponed)
 

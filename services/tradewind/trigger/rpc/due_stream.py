@@ -18,14 +18,14 @@ _log = structlog.get_logger(__name__)
 
 
 class DueStream:
-    """Serves one ReceiveDue call: reads and writes side by side until one of them ends, or the server leaves."""
+    """Serves one ReceiveDue call: reads and writes side by side until either ends or the server shuts down."""
 
     def __init__(self, deliveries: OpenDeliveries, draining: asyncio.Event) -> None:
         self._deliveries = deliveries
         self._draining = draining
 
     async def serve(self, context: Context) -> None:
-        """Return when the receiver has ended its side. Whatever it holds then is given back."""
+        """Serve until the receiver has ended its side, then give back the claims that it holds."""
         leaving = asyncio.create_task(self._draining.wait())
         serving = asyncio.create_task(self._serve(context))
         try:
@@ -52,7 +52,7 @@ class DueStream:
             for task in done:
                 task.result()
         finally:
-            # First of all: a call that is cut off may be cut off again while it waits for its tasks.
+            # Close first: a call that is cut off may be cut off again while it waits for its tasks.
             delivery.close()
             log.info("receiver_left")
             await end_tasks([reading, writing])

@@ -1,4 +1,4 @@
-"""What is wrong with a request: collected, and told at once."""
+"""Collects all faults of a request, to report them at once."""
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -8,7 +8,7 @@ from tradewind.server.identifiers import check_identifier
 from tradewind.server.schedules.grids import LAST_MS
 
 MAX_EPOCH = 2**53 - 1
-"""Beyond it the store's numbers are not exact."""
+"""The store's numbers are not exact beyond this."""
 
 
 class Faults(list[Violation]):
@@ -26,7 +26,7 @@ class Faults(list[Violation]):
             self.say(path, f"must be 0 to 2^53 - 1, is {value}")
 
     def time_ms(self, path: str, time: Timestamp) -> int:
-        """Return whole milliseconds since the epoch; finer parts are cut off."""
+        """Return whole milliseconds since the epoch; fractions are cut off."""
         milliseconds = time.seconds * 1000 + time.nanos // 1_000_000
         if 0 <= milliseconds <= LAST_MS and 0 <= time.nanos < 1_000_000_000:
             return milliseconds
@@ -34,7 +34,7 @@ class Faults(list[Violation]):
         return 0
 
     def span_ms(self, path: str, span: Duration, least: int, most: int = LAST_MS, *, exact: bool = False) -> int:
-        """Return a duration of `least` to `most` milliseconds; finer parts are rounded up, or wrong when `exact`."""
+        """Return a duration of `least` to `most` milliseconds; fractions are rounded up, or a fault if `exact`."""
         milliseconds, rest = divmod(span.seconds * 1_000_000_000 + span.nanos, 1_000_000)
         milliseconds += rest > 0
         if not least <= milliseconds <= most:
@@ -44,6 +44,6 @@ class Faults(list[Violation]):
         return milliseconds
 
     def refuse(self) -> None:
-        """Raise InvalidInput when there are any."""
+        """Raise InvalidInput if there are any faults."""
         if self:
             raise InvalidInput(self)

@@ -1,4 +1,4 @@
-"""TriggerService: parse, call the use case, answer."""
+"""TriggerService: parses the request, calls the use case, builds the response."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ from tradewind.trigger.use_cases.save_trigger import SaveTrigger
 
 
 class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
-    """The gRPC face of the trigger service."""
+    """The gRPC side of the trigger service."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         self._draining = asyncio.Event()
 
     def drain(self) -> None:
-        """End every stream, and each new one at once."""
+        """End every stream, and from now on every new one at once."""
         self._draining.set()
 
     async def SaveTrigger(self, request: pb2.SaveTriggerRequest, context: Context) -> pb2.SaveTriggerResponse:
@@ -163,6 +163,6 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
             yield answer
 
-    # It writes to the context instead of yielding, so that reading and writing wait for nothing but the stream.
+    # It writes to the context instead of yielding, so that reading and writing wait only for the stream.
     async def ReceiveDue(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         await DueStream(self._deliveries, self._draining).serve(context)

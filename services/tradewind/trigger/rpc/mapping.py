@@ -1,4 +1,4 @@
-"""Values of the domain as messages."""
+"""Maps values of the domain to messages."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from tradewind.trigger.use_cases.deliver_due import Parcel
 
 _MESSAGE_BYTES = 2 * 1024 * 1024
 _FRAME_BYTES = 8
-"""What says in a message where an entry of a list ends, at most."""
+"""How many bytes a list entry needs in a message besides its own, at most."""
 
 _STATUS = {
     TriggerStatus.SCHEDULED: trigger_pb2.TRIGGER_STATUS_SCHEDULED,
@@ -26,7 +26,7 @@ _STATUS = {
 
 
 def trigger(stored: Trigger, queue: str = "") -> trigger_pb2.Trigger:
-    """Return a stored trigger of a queue, or of a flow, as a message; one firing as its trigger, with its own id."""
+    """Return a trigger of a queue or of a flow as a message; a firing has its trigger's id and its own `firing_id`."""
     next_ms = stored.next_fire_ms
     return trigger_pb2.Trigger(
         trigger_id=trigger_of(stored.id),
@@ -52,8 +52,7 @@ def trigger(stored: Trigger, queue: str = "") -> trigger_pb2.Trigger:
 
 
 def parcels(parcel: Parcel, queue: str = "") -> Iterator[pb2.ReceiveDueResponse]:
-    """Return what a receiver is told in messages of at most 2 MiB or so; what ended comes first, so that it is heard
-    before anything else."""
+    """Yield a parcel in messages of about 2 MiB at most; the first one says what has ended, before anything else."""
     message = pb2.ReceiveDueResponse(lost_tokens=parcel.lost, ended_partitions=parcel.ended, listened=parcel.listened)
     size = message.ByteSize()
     for due in parcel.due:

@@ -1,4 +1,4 @@
-"""Requests as values of the domain; every fault of a request is told at once, with its path."""
+"""Turns requests into values of the domain; reports every fault of a request at once, with its path."""
 
 from typing import Annotated, Protocol
 
@@ -31,7 +31,7 @@ class _CursorShape(msgspec.Struct, array_like=True):
 
 
 def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int, now_ms: int) -> TriggerDraft:
-    """Return the trigger to be saved at `now_ms`, its id empty when one is to be made."""
+    """Return the trigger to be saved at `now_ms`; its id is empty when the service is to make one."""
     trigger, faults = request.trigger, Faults()
     if not request.HasField("trigger"):
         faults.say("trigger", "must be set")
@@ -56,7 +56,7 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int, now_ms: int) 
 
 
 def payload(path: str, payload_json: str, max_bytes: int, faults: Faults) -> object:
-    """Return what the JSON text of a payload says, None for an empty one or when there were faults, which are said."""
+    """Return the value of a payload's JSON text, None if it is empty or has faults, which are added to `faults`."""
     size = len(payload_json.encode())
     if size > max_bytes:
         faults.say(path, f"must have at most {max_bytes} bytes, has {size}")
@@ -77,7 +77,7 @@ def payload(path: str, payload_json: str, max_bytes: int, faults: Faults) -> obj
 def reference(
     request: pb2.FindTriggerRequest | pb2.RemoveTriggerRequest | pb2.RedriveTriggerRequest, epoch: int = 0
 ) -> None:
-    """Check what names a trigger."""
+    """Check the fields that identify a trigger."""
     faults = Faults()
     faults.identifier("trigger_id", request.trigger_id)
     place(request, faults)
@@ -91,7 +91,7 @@ class _Placed(Protocol):
 
 
 def place(request: _Placed, faults: Faults) -> None:
-    """Check what says where a trigger is."""
+    """Check the fields that say where a trigger is."""
     if request.queue:
         faults.identifier("queue", request.queue)
     else:
@@ -99,7 +99,7 @@ def place(request: _Placed, faults: Faults) -> None:
 
 
 def queue(name: str) -> str:
-    """Return the name of a queue, empty for that of the flows."""
+    """Check and return the name of a queue, empty for that of the flows."""
     faults = Faults()
     if name:
         faults.identifier("queue", name)
@@ -108,7 +108,7 @@ def queue(name: str) -> str:
 
 
 def required_queue(name: str) -> str:
-    """Return the name of a queue."""
+    """Check and return the name of a queue, which must be set."""
     if not name:
         raise InvalidInput([Violation("queue", "must be set; the scheduler lists flows")])
     return queue(name)
@@ -133,7 +133,7 @@ def cursor(token: str) -> Cursor:
 
 
 def token_of(at: Cursor | None) -> str:
-    """Return the page token of a place in a listing, "" for its end."""
+    """Return the page token of a place in a listing, "" at its end."""
     if at is None:
         return ""
     score, id = (at.after.score, at.after.id) if at.after else (None, "")
@@ -141,7 +141,7 @@ def token_of(at: Cursor | None) -> str:
 
 
 def credits(request: pb2.ReceiveDueRequest) -> int:
-    """Return how many unacknowledged triggers a receiver holds at most."""
+    """Return how many unacknowledged triggers a receiver may hold."""
     if 0 <= request.credits <= MAX_CREDITS:
         return request.credits or DEFAULT_CREDITS
     raise InvalidInput([Violation("credits", f"must be 0 to {MAX_CREDITS}, is {request.credits}")])
@@ -156,7 +156,7 @@ def lead_ms(first: pb2.ReceiveDueRequest) -> int:
 
 
 def listeners_of(first: pb2.ReceiveDueRequest) -> list[str]:
-    """Return the events of whose new listeners a stream tells."""
+    """Return the events whose new listeners a stream reports."""
     faults = Faults()
     if first.queue and first.listeners_of:
         faults.say("listeners_of", "must be empty on a stream of a queue")
@@ -170,12 +170,12 @@ def listeners_of(first: pb2.ReceiveDueRequest) -> list[str]:
 
 
 def stream_queue(first: pb2.ReceiveDueRequest) -> str:
-    """Return the queue that a stream is about, empty for that of the flows."""
+    """Return the queue of a stream, empty for that of the flows."""
     return queue(first.queue)
 
 
 def subscriptions(request: pb2.ReceiveDueRequest, of_queue: str = "") -> list[tuple[int, int]]:
-    """Return the wanted (partition, epoch); checks those not wanted any more, too."""
+    """Return the (partition, epoch) to subscribe to; check those to unsubscribe from as well."""
     faults = Faults()
     if of_queue and (request.subscribe or request.unsubscribe):
         faults.say("subscribe", "must be empty on a stream of a queue")

@@ -1,4 +1,4 @@
-"""Requests about the triggers of a queue, checked; every fault of a request is told at once, with its path."""
+"""Checks requests about the triggers of a queue; reports every fault of a request at once, with its path."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class _OfQueue(Protocol):
 
 
 def named(request: _OfQueue) -> None:
-    """Check what names a trigger of a queue."""
+    """Check the fields that identify a trigger of a queue."""
     faults = Faults()
     _check_named(request, faults)
     faults.refuse()
@@ -37,7 +37,7 @@ def _check_named(request: _OfQueue, faults: Faults) -> None:
 
 
 def note(request: pb2.PauseTriggerRequest) -> str:
-    """Check a request to pause, and return its note; one that is too long is cut."""
+    """Check a request to pause, and return its note, cut if it is too long."""
     named(request)
     return request.note.encode()[:_NOTE_BYTES].decode(errors="ignore")
 
@@ -69,7 +69,7 @@ def firing(request: pb2.FireTriggerRequest, max_bytes: int) -> None:
 
 
 def dead(request: pb2.RedriveTriggerRequest) -> None:
-    """Check what names a dead trigger, or a dead firing of it."""
+    """Check the fields that identify a dead trigger, or a dead firing of it."""
     faults = Faults()
     faults.identifier("trigger_id", request.trigger_id)
     place(request, faults)
@@ -79,7 +79,7 @@ def dead(request: pb2.RedriveTriggerRequest) -> None:
 
 
 def history(request: pb2.ListFiringsRequest) -> str:
-    """Check a request for the fire history, and return the position behind which it begins."""
+    """Check a request for the fire history, and return the position after which it begins."""
     faults = Faults()
     if request.trigger_id:
         faults.identifier("trigger_id", request.trigger_id)
@@ -92,7 +92,7 @@ def history(request: pb2.ListFiringsRequest) -> str:
 
 
 def history_token(position: str) -> str:
-    """Return the page token of a position in the fire history, "" for its end."""
+    """Return the page token of a position in the fire history, "" at its end."""
     return page_token(position or None)
 
 

@@ -1,4 +1,4 @@
-"""Schedules as messages, and messages as schedules."""
+"""Maps schedules to messages and back."""
 
 import json
 
@@ -17,7 +17,7 @@ MAX_FLOWS = 100
 FLOW_FINISHED = "flow.finished"
 """The event that the scheduler publishes when a cycle has ended; its payload has flow_id, cycle and status."""
 ENDINGS = ("completed", "partial", "failed", "timeout", "cancelled")
-"""Every such status."""
+"""The statuses with which a cycle can end."""
 
 KINDS = "once, interval, cron, times, delay, event or flow_finished"
 
@@ -49,7 +49,7 @@ def message(schedule: Schedule) -> trigger_pb2.Schedule:
 
 
 def read(told: trigger_pb2.Schedule, path: str, faults: Faults, now_ms: int) -> Schedule | None:
-    """Return the schedule of a message that came at `now_ms`; None when there were faults, which are said."""
+    """Return the schedule of a message that came at `now_ms`, None if it has faults, which are added to `faults`."""
     before = len(faults)
     start_ms = faults.time_ms(f"{path}.start", told.start) if told.HasField("start") else 0
     kind = _kind(told, path, faults, start_ms, now_ms)

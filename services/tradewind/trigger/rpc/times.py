@@ -1,4 +1,4 @@
-"""Milliseconds since the epoch as messages."""
+"""Times and durations as messages."""
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp

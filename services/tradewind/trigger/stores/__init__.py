@@ -1,1 +1,1 @@
-"""Where triggers are kept: in memory (the executable specification) and in Redis."""
+"""The stores of triggers: in memory (the executable specification) and in Redis."""

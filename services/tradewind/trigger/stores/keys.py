@@ -1,24 +1,24 @@
 """The table of this context's keys; all keys of a partition share the tag `{t<p>}`, so a script may touch them all.
 
-key, behind `<prefix>:{t<p>}:`   what                                                    kept
+key, after `<prefix>:{t<p>}:`    what                                                    kept
 trigger:<id>                     hash: a trigger                                         while it will fire; 7 d after
 trigger:<id>:<event hash>        hash: one firing of a trigger for an event              until acknowledged; dead 7 d
 removed_triggers:<id>            "<epoch>:<until ms>" of a removed trigger               1 h
-removed_triggers:<id>:<hash>     the same of a firing that was acknowledged              24 h
+removed_triggers:<id>:<hash>     the same for an acknowledged firing                     24 h
 triggers:due                     zset: id -> when to deliver it                          one entry per scheduled trigger
 triggers:claimed                 zset: id -> when its lease lapses                       one entry per claimed trigger
 triggers:dead                    zset: id -> when it died                                the newest 1000, 7 d
 triggers:firings                 stream: the fire history                                the newest 1000
-triggers:receiver                hash: epoch and session of who receives the partition   for ever, one per partition
+triggers:receiver                hash: epoch and session of the partition's receiver     for ever, one per partition
 triggers:alarms                  hash: how many index entries without a trigger came up  for ever, one per partition
-triggers:wake                    channel: due earlier, another receives, another listens  nothing is kept
+triggers:wake                    channel: earlier due time, new receiver, new listener   nothing is kept
 triggers:queues                  set: names of the queues whose triggers are here        while they have triggers
 data_version                     string: version of the data and number of partitions    one, in partition 0
-events:<name>                    hash: <queue>/<id> -> schedule of who listens to it     one entry per waiting trigger
+events:<name>                    hash: <queue>/<id> -> schedule of a listening trigger   one entry per waiting trigger
 
-The flows' triggers have those keys; each queue has a set of its own from `trigger:<id>` to `triggers:alarms`, behind
-`queue:<name>:`, in the partition of its name, and one more. Once the queue has no trigger any more, its alarms go and
-its history stays for 7 d.
+These are the keys of the flows' triggers. Each queue has its own set of the keys from `trigger:<id>` to
+`triggers:alarms`, after `queue:<name>:`, in the partition of its name, and the key below. Once the queue has no
+triggers, its alarms are deleted and its history is kept for 7 d.
 
 queue:<name>:triggers:all        zset: id -> when it was created                         one entry per trigger
 """
@@ -32,7 +32,7 @@ ACL = AclUser("trigger", (f"{DEFAULT_PREFIX}:{{t*",), (f"{DEFAULT_PREFIX}:{{t*",
 
 
 class Keys:
-    """Formats the keys of the flows' triggers, or those of a queue; nothing else does."""
+    """Formats the keys of the flows' triggers or of a queue; no other code does."""
 
     def __init__(self, prefix: str = DEFAULT_PREFIX, queue_name: str = "") -> None:
         self._prefix = prefix
@@ -88,5 +88,5 @@ class Keys:
 
 
 def keys_of_queue(keys: Keys, name: str) -> Keys:
-    """Return the keys of a queue under the same prefix, those of the flows when its name is empty."""
+    """Return the keys of a queue under the same prefix, or those of the flows when its name is empty."""
     return Keys(keys._prefix, name)

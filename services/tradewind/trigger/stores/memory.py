@@ -34,8 +34,8 @@ COMPLETED, DEAD = TriggerStatus.COMPLETED, TriggerStatus.DEAD
 class MemoryTriggerStore:
     """TriggerStore, ClaimStore and WakeChannel in one process, for tests and for trying things out.
 
-    `clock` tells the time in milliseconds; 0 means the system's own. The triggers are those of a queue, or else of the
-    flows.
+    `clock` returns the time in milliseconds; 0 means the system's own. The triggers are those of `queue`, or of the
+    flows when that is empty.
     """
 
     def __init__(self, clock: Callable[[], int], policy: Policy | None = None) -> None:
@@ -46,7 +46,7 @@ class MemoryTriggerStore:
         self._ears: list[Callable[[Wake], None]] = []
 
     def of_queue(self, queue: str) -> "MemoryTriggerStore":
-        """Return the same store for the triggers of a queue."""
+        """Return the store for the triggers of a queue, with the same data."""
         other = copy(self)
         other.queue = queue
         return other
@@ -234,7 +234,7 @@ class MemoryTriggerStore:
         return lambda: self._ears.remove(hear)
 
     def lane_at(self, partition: int) -> tuple[int, Lane]:
-        """Return the time and the partition as it is then, without what has passed its retention."""
+        """Return the time and the lane of a partition, after deleting what has passed its retention."""
         now_ms = self._clock() or SystemClock().now_ms()
         lane = self.lanes.setdefault((partition, self.queue), Lane())
         for trigger_id, entry in list(lane.entries.items()):
@@ -278,7 +278,7 @@ class MemoryTriggerStore:
             raise QueueFull(f'too many listen to "{name}"')
 
     def listening(self, name: str) -> list[tuple[int, str, Trigger]]:
-        """Return partition, queue and trigger of all that are to hear of events of a name, paused ones, too."""
+        """Return partition, queue and trigger of all that listen to events of a name, including paused ones."""
 
         def listens(entry: Entry) -> bool:
             event = entry.trigger.schedule.event
@@ -292,7 +292,7 @@ class MemoryTriggerStore:
         ]
 
     def queue_up(self, lane: Lane, entry: Entry, place_ms: int | None) -> None:
-        """Schedule a trigger for a place, or else its planned time, unless it is paused."""
+        """Schedule a trigger at `place_ms`, or at its delivery time when that is None, unless it is paused."""
         trigger = entry.trigger
         status = TriggerStatus.PAUSED if trigger.paused else SCHEDULED
         place_ms = trigger.delivery_ms if place_ms is None else place_ms
@@ -312,7 +312,7 @@ class MemoryTriggerStore:
             lane.entries[parent.trigger.id] = lane.entries[parent.trigger.id].to(COMPLETED, now_ms)
 
     def leave(self, lane: Lane, entry: Entry) -> None:
-        """Take an ended firing out of those of its trigger."""
+        """Take an ended firing off its trigger's count of pending firings."""
         parent = lane.parent(entry)
         if parent and parent.trigger.pending:
             lane.change(parent, pending=parent.trigger.pending - 1)
@@ -378,7 +378,7 @@ class MemoryTriggerStore:
         del lane.firings[self.policy.firings_kept :]
 
     def wake(self, partition: int, former_ms: int | None) -> None:
-        """Tell who listens when something is due before all that was."""
+        """Tell listeners if something is now due earlier than `former_ms`."""
         earliest_ms = self.lanes[partition, self.queue].heads().due_ms
         if earliest_ms is not None and (former_ms is None or earliest_ms < former_ms):
             self._tell(EarlierDue(partition, earliest_ms, self.queue))

@@ -1,4 +1,4 @@
-"""What a store in memory holds of a queue, or of the flows in a partition."""
+"""What the store in memory holds for a queue, or for the flows in a partition."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -13,9 +13,9 @@ from tradewind.trigger.stores.schedule_codec import encode
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A trigger or a firing, and what only the store knows of it.
+    """A trigger or a firing, with what only the store knows about it.
 
-    `place_ms` is when it is to be delivered (scheduled), when its lease lapses (claimed) or when it ended.
+    `place_ms` is when the trigger is to be delivered (scheduled), when its lease lapses (claimed) or when it ended.
     """
 
     trigger: Trigger
@@ -23,7 +23,7 @@ class Entry:
     attempt: int = 0
     token: str = ""
     born_ms: int = 0
-    """When the trigger was created that this is one firing of."""
+    """For a firing: when its trigger was created."""
 
     def to(self, status: TriggerStatus, place_ms: int, token: str = "", **changes: object) -> "Entry":
         before = self.trigger.status
@@ -39,24 +39,24 @@ class Lane:
 
     entries: dict[str, Entry] = field(default_factory=dict)
     tombstones: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Epoch and end of each."""
+    """Epoch and end of each tombstone, by trigger id."""
     receiver: Subscription | None = None
     firings: list[Firing] = field(default_factory=list)
     """Newest first."""
     lines: int = 0
-    """How many lines the fire history ever had."""
+    """How many lines were ever added to the fire history."""
 
     def index(self, status: TriggerStatus) -> list[Entry]:
         found = [entry for entry in self.entries.values() if entry.trigger.status is status]
         return sorted(found, key=lambda entry: (entry.place_ms, entry.trigger.id))
 
     def parent(self, entry: Entry) -> Entry | None:
-        """Return the trigger that an entry is one firing of, None when it has gone or is another by now."""
+        """Return the trigger that a firing belongs to, None when it is gone or its id now names another trigger."""
         parent = self.entries.get(trigger_of(entry.trigger.id))
         return parent if parent and parent.trigger.created_at_ms == entry.born_ms else None
 
     def change(self, entry: Entry, **changes: object) -> None:
-        """Change fields of a trigger that stays where it is."""
+        """Change fields of a trigger that keeps its status and place."""
         trigger = replace(entry.trigger, **changes)  # type: ignore[arg-type]
         self.entries[trigger.id] = replace(entry, trigger=trigger)
 
@@ -79,6 +79,6 @@ def page_of(entries: Iterable[Entry], after: Position | None, limit: int) -> Pag
 
 
 def size_of(trigger: Trigger) -> int:
-    """Return about how many bytes a trigger has."""
+    """Return the approximate size of a trigger in bytes."""
     _, _, spec = encode(trigger.schedule)
     return sum(len(text.encode()) for text in (trigger.payload_json, spec, trigger.last_error, trigger.pause_note))

@@ -1,4 +1,4 @@
-"""What can be done with triggers besides delivering them, in memory: the executable specification of QueueStore."""
+"""QueueStore in memory, its executable specification: all that can be done with triggers apart from delivering them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

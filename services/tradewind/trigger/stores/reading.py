@@ -1,4 +1,4 @@
-"""Reading of indexes and histories in Redis."""
+"""Reads indexes and histories in Redis."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ async def read_page(
     now_ms: int,
     up_to_ms: int | None = None,
 ) -> Page:
-    """Return a part of an index; up to a score (0: now) unless that is None."""
+    """Return a page of an index, up to the score `up_to_ms` (0: now; None: no bound)."""
     args: dict[str, Any] = {
         "now_ms": now_ms,
         "prefix": keys.trigger(partition, ""),
@@ -39,7 +39,7 @@ async def read_page(
 
 
 def firing_of(line: tuple[bytes, Mapping[bytes, bytes]]) -> Firing:
-    """Return a line of the fire history."""
+    """Return the firing in a line of the fire history."""
     position, fields = line
     return Firing(
         fields[b"trigger_id"].decode(),

@@ -32,7 +32,7 @@ from tradewind.trigger.stores.replies import (
 from tradewind.trigger.stores.schedule_codec import encode
 
 _ITEMS_PER_SCRIPT = 250
-"""A script touches at most so many triggers, so that it holds the store up for a few milliseconds only."""
+"""How many triggers a script touches at most, so that it blocks the store for a few milliseconds only."""
 
 _SAVE = Script(__name__, "save_trigger", SaveReply)
 _REMOVE = Script(__name__, "remove_trigger", RemoveReply)
@@ -50,8 +50,8 @@ _SURVEY = Script(__name__, "survey_partition", SurveyReply)
 class RedisTriggerStore:
     """TriggerStore and ClaimStore over a Redis or Redis Cluster client.
 
-    `clock` tells scripts the time in milliseconds; 0 means the server's own. The triggers are those of a queue, or
-    else of the flows. Lets redis-py's exceptions through.
+    `clock` returns the time for scripts in milliseconds; 0 means the server's own. The triggers are those of `queue`,
+    or of the flows when that is empty. Exceptions of redis-py pass through.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class RedisTriggerStore:
         self.clock = clock
         self._policy = policy or Policy()
         self._policy_args = msgspec.to_builtins(self._policy)
-        # Calls of many callers at a time share a round trip and a connection.
+        # Concurrent calls share a round trip and a connection.
         self._saves = Batcher(partial(_SAVE.many, client), _ITEMS_PER_SCRIPT)
         self._removals = Batcher(partial(_REMOVE.many, client), _ITEMS_PER_SCRIPT)
         self._finds = Batcher(partial(_FIND.many, client), _ITEMS_PER_SCRIPT)
 
     def of_queue(self, queue: str) -> "RedisTriggerStore":
-        """Return the same store for the triggers of a queue."""
+        """Return the store for the triggers of a queue, over the same connection."""
         other = copy(self)
         other.queue, other._keys = queue, keys_of_queue(self._keys, queue)
         return other

@@ -1,4 +1,4 @@
-"""What can be done with triggers besides delivering them, in Redis."""
+"""QueueStore in Redis: everything that can be done with triggers apart from delivering them."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -75,7 +75,7 @@ class RedisQueueStore:
 
     async def count_listeners(self, name: str) -> int:
         keys = [self._keys.event(partition, name) for partition in range(PARTITIONS)]
-        # Whoever asks again and again hears for the most part that there is none, which takes one command.
+        # Callers that ask again and again mostly find no listener, and that takes one command.
         if not await self._client.exists(*keys):
             return 0
         pipeline = self._client.pipeline(transaction=False)

@@ -1,4 +1,4 @@
-"""The wake channels in Redis: one per partition, all over the process's one subscriber connection."""
+"""The wake channels in Redis: one per partition, all over the one subscriber connection of the process."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RedisWakeChannel:
-    """WakeChannel over what scripts publish: `due <ms> [queue]`, `receiver <epoch> <session>`, `listener <event>`."""
+    """Hears what scripts publish: `due <ms> [queue]`, `receiver <epoch> <session>` or `listener <event>`."""
 
     def __init__(self, subscriber: Subscriber, keys: Keys) -> None:
         self._subscriber = subscriber
@@ -32,7 +32,7 @@ class RedisWakeChannel:
 
         ends = await asyncio.gather(
             *(
-                # All channels share a connection, so one of them tells of its gaps.
+                # All channels share a connection, so it is enough if one of them reports gaps.
                 self._subscriber.subscribe(self._keys.wake(at), partial(deliver, at), missed if at == 0 else None)
                 for at in range(PARTITIONS)
             )

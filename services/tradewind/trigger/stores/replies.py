@@ -1,4 +1,4 @@
-"""What the Lua scripts answer, and how it becomes what the ports speak of."""
+"""The replies of the Lua scripts, and their conversion to the types of the ports."""
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ from tradewind.trigger.stores.schedule_codec import decode
 
 
 class Record(Struct, array_like=True):
-    """A trigger, in the order of `reply` in record.lua."""
+    """A trigger; the fields are in the order of `reply` in record.lua."""
 
     id: str
     partition_key: str

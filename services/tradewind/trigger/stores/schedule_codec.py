@@ -1,4 +1,4 @@
-"""Schedules as the store keeps them: two numbers that scripts reckon with, and a text with the rest."""
+"""Schedules as the store keeps them: two numbers that scripts compute with, and a text with the rest."""
 
 from functools import lru_cache
 
@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(_Rest).decode
 
 
 def encode(schedule: Schedule) -> tuple[int, int, str]:
-    """Return interval, anchor and the rest, which is the same text for the same schedule and empty for a plain one."""
+    """Return interval, anchor and a text with the rest; equal schedules have equal texts, a plain one an empty text."""
     rest = _Rest(jitter=schedule.jitter_ms, start=schedule.start_ms, end=schedule.end_ms, max=schedule.max_firings)
     interval_ms, anchor_ms = NEEDS_NEXT, 0
     match schedule.kind:
@@ -48,7 +48,7 @@ def encode(schedule: Schedule) -> tuple[int, int, str]:
 
 @lru_cache(maxsize=4096)
 def decode(interval_ms: int, anchor_ms: int, text: str) -> Schedule:
-    """Return the schedule of what `encode` returned."""
+    """Return the schedule that `encode` made these values of."""
     rest = _decode(text) if text else _Rest()
     kind: Kind
     if rest.cron:

@@ -1,1 +1,1 @@
-"""What callers can do with triggers: save, remove, find, and receive what is due."""
+"""What callers can do with triggers: save, remove and find them, and receive those that are due."""

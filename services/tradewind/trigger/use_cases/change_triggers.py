@@ -1,4 +1,4 @@
-"""What a person does with triggers that are there: pause, resume, fire, redrive."""
+"""What a person can do with existing triggers: pause, resume, fire, redrive."""
 
 import secrets
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tradewind.trigger.ports import EarlierDue, FiringOrder, QueueStore, Trigger
 from tradewind.trigger.use_cases.receivers import QueueReceivers
 
 BY_HAND = "fired.by.hand"
-"""The name of the event that a trigger fired by hand fires for."""
+"""The name of the event for which a trigger that is fired by hand fires."""
 
 
 class ChangeTriggers:
@@ -49,7 +49,7 @@ class ChangeTriggers:
         return trigger
 
     async def fire(self, queue: str, trigger_id: str, payload_json: str, request_id: str) -> tuple[str, bool]:
-        """Deliver a trigger once more, now. Returns the id of the event that this is, and whether it was new.
+        """Deliver a trigger once more, at once. Returns the id of the event for this, and whether it was new.
 
         Raises NotFound, and QueueFull when too many of its firings wait.
         """
@@ -64,7 +64,7 @@ class ChangeTriggers:
         return event.id, outcome is Outcome.FIRED
 
     async def redrive(self, queue: str, partition_key: str, trigger_id: str, firing_id: str) -> None:
-        """Make what is dead due again. Raises NotFound, and WrongStatus when it is not dead."""
+        """Make a dead trigger or firing due again. Raises NotFound, and WrongStatus when it is not dead."""
         partition, id = partition_of(queue or partition_key), firing_id or trigger_id
         if not await self._queues.redrive(partition, queue, [id]):
             trigger = await self._store_of(queue).find(partition, id)

@@ -1,4 +1,4 @@
-"""Delivering due triggers to one receiver: sleep until something is due, claim it, take the answers."""
+"""Delivers due triggers to one receiver: sleeps until something is due, claims it, and settles the answers."""
 
 import asyncio
 import secrets
@@ -29,22 +29,22 @@ from tradewind.trigger.use_cases.trace_firings import TraceFirings
 from tradewind.trigger.use_cases.watched_partition import WatchedPartition
 
 _LATE_US = 300
-"""A claim is sent so long after the due time, so that it does not reach the store just before it."""
+"""How long after the due time a claim is sent, so that it does not reach the store just before that time."""
 
 _LEAST_REST_S = 0.0005
-"""After a claim that came too early all the same, the next try waits at least so long."""
+"""How long the next try waits at least, after a claim that came too early all the same."""
 
 _CLAIMED_AT_ONCE = 256
-"""So many are claimed before they are sent on their way: of a thousand, the first need not wait for the last."""
+"""How many triggers are claimed before they are sent: the first of a thousand need not wait for the last."""
 
 MOST_LOST = 10_000
-"""While this many tokens that hold nothing are still to be reported to a receiver, its messages are not read."""
+"""A receiver's messages are not read while more tokens of void claims than this wait to be reported to it."""
 
 _AGAIN_S = 1.0
-"""So long after an order was withdrawn, or could not be, it is withdrawn again."""
+"""How long after an order was withdrawn, or could not be, the withdrawal is repeated."""
 
 _JUMP_US = 5_000
-"""When the store's clock has jumped by so much, every partition is asked for its time anew."""
+"""If the store's clock has jumped by more than this, every partition is asked for its time again."""
 
 Result = TypeVar("Result")
 
@@ -52,14 +52,17 @@ _log = structlog.get_logger(__name__)
 
 
 def local_us() -> int:
-    """Return microseconds by a clock that nobody sets."""
+    """Return microseconds by a clock that nobody can set."""
     return time.monotonic_ns() // 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What a receiver is told at a time: due triggers, tokens that held nothing, partitions it receives no more, and
-    events to which a trigger has begun to listen."""
+    """What a receiver is told at once.
+
+    Due triggers, tokens of void claims, partitions that it no longer receives, and events that a trigger has begun to
+    listen to.
+    """
 
     due: tuple[DueTrigger, ...] = ()
     lost: tuple[str, ...] = ()
@@ -68,9 +71,9 @@ class Parcel:
 
 
 class Delivery:
-    """One receiver's stream. `next` is called by one task; the other methods meanwhile by others.
+    """One receiver's stream. One task calls `next`; others may call the other methods meanwhile.
 
-    It tells of new listeners to the events that `listeners_of` names.
+    It reports new listeners to the events that `listeners_of` names.
     """
 
     def __init__(
@@ -108,14 +111,14 @@ class Delivery:
         receivers.enter(self)
 
     async def share(self, partition: int) -> None:
-        """Deliver what is due of the queue, beside its other receivers."""
+        """Deliver the queue's due triggers, side by side with its other receivers."""
         await self.subscribe([(partition, SHARED)])
 
     async def subscribe(self, subscriptions: Iterable[tuple[int, int]]) -> None:
-        """Deliver these (partition, epoch) from now on; those that a newer owner receives end at once."""
+        """Begin to deliver these (partition, epoch); those that a newer owner receives end at once."""
         wanted = [Subscription(partition, epoch, self.session) for partition, epoch in subscriptions]
         asked_us = self._clock_us()
-        # Watched before the store answers: what is published from its answer on must find somebody who listens.
+        # Watch before the store answers: whatever is published after its answer must find a listener.
         watched = {each.partition: WatchedPartition(each, self._lead_ms) for each in wanted}
         former = {each.partition: self._watched.get(each.partition) for each in wanted}
         self._watched.update(watched)
@@ -128,7 +131,7 @@ class Delivery:
                 if subscription.epoch != SHARED:
                     self._receivers.hear(NewReceiver(subscription))
             elif before is not None and before.subscription.epoch == answer:
-                # The higher epoch belongs to this same stream, so its subscription stays.
+                # The higher epoch belongs to this stream itself, so its subscription stays.
                 before.expect(Heads(watched[partition].due_ms))
                 self._watched[partition] = before
             else:
@@ -136,12 +139,12 @@ class Delivery:
         self._stirred.set()
 
     def unsubscribe(self, partitions: Iterable[int]) -> None:
-        """Deliver these no more; what is claimed already may still be answered."""
+        """Stop delivering these; claims that exist already may still be answered."""
         for partition in partitions:
             self._watched.pop(partition, None)
 
     async def answer(self, acks: Sequence[Ack], nacks: Sequence[Nack], extensions: Sequence[Extension]) -> None:
-        """Settle claims; tokens that hold nothing are listed in the next parcel."""
+        """Settle claims; the next parcel lists tokens whose claims are void."""
         if acks:
             with_next = [await self._planned(ack) for ack in acks]
             settlement = await self._whole(self._store.ack(with_next, self.session))
@@ -155,18 +158,18 @@ class Delivery:
                 self._held.extend(extension.token, self._clock_us() + extension.lease_ms * 1000)
 
     def lose(self, tokens: Iterable[str]) -> None:
-        """Tell the receiver that these hold nothing."""
+        """Tell the receiver that the claims of these tokens are void."""
         self._lost += tokens
         if len(self._lost) > MOST_LOST:
             self._heard.clear()
         self._stirred.set()
 
     async def heard(self) -> None:
-        """Return once most tokens that hold nothing have been reported; a receiver that does not read has to wait."""
+        """Wait while too many tokens of void claims are unreported: a receiver that does not read has to wait."""
         await self._heard.wait()
 
     async def next(self) -> Parcel:
-        """Return what there is to tell as soon as there is something."""
+        """Wait until there is something to tell the receiver, and return it."""
         while True:
             self._stirred.clear()
             due = await self._claim()
@@ -181,7 +184,7 @@ class Delivery:
             await self._rest()
 
     def close(self) -> None:
-        """End it, and give back what it holds, also what a claim under way still brings."""
+        """End the delivery and give back all claims, including those that a claim order under way still brings."""
         self._receivers.leave(self)
         self._watched.clear()
         self._receivers.leave_behind(self._give_all_back())
@@ -225,7 +228,7 @@ class Delivery:
         if not limits:
             return ()
         watched = {self._watched[partition]: limit for partition, limit in limits.items()}
-        # When the stream is cut off meanwhile, what it claims must still be given back.
+        # If the stream is cut off meanwhile, the claims must still be given back.
         self._claiming = self._receivers.carry_out(self._claim_up_to(watched))
         return await asyncio.shield(self._claiming)
 
@@ -240,7 +243,7 @@ class Delivery:
         try:
             answers = await self._store.claim_due(orders)
         except Exception:
-            # The store may have carried them out all the same, or may do so when it wakes.
+            # The store may have carried the orders out all the same, or may do so when it wakes.
             self._receivers.leave_behind(self._withdraw(orders))
             raise
         answered_us = self._clock_us()
@@ -248,7 +251,7 @@ class Delivery:
         for each, answer in zip(limits, answers, strict=True):
             alarm(answer.dead, answer.orphans)
             if self._watched.get(each.subscription.partition) is not each:
-                # It was unsubscribed, or subscribed anew, while the claim was under way.
+                # The partition was unsubscribed, or subscribed anew, while the claim was under way.
                 self._receivers.leave_behind(self._give_back([token_of(one) for one in answer.due]))
             elif answer.survey is None:
                 self._end(each.subscription.partition)
@@ -286,7 +289,7 @@ class Delivery:
             alarm_clock.cancel()
 
     async def _look_around(self) -> None:
-        """One round trip now and then, in case a wake was lost; surveys one partition after the other."""
+        """Ask the store what is due, in case a wake was lost: one round trip, which surveys one partition in turn."""
         partitions = list(self._watched)
         self._looks += 1
         surveyed = partitions[self._looks % len(partitions)]
@@ -304,13 +307,13 @@ class Delivery:
 
     def _surveyed(self, watched: WatchedPartition, survey: Survey, asked_us: int, answered_us: int) -> None:
         if watched.surveyed(survey, asked_us, answered_us) > _JUMP_US:
-            # A claim order brings the time with it; nobody may sleep by a clock that is gone.
+            # No partition may sleep by the old clock; a claim order brings the new time.
             for each in self._watched.values():
                 each.doubted = True
             self._stirred.set()
 
     async def _planned(self, ack: Ack) -> Ack:
-        """Return the ack with the next planned time where the store cannot compute it."""
+        """Return the ack, with the next planned time if the store cannot compute it."""
         token = ack.token
         if self._held.holds(token):
             trigger = self._held.unplanned(token)
@@ -352,7 +355,7 @@ class Delivery:
         try:
             settlement = await self._store.give_back(tokens, self.session)
         except Exception as error:
-            # Nothing is lost: the leases lapse, and whoever receives then gets them.
+            # Nothing is lost: the leases lapse, and the receiver of that time gets the triggers.
             _log.warning("claims_not_given_back", count=len(tokens), error=str(error))
             return
         for partition, heads in settlement.heads.items():
@@ -360,9 +363,9 @@ class Delivery:
                 self._receivers.hear(EarlierDue(partition, heads.due_ms))
 
     async def _withdraw(self, orders: Sequence[ClaimOrder]) -> None:
-        """Withdraw orders until the store has answered twice: when it wakes, it may hear of this before the orders."""
+        """Withdraw orders until the store has answered twice: when it wakes, it may see the first before the orders."""
         wanted, trouble = 2, ""
-        # Tries, not seconds: with a store that hangs one takes some, and leases begin only when it wakes.
+        # Count tries, not seconds: with a store that hangs, a try takes longer, and leases begin only when it wakes.
         for _ in range(self._lease_ms // 1000):
             try:
                 await self._store.withdraw(orders)
@@ -372,6 +375,6 @@ class Delivery:
             if not wanted or not await self._receivers.pause(_AGAIN_S):
                 return
         if trouble:
-            # Nothing is lost, as with claims that are not given back.
+            # Nothing is lost: as with claims that are not given back, the leases lapse.
             partitions = [each.subscription.partition for each in orders]
             _log.warning("orders_not_withdrawn", partitions=partitions, error=trouble)

@@ -1,4 +1,4 @@
-"""Looking through triggers and their indexes for broken invariants."""
+"""Examines triggers and their indexes for broken invariants."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tradewind.trigger.use_cases.sweep_indexes import indexes_of
 
 
 class IndexDoctor(Protocol):
-    """Looks through the indexes of triggers."""
+    """Examines the indexes of triggers."""
 
     async def queues(self, partition: int) -> Sequence[str]:
         """Return the names of the queues whose triggers are in a partition."""
@@ -26,16 +26,16 @@ class IndexDoctor(Protocol):
         again: Collection[str] | None,
         mend: bool,
     ) -> tuple[int, Sequence[Finding]]:
-        """Look at up to `limit` entries of an index from rank `first` on, as Examiner says.
+        """Examine up to `limit` entries of an index from rank `first` on, as Examiner says.
 
-        Returns how many there were, and what is wrong with them.
+        Returns how many there were, and the findings.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ExamineIndex:
-    """An Examiner of an index of a queue, of the flows' triggers when `queue` is ""; a place is a rank."""
+    """An Examiner of an index of a queue, or of the flows when `queue` is ""; a place is a rank."""
 
     queues: IndexDoctor
     partition: int
@@ -45,18 +45,18 @@ class ExamineIndex:
     async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
         first = int(at or 0)
         seen, findings = await self.queues.examine(self.partition, self.queue, self.index, first, records, again, mend)
-        # Those behind entries that were taken out are looked at the next time.
+        # Entries that move up because others are removed are examined the next time.
         return Examined(seen, tuple(findings), str(first + seen) if seen == records else "")
 
 
 class ExamineIndexes:
-    """The examiners of all indexes; every replica looks through all of them."""
+    """The examiners of all indexes; every replica examines all of them."""
 
     def __init__(self, queues: IndexDoctor) -> None:
         self._queues = queues
 
     async def __call__(self, everything: bool) -> Iterable[Examiner]:
-        """Return them."""
+        """Return an examiner for each index."""
         return [
             ExamineIndex(self._queues, partition, queue, index)
             for partition in range(PARTITIONS)

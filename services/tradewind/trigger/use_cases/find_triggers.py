@@ -1,4 +1,4 @@
-"""Finding triggers: one by its id, all that are due, all that will still fire, those of a queue, dead ones."""
+"""Finds triggers: one by its id, those that are due, those that will still fire, those of a queue, dead ones."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,7 +41,7 @@ class FindTriggers:
     async def due(
         self, up_to_ms: int, cursor: Cursor, size: int, queue: str = ""
     ) -> tuple[Sequence[Trigger], Cursor | None]:
-        """Return a page of what is to be delivered at or before `up_to_ms` (0: now), and where the next one begins.
+        """Return a page of triggers to be delivered at or before `up_to_ms` (0: now), and where the next page begins.
 
         Partition by partition, earliest first within each.
         """
@@ -52,10 +52,10 @@ class FindTriggers:
         return await _collect(read, cursor, size, queue)
 
     async def pending(self, cursor: Cursor, size: int, queue: str = "") -> tuple[Sequence[Trigger], Cursor | None]:
-        """Return a page of what will still fire at its time, and where the next one begins.
+        """Return a page of triggers that will still fire at their time, and where the next page begins.
 
-        Partition by partition, first the scheduled ones by their time, then the claimed ones by the end of their
-        lease. One that changes between the two while it is listed may come twice or not at all.
+        Partition by partition, first scheduled triggers by their time, then claimed ones by the end of their lease. A
+        trigger that changes between the two during the listing may be listed twice or not at all.
         """
 
         async def read(at: Cursor, limit: int) -> Page:
@@ -66,7 +66,7 @@ class FindTriggers:
         return await _collect(read, cursor, size, queue, with_claimed=True)
 
     async def all(self, cursor: Cursor, size: int, queue: str) -> tuple[Sequence[Trigger], Cursor | None]:
-        """Return a page of a queue's triggers by creation, and where the next one begins."""
+        """Return a page of a queue's triggers in order of creation, and where the next page begins."""
 
         async def read(at: Cursor, limit: int) -> Page:
             return await self._queues.page_all(at.partition, queue, at.after, limit)
@@ -74,7 +74,7 @@ class FindTriggers:
         return await _collect(read, cursor, size, queue)
 
     async def dead(self, cursor: Cursor, size: int, queue: str) -> tuple[Sequence[Trigger], Cursor | None]:
-        """Return a page of what was refused too often, and where the next one begins."""
+        """Return a page of dead triggers and firings, and where the next page begins."""
 
         async def read(at: Cursor, limit: int) -> Page:
             return await self._queues.page_dead(at.partition, queue, at.after, limit)
@@ -84,7 +84,7 @@ class FindTriggers:
     async def firings(
         self, queue: str, partition_key: str, after: str, size: int, trigger_id: str
     ) -> tuple[Sequence[Firing], str]:
-        """Return a page of the fire history, newest first, and the position where the next one begins."""
+        """Return a page of the fire history, newest first, and the position at which the next page begins."""
         partition = partition_of(queue or partition_key)
         return await self._queues.firings(partition, queue, after, size, trigger_id)
 

@@ -1,4 +1,4 @@
-"""The claims that a receiver holds, as far as its credits go."""
+"""The claims that a receiver holds, limited by its credits."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from tradewind.trigger.domain.trigger import Trigger
 
 
 class HeldClaims:
-    """Tokens and their deadlines in local microseconds; a trigger delivered again replaces the claim before."""
+    """Tokens and their deadlines in local microseconds; a trigger's new claim replaces the previous one."""
 
     def __init__(self, credits: int) -> None:
         self._credits = credits
@@ -16,7 +16,7 @@ class HeldClaims:
         self._by_trigger: dict[tuple[int, str], Token] = {}
 
     def add(self, due: Iterable[DueTrigger], offset_us: int) -> None:
-        """Hold what was just claimed from a store whose clock is `offset_us` ahead."""
+        """Hold claims that a store whose clock is `offset_us` ahead has just made."""
         for each in due:
             token = token_of(each)
             before = self._by_trigger.get((token.partition, token.trigger_id))
@@ -28,7 +28,7 @@ class HeldClaims:
                 self._unplanned[token] = each.trigger
 
     def drop(self, token: Token) -> None:
-        """Hold a claim no more; fine when it was not held."""
+        """Stop holding a claim; do nothing if it is not held."""
         if self._deadlines.pop(token, None) is not None:
             del self._by_trigger[token.partition, token.trigger_id]
             self._unplanned.pop(token, None)
@@ -47,18 +47,18 @@ class HeldClaims:
             self._deadlines[token] = deadline_us
 
     def room(self, now_us: int) -> int:
-        """Return how many more may be claimed; lapsed claims take no room."""
+        """Return how many more triggers may be claimed; lapsed claims take no room."""
         if len(self._deadlines) >= self._credits:
             for token in [token for token, deadline_us in self._deadlines.items() if deadline_us <= now_us]:
                 self.drop(token)
         return max(0, self._credits - len(self._deadlines))
 
     def first_lapse_us(self) -> int | None:
-        """Return when the first of them lapses, None when there is none."""
+        """Return when the first held claim lapses, None when there is none."""
         return min(self._deadlines.values(), default=None)
 
     def take(self, partition: int | None = None) -> list[Token]:
-        """Return those of a partition, or all, and hold them no more."""
+        """Stop holding the claims of a partition, or all, and return their tokens."""
         taken = [token for token in self._deadlines if partition in (None, token.partition)]
         for token in taken:
             self.drop(token)

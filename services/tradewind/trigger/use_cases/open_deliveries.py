@@ -1,4 +1,4 @@
-"""Opening deliveries, with what they all have in common."""
+"""Opens deliveries with the settings that all of them share."""
 
 from collections.abc import Callable, Collection
 
@@ -28,8 +28,8 @@ class OpenDeliveries:
     def open(self, credits: int, queue: str = "", lead_ms: int = 0, listeners_of: Collection[str] = ()) -> Delivery:
         """Return a delivery of a queue, or of the flows, that holds at most `credits` unacknowledged triggers.
 
-        What is due comes up to `lead_ms` before its time. It tells of new listeners to the events `listeners_of`. The
-        caller closes it.
+        Due triggers come up to `lead_ms` before their time. The delivery reports new listeners to the events
+        `listeners_of`. The caller closes it.
         """
         store, receivers = self._store_of(queue), self._receivers.of(queue)
         return Delivery(

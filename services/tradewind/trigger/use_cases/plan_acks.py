@@ -1,4 +1,4 @@
-"""The next planned time that goes with an acknowledgement, where the store cannot compute it."""
+"""Adds the next planned time to an acknowledgement if the store cannot compute it."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from tradewind.trigger.domain.trigger import Trigger
 
 
 def planned(ack: Ack, trigger: Trigger, now_ms: int) -> Ack:
-    """Return the ack with the next planned time of its trigger, unless it names one that counts or needs none."""
+    """Return the ack with the next planned time of its trigger, unless it names a valid one or needs none."""
     if ack.finished or not trigger.schedule.needs_next:
         return ack
     if ack.next_ms is not None and ack.next_ms > trigger.planned_ms:

@@ -1,4 +1,4 @@
-"""Publishing an event to the triggers that listen to it."""
+"""Publishes an event to the triggers that listen to it."""
 
 import secrets
 from collections import Counter
@@ -18,7 +18,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of an event: how many triggers it matched, and how many of those fired, had fired, were full."""
+    """The result of publishing an event: how many triggers it matched, and what became of their firings.
+
+    They were made (`fired`), existed already (`duplicates`) or were `dropped` because too many waited.
+    """
 
     event_id: str
     matched: int
@@ -39,7 +42,7 @@ class PublishEvent:
         return await self._queues.count_listeners(name)
 
     async def __call__(self, name: str, payload_json: str, payload: Mapping[str, Any], event_id: str) -> Published:
-        """Return what became of it. Raises QueueFull when all that it matches have too many firings waiting."""
+        """Publish an event. Raises QueueFull when every trigger that it matches has too many firings waiting."""
         event = Event(event_id or secrets.token_hex(16), name, payload_json)
         orders = []
         for listener in await self._queues.listeners(name):

@@ -1,4 +1,4 @@
-"""Who receives which partition in this process, and who hears when something there changes."""
+"""The receivers of this process, and passing changes on to them."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -16,27 +16,27 @@ _log = structlog.get_logger(__name__)
 
 
 class Receiver(Protocol):
-    """One open delivery, as the others see it."""
+    """One open delivery, as the rest of the process sees it."""
 
     def expect(self, partition: int, due_ms: int) -> None:
-        """Something in the partition is due at `due_ms`."""
+        """Hear that something in the partition is due at `due_ms`."""
         ...
 
     def doubt(self, partition: int, session: str) -> None:
-        """This session has become the partition's receiver: make sure who is."""
+        """Hear that this session has become the partition's receiver, and find out who is."""
         ...
 
     def listened(self, name: str) -> None:
-        """A trigger has begun to listen to events of this name."""
+        """Hear that a trigger has begun to listen to events of this name."""
         ...
 
     def look(self) -> None:
-        """Messages may have been lost: look for what is due."""
+        """Ask the store what is due, because messages may have been lost."""
         ...
 
 
 class Receivers:
-    """The open deliveries of a queue, or of the flows, in this process, and what they have at work."""
+    """The open deliveries of a queue, or of the flows, in this process, and their unfinished work."""
 
     def __init__(self) -> None:
         self._open: set[Receiver] = set()
@@ -45,19 +45,19 @@ class Receivers:
 
     @property
     def busy(self) -> bool:
-        """Whether there is any, or something at work."""
+        """Whether there is an open delivery or unfinished work."""
         return bool(self._open or self._at_work)
 
     def enter(self, receiver: Receiver) -> None:
-        """Let a delivery hear of changes."""
+        """Begin to tell a delivery of changes."""
         self._open.add(receiver)
 
     def leave(self, receiver: Receiver) -> None:
-        """Let it hear no more."""
+        """Stop telling a delivery of changes."""
         self._open.discard(receiver)
 
     def hear(self, wake: Wake) -> None:
-        """Pass a change on to whom it concerns."""
+        """Pass a change on to the deliveries that it concerns."""
         match wake:
             case EarlierDue(partition, due_ms, _):
                 for receiver in self._open:
@@ -70,27 +70,27 @@ class Receivers:
                     receiver.listened(name)
 
     def missed(self) -> None:
-        """Changes may have gone unheard."""
+        """Let every delivery ask the store, because changes may have been missed."""
         for receiver in self._open:
             receiver.look()
 
     def carry_out(self, work: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
-        """Do something to its end, even when the delivery that waits for it is cut off meanwhile.
+        """Run work to its end, even if the delivery that waits for it is cut off meanwhile.
 
-        Of a command that is cut off on its way to the store nobody knows whether it took effect; and before Python 3.12
-        a client that is cancelled while it writes to its socket forgets the cancellation.
+        If a command is cut off on its way to the store, nobody knows whether it took effect; and before Python 3.12 a
+        client that is cancelled while it writes to its socket forgets the cancellation.
         """
         task = self._at_work.task(work)
-        # Retrieved, so that asyncio does not log a failure that nobody waits for any more.
+        # Retrieve the exception, so that asyncio does not log a failure that nobody waits for.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
     def leave_behind(self, work: Coroutine[Any, Any, None]) -> None:
-        """Carry something out that nobody waits for."""
+        """Run work to its end without waiting for it."""
         _ = self.carry_out(work)
 
     async def pause(self, seconds: float) -> bool:
-        """Wait before something is tried again; return False, and at once, when it is time to settle."""
+        """Wait before another try and return True; return False at once when it is time to settle."""
         try:
             async with asyncio.timeout(seconds):
                 await self._settling.wait()
@@ -99,7 +99,7 @@ class Receivers:
         return False
 
     async def settle(self) -> None:
-        """Wait until everything is carried out; nothing is tried again from now on."""
+        """Wait until all work is done; from now on nothing is tried again."""
         self._settling.set()
         await self._at_work.settle()
 
@@ -111,30 +111,30 @@ class QueueReceivers:
         self._by_queue: dict[str, Receivers] = {}
 
     def of(self, queue: str) -> Receivers:
-        """Return those of a queue."""
+        """Return the deliveries of a queue."""
         if queue not in self._by_queue:
             self._by_queue = {name: each for name, each in self._by_queue.items() if each.busy}
             self._by_queue[queue] = Receivers()
         return self._by_queue[queue]
 
     def hear(self, wake: Wake) -> None:
-        """Pass a change on to whom it concerns."""
+        """Pass a change on to the deliveries that it concerns."""
         receivers = self._by_queue.get(wake.queue if isinstance(wake, EarlierDue) else "")
         if receivers is not None:
             receivers.hear(wake)
 
     def missed(self) -> None:
-        """Changes may have gone unheard."""
+        """Let every delivery ask the store, because changes may have been missed."""
         for receivers in self._by_queue.values():
             receivers.missed()
 
     async def settle(self) -> None:
-        """Wait until everything is carried out; nothing is tried again from now on."""
+        """Wait until all work is done; from now on nothing is tried again."""
         await asyncio.gather(*(receivers.settle() for receivers in self._by_queue.values()))
 
 
 def alarm(dead: Iterable[DeadLetter], orphans: Iterable[str] = ()) -> None:
-    """Log triggers that will not fire any more although nobody wanted that."""
+    """Log triggers that will not fire again although nobody wanted that."""
     for letter in dead:
         DEAD.inc()
         _log.error(

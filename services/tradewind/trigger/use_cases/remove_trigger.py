@@ -1,4 +1,4 @@
-"""Removing a trigger."""
+"""Removes a trigger."""
 
 from collections.abc import Callable
 
@@ -13,5 +13,5 @@ class RemoveTrigger:
         self._store_of = store_of
 
     async def __call__(self, trigger_id: str, partition_key: str, epoch: int, queue: str = "") -> bool:
-        """Return whether there was one. Raises StaleEpoch."""
+        """Remove a trigger, and return whether there was one. Raises StaleEpoch."""
         return await self._store_of(queue).remove(partition_of(queue or partition_key), trigger_id, epoch)

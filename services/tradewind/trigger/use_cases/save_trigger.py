@@ -1,4 +1,4 @@
-"""Saving a trigger."""
+"""Saves a trigger."""
 
 import secrets
 from collections.abc import Callable
@@ -18,9 +18,9 @@ class SaveTrigger:
         self._receivers = receivers
 
     async def __call__(self, draft: TriggerDraft, queue: str = "") -> Trigger:
-        """Return the trigger as stored, with a new id when it had none. Raises StaleEpoch and QueueFull.
+        """Save a trigger, with a new id if it has none, and return it as stored. Raises StaleEpoch and QueueFull.
 
-        A queue's triggers are all in the partition of its name.
+        All triggers of a queue are in the partition of its name.
         """
         if not draft.id:
             draft = replace(draft, id=secrets.token_hex(16))

@@ -1,4 +1,4 @@
-"""Looking through the indexes for what stands there without a trigger, and for what waits without a receiver."""
+"""Sweeps the indexes for entries without a trigger, and looks for due triggers without a receiver."""
 
 import structlog
 
@@ -10,14 +10,14 @@ _log = structlog.get_logger(__name__)
 
 
 def indexes_of(queue: str) -> tuple[str, ...]:
-    """Return the names of the indexes of a queue, or of the flows, which are in no list of all."""
+    """Return the names of the indexes of a queue, or of the flows, whose triggers no index lists as a whole."""
     return ("all", "due", "claimed", "dead") if queue else ("due", "claimed", "dead")
 
 
 class SweepIndexes:
-    """Takes out what has no trigger, puts back what has no entry, and tells people of either.
+    """Removes entries without a trigger, adds entries that triggers lack, and logs both.
 
-    `overdue_ms` is how late something may be before it is said that nobody receives it.
+    `overdue_ms` is how late a trigger may be before the log says that nobody receives it.
     """
 
     def __init__(self, queues: QueueStore, overdue_ms: int) -> None:
@@ -25,7 +25,7 @@ class SweepIndexes:
         self._overdue_ms = overdue_ms
 
     async def __call__(self) -> None:
-        """Look through everything, a part of an index at a time."""
+        """Sweep everything, a part of an index at a time."""
         for partition in range(PARTITIONS):
             for queue in ("", *await self._queues.queues(partition)):
                 for index in indexes_of(queue):

@@ -1,4 +1,4 @@
-"""Spans of triggers that fire: each is the root of the trace of what it begins."""
+"""Spans of triggers that fire: each is the root of a trace of the work that it begins."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ class TraceFirings:
         self._tracing = tracing
 
     def __call__(self, due: Sequence[DueTrigger]) -> tuple[DueTrigger, ...]:
-        """Return what is delivered, each with the trace context for what it begins when traces are recorded."""
+        """Return the triggers, each with the trace context for the work that it begins if traces are recorded."""
         if not self._tracing.recording:
             return tuple(due)
         return tuple(map(self._traced, due))

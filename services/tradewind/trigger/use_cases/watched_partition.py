@@ -1,4 +1,4 @@
-"""A partition as its receiver knows it: when something is next to be done there, by the store's clock."""
+"""A partition as its receiver knows it: when it next needs attention, by the store's clock."""
 
 from dataclasses import dataclass, field
 
@@ -9,11 +9,11 @@ from tradewind.trigger.ports import Heads, Survey
 
 @dataclass(slots=True, eq=False)
 class WatchedPartition:
-    """Times are None when there is nothing; what was heard while a claim was under way is never forgotten.
+    """The known times of a partition, None when there is none; times heard while a claim is under way are kept.
 
-    Until the store has `confirmed` the subscription there is nothing to be done. `doubted` says that somebody else may
-    be the receiver by now, or that the store's clock was set; a claim order finds out. What is due is claimed before
-    its time, by the longest lead until the store has said how long it is for what comes first.
+    Nothing is claimed until the store has `confirmed` the subscription. `doubted` says that another session may have
+    become the receiver, or that the store's clock was set; a claim order finds out. Due triggers are claimed before
+    their time: by `lead_ms`, or by the longest lead until the store has said what the lead for the first one is.
     """
 
     subscription: Subscription
@@ -26,31 +26,31 @@ class WatchedPartition:
     time: StoreTime = field(default_factory=StoreTime)
 
     def claiming(self) -> None:
-        """Forget the times: the claim that begins now will tell, and what is heard meanwhile comes on top."""
+        """Forget the times, because the claim that begins now will bring them; times heard meanwhile are added."""
         self.due_ms = self.lapse_ms = self.lead_ms = None
         self.doubted = False
 
     def expect(self, heads: Heads) -> None:
-        """Take note of times, as far as they are earlier than those known."""
+        """Note times that are earlier than the known ones."""
         due_ms = _earlier(self.due_ms, heads.due_ms)
         if due_ms != self.due_ms:
             self.due_ms, self.lead_ms = due_ms, None
         self.lapse_ms = _earlier(self.lapse_ms, heads.lapse_ms)
 
     def surveyed(self, survey: Survey, asked_us: int, answered_us: int) -> int:
-        """Take note of what the store told, asked and answered at these local times.
+        """Note a survey of the store, which was asked for and answered at these local times.
 
-        Returns by how much its clock has jumped, in microseconds.
+        Returns by how many microseconds the store's clock has jumped.
         """
         self.expect(survey.heads)
         if self.due_ms is not None and self.due_ms == survey.heads.due_ms:
-            # Of what is further off than the longest lead nothing was counted yet.
+            # Triggers that are due later than the longest lead were not counted yet.
             near = self.due_ms * 1000 <= survey.now_us + self.longest_lead_ms * 1000
             self.lead_ms = survey.lead_ms if near else None
         return self.time.observe(survey.now_us, asked_us, answered_us)
 
     def next_us(self) -> int | None:
-        """Return the local time at which there is something to claim, to take back or to find out."""
+        """Return the local time at which there is next something to claim, to take back or to find out."""
         if not self.confirmed:
             return None
         if self.doubted:

@@ -1,7 +1,8 @@
--- Ends claims whose triggers were handled, and plans what follows.
+-- Ends claims whose triggers were handled, and plans their next times.
 -- KEYS: 1 due, 2 claimed, 3 receiver, 4 firings
--- args: now_ms, prefix, removed and events (beginnings of keys), channel, queue, session, last_ms, policy, items = {{id, token, next_ms or -1, finished}}
--- Returns {lost = tokens that held nothing, due, lapse}.
+-- args: now_ms, prefix, removed and events (beginnings of keys), channel, queue, session, last_ms, policy,
+--   items = {{id, token, next_ms or -1, finished}}
+-- Returns {lost = tokens of void claims, due, lapse}.
 --!include settling
 --!include firings
 
@@ -9,7 +10,7 @@ local now_ms = now(args.now_ms)
 local former = head(KEYS[1])
 local lost, earliest = {}, nil
 
--- Returns nil when nothing follows.
+-- Returns the next planned time, nil when there is none.
 local function following(t, wanted)
   if t.interval == 0 then
     return nil

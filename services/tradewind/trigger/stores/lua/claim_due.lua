@@ -1,8 +1,9 @@
--- Takes lapsed claims back, then leases what is due, oldest first, to the partition's receiver.
+-- Takes lapsed claims back, then leases due triggers, oldest first, to the partition's receiver.
 -- KEYS: 1 due, 2 claimed, 3 dead, 4 receiver, 5 firings, 6 alarms
--- args: now_ms, prefix, all, channel, queue, partition, epoch (negative: one of the queue's receivers), session, limit, lease_ms, nonce, lead {most_ms, shares, least_ms, each_ms}, max_bytes, reap, policy
--- Returns {ended = true} when somebody else receives, or {claims = {{record, token, record of its trigger when it is a firing}}, deadline, survey,
--- dead = {{id, failures, error}}, orphans = ids that stood in an index without a trigger}.
+-- args: now_ms, prefix, all, channel, queue, partition, epoch (negative: one of the queue's receivers), session, limit,
+--   lease_ms, nonce, lead {most_ms, shares, least_ms, each_ms}, max_bytes, reap (lapsed claims at most), policy
+-- Returns {ended = true} when another session is the receiver, or {claims = {{record, token, for a firing the record of
+-- its trigger}}, deadline, survey, dead = {{id, failures, error}}, orphans = ids of index entries without a trigger}.
 --!include record
 --!include endings
 
@@ -14,7 +15,7 @@ if args.epoch >= 0 then
     return cmsgpack.pack({ ended = true })
   end
   if known < args.epoch then
-    -- A failover of the store forgot the subscription; the claim stands in for it.
+    -- The store lost the subscription in a failover; the claim renews it.
     redis.call('HSET', KEYS[4], 'epoch', args.epoch, 'session', args.session)
   end
 end
@@ -26,7 +27,7 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '-inf', now_ms, 'BYSCORE', 'LI
   local t = read(args.prefix .. id, id, now_ms)
   if t and t.status == 'claimed' then
     local message = 'the lease lapsed before an answer came'
-    -- The first lapse in a row costs no delay: most often the receiver just died.
+    -- The first lapse in a row causes no delay: most often the receiver has just died.
     local _, died = fail(KEYS[1], KEYS[2], KEYS[3], KEYS[5], t, message, backoff(t.failures), now_ms)
     lapsed = true
     if died then
@@ -74,7 +75,7 @@ if #orphans > 0 then
   redis.call('HINCRBY', KEYS[6], 'orphans', #orphans)
 end
 if lapsed and args.epoch < 0 then
-  -- What lapsed may come back when this receiver has no room left.
+  -- This receiver may have no room for the triggers that lapsed; let the others hear of them.
   wake(args.channel, nil, head(KEYS[1]))
 end
 local seen = survey(KEYS[1], KEYS[2], now_ms)

@@ -1,7 +1,7 @@
--- Counts the triggers of a partition of the flows, or of a queue.
+-- Counts the triggers of a queue, or of the flows in a partition.
 -- KEYS: 1 due, 2 claimed, 3 dead, 4 all, 5 alarms
 -- args: now_ms
--- Returns {scheduled, claimed, dead, triggers, orphans, first = when something is next to be delivered, now}.
+-- Returns {scheduled, claimed, dead, triggers, orphans, first = when the next trigger is to be delivered, now}.
 --!include heads
 
 return cmsgpack.pack({

@@ -1,8 +1,8 @@
--- How a claim ends when it was not acknowledged, and how a trigger ends for good.
+-- Ends claims that were not acknowledged, and triggers that will not fire again.
 --!include record
 --!include heads
 
--- Keeps a trigger that fires no more for its retention.
+-- Ends a trigger that will not fire again; it is kept for the retention.
 local function finish(t, status, now_ms)
   redis.call('HSET', t.key, 'status', status, 'token', '', 'expires', now_ms + args.policy.retention_ms)
   redis.call('PEXPIRE', t.key, args.policy.retention_ms)
@@ -13,7 +13,7 @@ local function note(firings, t, outcome, now_ms, message)
     'attempt', t.attempt, 'outcome', outcome, 'at', now_ms, 'error', message or '', 'event_id', t.event_id)
 end
 
--- Puts a trigger among the due ones, unless it is paused. Returns its place, or nil.
+-- Adds a trigger to the `due` index, unless it is paused. Returns its place there, or nil.
 local function queue_up(due, t, place)
   if t.paused then
     redis.call('HSET', t.key, 'status', 'paused', 'token', '', 'planned', t.planned)
@@ -24,7 +24,7 @@ local function queue_up(due, t, place)
   return place
 end
 
--- Takes an ended firing out of those of its trigger, which is returned unless it has gone.
+-- Takes an ended firing off its trigger's count of pending firings. Returns the trigger, nil when it is gone.
 local function leave(firing, now_ms)
   local parent = parent_of(firing, now_ms)
   if parent and parent.pending > 0 then
@@ -33,8 +33,8 @@ local function leave(firing, now_ms)
   return parent
 end
 
--- Counts a failure of a claimed trigger, unless it is only postponed. Returns its new place in `due`, or nil when it has
--- none now; whether it is dead.
+-- Ends the claim of a trigger that failed or was postponed; only a failure counts. Returns its new place in `due`, nil
+-- when it is not there, and whether it is dead.
 local function fail(due, claimed, dead, firings, t, message, delay_ms, now_ms, postponed)
   redis.call('ZREM', claimed, t.id)
   t.failures = t.failures + (postponed and 0 or 1)

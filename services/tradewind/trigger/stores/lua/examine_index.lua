@@ -1,7 +1,7 @@
--- Looks for broken invariants in a part of an index, and mends them at a second look.
+-- Looks for broken invariants in a part of an index, and mends them on a second pass.
 -- KEYS: 1 the index, 2 due, 3 claimed
--- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank), limit, again
---   (names of findings to look at once more, or nil), mend, policy
+-- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank),
+--   limit, again (names of findings to check a second time, or nil), mend, policy
 -- Returns {seen, findings = {check, subject, problem, mended}}.
 --!include record
 --!include findings
@@ -10,7 +10,7 @@ local now_ms = now(args.now_ms)
 local expected = { due = 'scheduled', claimed = 'claimed', dead = 'dead' }
 local seen = 0
 
--- A trigger of a queue stands in the index that its status asks for.
+-- Checks that a trigger is in the index that its status requires, and that a scheduled one does not expire.
 local function examine(t, subject)
   if t.status == 'scheduled' and not redis.call('ZSCORE', KEYS[2], t.id) then
     found('trigger-not-due', subject, 'it is enabled, and would never fire', function()
@@ -34,7 +34,8 @@ local function examine(t, subject)
   end
 end
 
--- Whether what stands in an index since `score` may be over: then it leaves its record first, and the index when that is swept.
+-- Whether the trigger of an index entry made at `score` may have passed its retention: its record ends first, and the
+-- next sweep removes the entry.
 local function may_be_over(score)
   return (args.index == 'all' or args.index == 'dead') and score + args.policy.retention_ms <= now_ms
 end

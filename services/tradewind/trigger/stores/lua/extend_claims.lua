@@ -1,7 +1,7 @@
 -- Moves the deadlines of claims.
 -- KEYS: 1 due, 2 claimed
 -- args: now_ms, prefix, items = {{id, token, lease_ms}}
--- Returns {lost = tokens that held nothing, due, lapse}.
+-- Returns {lost = tokens of void claims, due, lapse}.
 --!include settling
 
 local now_ms = now(args.now_ms)

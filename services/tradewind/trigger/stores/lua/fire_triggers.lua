@@ -1,4 +1,4 @@
--- Makes a firing of each of these triggers for one event.
+-- Makes one firing of each given trigger for an event.
 -- KEYS: 1 any key of the partition
 -- args: now_ms, base (beginning of the partition's keys), channel, policy, event = {id, name, payload}, by_hand,
 --   items = {{queue, trigger id, id of the firing, start of its window in ms or 0}}
@@ -9,7 +9,7 @@
 
 local now_ms = now(args.now_ms)
 
--- Whether a trigger takes an event now; one fired by hand need not listen.
+-- Whether a trigger takes the event now; a trigger fired by hand need not listen to it.
 local function takes(t, start)
   if args.by_hand then
     return true
@@ -40,7 +40,7 @@ local function fire(queue, id, firing, start)
   redis.call('HINCRBY', t.key, 'pending', 1)
   local planned = now_ms
   if t.event ~= '' then
-    -- No two events of a trigger have the same planned time: it names the firing.
+    -- Each firing of a trigger has a planned time of its own, which names the firing.
     planned = math.max(now_ms, t.planned + 1)
     redis.call('HSET', t.key, 'planned', planned)
   end

@@ -1,8 +1,8 @@
--- What becomes of a trigger when one of its firings for an event is acknowledged.
+-- Settles an acknowledged firing with its trigger.
 --!include endings
 --!include tombstone
 
--- Ends an acknowledged firing: it is remembered, so that its event makes no other, and its trigger counts it.
+-- Ends an acknowledged firing. It is remembered, so that the same event makes no second one, and its trigger counts it.
 local function fired(firing, now_ms)
   redis.call('DEL', firing.key)
   bury_epoch(args.removed .. firing.id, firing.epoch, now_ms, args.policy.repeat_ms)

@@ -1,7 +1,7 @@
 -- Makes claimed triggers due again as if they had never been claimed; no failure is counted.
 -- KEYS: 1 due, 2 claimed, 3 receiver
 -- args: now_ms, prefix, channel, queue, session, items = {{id, token}}
--- Returns {lost = tokens that held nothing, due, lapse}.
+-- Returns {lost = tokens of void claims, due, lapse}.
 --!include settling
 
 local now_ms = now(args.now_ms)

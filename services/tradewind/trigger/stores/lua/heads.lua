@@ -1,10 +1,11 @@
--- What comes first in a partition, and who must hear when that changes.
+-- Finds the first entries of a partition's indexes, and wakes receivers when they change.
 local function head(key)
   local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
   return first[2] and tonumber(first[2]) or nil
 end
 
--- Wakes the receiver of a partition, or those of the queue `args.queue`, that sleep until `former`, when there is something earlier for it now.
+-- Wakes the receiver of a partition, or those of the queue `args.queue`, if they sleep until `former` and something is
+-- due earlier than that.
 local function wake(channel, former, earliest)
   if earliest and (not former or earliest < former) then
     local queue = args.queue and args.queue ~= '' and ' ' .. args.queue or ''
@@ -12,7 +13,7 @@ local function wake(channel, former, earliest)
   end
 end
 
--- Both heads, and this server's time in microseconds: what a receiver needs in order to sleep until exactly then.
+-- Returns both heads and this server's time in microseconds, so that a receiver can sleep until exactly the right time.
 local function survey(due, claimed, now_ms)
   local now_us = now_ms * 1000
   if args.now_ms == 0 then

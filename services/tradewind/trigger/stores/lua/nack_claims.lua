@@ -1,7 +1,8 @@
 -- Ends claims whose triggers could not be handled: they are due again later, or dead.
 -- KEYS: 1 due, 2 claimed, 3 receiver, 4 firings, 5 dead
--- args: now_ms, prefix, channel, queue, all, session, policy, items = {{id, token, delay_ms or -1 for backoff, error, postponed}}
--- Returns {lost = tokens that held nothing, due, lapse, dead = {{id, failures, error}}}.
+-- args: now_ms, prefix, channel, queue, all, session, policy,
+--   items = {{id, token, delay_ms or -1 for backoff, error, postponed}}
+-- Returns {lost = tokens of void claims, due, lapse, dead = {{id, failures, error}}}.
 --!include settling
 
 local now_ms = now(args.now_ms)

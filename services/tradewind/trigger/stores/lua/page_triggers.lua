@@ -1,13 +1,14 @@
 -- Reads a page of the triggers in an index, in the order of (score, id).
--- KEYS: 1 due or claimed
--- args: now_ms, prefix, after_score and after_id (absent: from the start), up_to (absent: now), everything, limit, max_bytes
--- Returns {triggers = records, size = their bytes, score and id of the last one looked at, more = whether others follow}.
+-- KEYS: 1 the index
+-- args: now_ms, prefix, after_score and after_id (absent: from the start), up_to (absent: now), everything, limit,
+--   max_bytes
+-- Returns {triggers = records, size = their bytes, score and id of the last entry read, more = whether others follow}.
 --!include record
 
 local now_ms = now(args.now_ms)
 local up_to = args.up_to or now_ms
 
--- Whether a text stands after another one in an index, byte by byte: Lua's own order is that of the server's locale.
+-- Whether `one` comes after `other` in an index. Compares bytes, as Redis does: Lua's own order depends on the locale.
 local function stands_after(one, other)
   for at = 1, math.min(#one, #other) do
     local mine, its = string.byte(one, at), string.byte(other, at)
@@ -24,8 +25,8 @@ local function beyond(rank)
   return score > args.after_score or (score == args.after_score and stands_after(entry[1], args.after_id))
 end
 
--- The rank of the first entry after the cursor, found by halving: exact among equal scores, and when the cursor's own
--- entry has gone.
+-- Find the rank of the first entry after the cursor by binary search: exact among equal scores, and even when the
+-- cursor's own entry is gone.
 local first = 0
 if args.after_score then
   local last = redis.call('ZCARD', KEYS[1])

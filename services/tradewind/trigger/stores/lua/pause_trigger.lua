@@ -1,4 +1,4 @@
--- Keeps a trigger from firing until it is resumed; a claim that runs may still be acknowledged.
+-- Keeps a trigger from firing until it is resumed; a running claim may still be acknowledged.
 -- KEYS: 1 the trigger's hash, 2 due
 -- args: now_ms, id, note
 -- Returns {record}, unchanged when it has ended, or {} when there is none.

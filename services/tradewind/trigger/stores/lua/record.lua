@@ -1,6 +1,6 @@
 -- The hash of a trigger, as every script of this folder reads and returns it.
 local function read(key, id, now_ms)
-  -- pcall: something that is no hash must not stop the whole partition; to the caller it is no trigger.
+  -- pcall: a key that is not a hash must not stop the whole partition; to the caller there is no trigger.
   local raw = redis.pcall('HMGET', key, 'partition_key', 'interval', 'anchor', 'payload', 'epoch', 'status', 'planned',
     'failures', 'error', 'revision', 'created', 'expires', 'token', 'attempt', 'spec', 'fired', 'jitter', 'last', 'most',
     'paused', 'note', 'pending', 'dropped', 'event', 'event_id', 'born')
@@ -29,19 +29,19 @@ local function reply(t)
   }
 end
 
--- About how many bytes a record has.
+-- The approximate size of a record in bytes.
 local function size_of(t)
   return #t.payload + #t.spec + #t.error + #t.note
 end
 
--- The trigger of which a record is one firing, nil when that has gone or is another by now.
+-- Returns the trigger that a firing belongs to, nil when it is gone or its id now names another trigger.
 local function parent_of(firing, now_ms)
   local id = string.match(firing.id, '^[^:]+')
   local parent = read(args.prefix .. id, id, now_ms)
   return parent and parent.created == firing.born and parent or nil
 end
 
--- When a planned time is to be delivered; as domain/schedule.py has it.
+-- Returns when the planned time is to be delivered, computed as in domain/schedule.py.
 local function place_of(t)
   if t.jitter == 0 then
     return t.planned

@@ -1,4 +1,4 @@
--- Makes dead triggers due again, with no failures.
+-- Makes dead triggers due again, and resets their failures.
 -- KEYS: 1 due, 2 dead
 -- args: now_ms, prefix, channel, queue, policy, items = ids
 -- Returns the ids that were dead.

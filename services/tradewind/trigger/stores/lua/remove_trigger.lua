@@ -1,7 +1,7 @@
--- Removes a trigger, whatever its status, and remembers the epoch.
+-- Removes a trigger in any status, and remembers the epoch.
 -- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead, 6 all of the queue
 -- args: now_ms, id, epoch, queue, events (beginning of keys), policy
--- Returns {known = newer epoch} or {removed = whether there was one}.
+-- Returns {known = newer epoch} or {removed = whether the trigger existed}.
 --!include record
 --!include tombstone
 

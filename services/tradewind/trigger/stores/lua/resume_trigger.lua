@@ -1,7 +1,7 @@
 -- Lets a paused trigger fire again.
 -- KEYS: 1 the trigger's hash, 2 due
--- args: now_ms, id, policy, channel, queue, seen and planned: when the planned time is still the one seen, it becomes
---   this one (absent: none is left)
+-- args: now_ms, id, policy, channel, queue, seen and planned: if the planned time is still `seen`, it becomes `planned`
+--   (absent: no time is left, and the trigger completes)
 -- Returns {record}, unchanged when it was not paused, or {} when there is none.
 --!include record
 --!include endings

@@ -1,9 +1,9 @@
 -- Creates or replaces a trigger.
 -- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead, 6 all of the queue, 7 queues, 8 firings
--- args: now_ms, id, partition_key, interval, anchor, spec, payload, epoch, channel, queue, events (beginning of keys), event (the
---   name it fires for, or ''), policy, jitter, last and most of the
---   schedule, first planned time (absent: all have passed)
--- Returns {known = newer epoch}, {full = which cap} or {trigger = record}.
+-- args: now_ms, id, partition_key, interval, anchor, spec, payload, epoch, channel, queue, events (beginning of keys),
+--   event (name of the event it fires for, or ''), policy, jitter, last and most of the schedule, first (planned time;
+--   absent: all have passed)
+-- Returns {known = newer epoch}, {full = the cap that is reached} or {trigger = record}.
 --!include record
 --!include endings
 --!include tombstone
@@ -18,7 +18,7 @@ end
 
 local same_schedule = t and t.interval == args.interval and t.anchor == args.anchor and t.spec == args.spec
 if same_schedule and t.epoch == args.epoch then
-  -- A claim stays good: what it was given for still holds.
+  -- A claim stays valid: neither the schedule nor the epoch has changed.
   if t.partition_key ~= args.partition_key or t.payload ~= args.payload then
     t.partition_key, t.payload, t.revision = args.partition_key, args.payload, t.revision + 1
     redis.call('HSET', KEYS[1], 'partition_key', t.partition_key, 'payload', t.payload, 'revision', t.revision)
@@ -26,7 +26,7 @@ if same_schedule and t.epoch == args.epoch then
   return cmsgpack.pack({ trigger = reply(t) })
 end
 
--- Whether the queue holds as many as it may, once the oldest are let go of that have passed their retention.
+-- Whether the queue is full, even after dropping those of the oldest triggers whose retention has passed.
 local function is_full()
   if redis.call('ZCARD', KEYS[6]) < args.policy.queue_most then
     return false
@@ -56,7 +56,7 @@ if args.queue ~= '' then
   end
 end
 
--- The grid goes on where it was, so that no planned time is delivered twice. What completed begins again.
+-- With the same schedule the grid goes on, so that no planned time is delivered twice. A completed trigger starts over.
 local planned, fired = args.first, 0
 if same_schedule and t.status ~= 'completed' then
   planned, fired = t.planned, t.fired

@@ -1,4 +1,4 @@
--- What the scripts that end or prolong claims in bulk have in common.
+-- Shared by the scripts that end or prolong claims in bulk.
 --!include record
 --!include endings
 
@@ -11,7 +11,7 @@ local function held(id, token, now_ms)
   return nil
 end
 
--- Wakes the partition's receiver, unless it is the caller: that one gets the heads in its reply.
+-- Wakes the partition's receiver, unless it is the caller, which gets the heads in the reply.
 local function wake_others(receiver, former, earliest)
   if earliest and redis.call('HGET', receiver, 'session') ~= args.session then
     wake(args.channel, former, earliest)

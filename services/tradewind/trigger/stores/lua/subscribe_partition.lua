@@ -1,4 +1,4 @@
--- Makes a session the receiver of a partition, unless one with a newer epoch is.
+-- Makes a session the receiver of a partition, unless a receiver with a newer epoch is known.
 -- KEYS: 1 receiver, 2 due, 3 claimed
 -- args: now_ms, epoch (negative: one of the queue's receivers), session, channel
 -- Returns {known = newer epoch} or {survey}.

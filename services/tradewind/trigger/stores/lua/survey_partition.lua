@@ -1,4 +1,4 @@
--- Says what comes first in a partition.
+-- Returns when a trigger of a partition is next due, and when a claim next lapses.
 -- KEYS: 1 due, 2 claimed
 -- args: now_ms
 -- Returns {due, lapse, now_us}.

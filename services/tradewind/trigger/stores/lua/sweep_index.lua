@@ -1,15 +1,16 @@
--- Looks through a part of an index, takes out what stands there without a trigger, and puts back what is missing. A queue
--- that is left without any trigger is forgotten, its history after the retention.
+-- Sweeps a part of an index: removes entries without a trigger, and adds missing ones. A queue that is left without any
+-- trigger is forgotten, its history after the retention.
 -- KEYS: 1 the index, 2 due, 3 claimed, 4 alarms, 5 dead, 6 all of the queue, 7 firings, 8 queues
--- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank), limit, policy
--- Returns {seen, orphans, mended = ids, kept = how many of those seen are still there}.
+-- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank),
+--   limit, policy
+-- Returns {seen, orphans and mended = ids, kept = how many of the entries seen are still there}.
 --!include record
 
 local now_ms = now(args.now_ms)
 local expected = { due = 'scheduled', claimed = 'claimed', dead = 'dead' }
 local seen, kept, orphans, mended = 0, 0, {}, {}
 
--- Puts a trigger into the index that its status asks for, when it is not there.
+-- Adds a trigger to the index that its status requires, if it is missing there.
 local function mend(t)
   local missing = false
   if t.status == 'scheduled' then
@@ -33,7 +34,7 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], args.first, args.first + args.
   end
   if not t or removed or (args.index ~= 'all' and t.status ~= expected[args.index]) then
     redis.call('ZREM', KEYS[1], id)
-    -- What ended leaves its record first and the indexes later: that is no loss.
+    -- The record of an ended trigger expires before its index entry: that is no loss.
     if not t and (args.index == 'due' or args.index == 'claimed') then
       orphans[#orphans + 1] = id
     end

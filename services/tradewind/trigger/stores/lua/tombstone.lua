@@ -1,4 +1,4 @@
--- The epoch of a removed trigger, remembered for a while as '<epoch>:<until>'.
+-- Remembers the epoch of a removed trigger for a while, as '<epoch>:<until>'.
 local function buried_epoch(key, now_ms)
   local epoch, till = string.match(redis.call('GET', key) or '', '^(%d+):(%d+)$')
   if epoch and tonumber(till) > now_ms then

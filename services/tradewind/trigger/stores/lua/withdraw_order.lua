@@ -1,14 +1,15 @@
--- Makes triggers due again that were claimed for one order, as if they had never been claimed; no failure is counted.
+-- Makes the triggers claimed for one order due again, as if they had never been claimed; no failure is counted.
 -- KEYS: 1 due, 2 claimed
--- args: now_ms, prefix, channel, queue, nonce, last (the rank of the last claim to look at; absent: of the newest), limit
--- Returns the rank at which to go on, towards the older ones, negative at the end.
+-- args: now_ms, prefix, channel, queue, nonce, last (the rank of the last claim to examine; absent: that of the
+--   newest), limit
+-- Returns the rank at which to go on, towards older claims, negative at the end.
 --!include record
 --!include endings
 
 local now_ms = now(args.now_ms)
 local former, earliest = head(KEYS[1]), nil
 local mark = ':' .. args.nonce
--- Downwards: claims that end meanwhile let others come closer, so that none of these is passed over.
+-- Go downwards: claims that end between two calls lower the ranks of later ones, so that none is skipped.
 local last = args.last or redis.call('ZCARD', KEYS[2]) - 1
 local first = math.max(0, last - args.limit + 1)
 for _, id in ipairs(redis.call('ZRANGE', KEYS[2], first, last)) do
