@@ -1,6 +1,7 @@
 --!include firings
--- Backfills of a flow: `<flow>:backfill:<id>` is the record of one, `<flow>:filling` the open runs of all, each scored by the
--- id of its own; those that run for a node of another flow stand there as well, by 0. `key` is the flow's hash.
+-- Backfills of a flow: `<flow>:backfill:<id>` is the record of a backfill. `<flow>:filling` holds the open runs of all
+-- backfills, each scored by its backfill's id, and those that run for a node of another flow, scored 0. `key` is the
+-- flow's hash.
 local FILLED = 10000
 local backfills = {}
 
@@ -10,7 +11,7 @@ local function note_time(key, id, planned, outcome, reason, name, run_id, count,
   firings.note(backfills.key(key, id), planned, outcome, reason, name, run_id, count, last, FILLED)
 end
 
--- Ends a backfill: its records expire, and nobody looks at it any more.
+-- Ends a backfill: its records expire, and it leaves the backfills that are under way.
 local function finish_backfill(key, flow_id, id, status, reason, keep_for)
   local record = backfills.key(key, id)
   call('HSET', record, 'status', status, 'ended_at', time, 'reason', reason)
@@ -26,8 +27,8 @@ function backfills.finish_if_over(key, flow_id, id)
   end
 end
 
--- Moves a backfill on from a planned time; returns 'begun' when its cycle is to begin, 'duplicate' when one had begun before,
--- 'settled' when nothing may begin now.
+-- Moves a backfill on from a planned time. Returns 'begun' when the cycle of that time is to begin, 'duplicate' when
+-- one had begun before, 'settled' when nothing may begin now.
 function backfills.move(key, flow_id, flow_status, id, planned, following)
   local record = backfills.key(key, id)
   local known = call('HMGET', record, 'status', 'position', 'max_running')
@@ -68,7 +69,7 @@ function backfills.ended(key, flow_id, id, name, ending)
   backfills.finish_if_over(key, flow_id, id)
 end
 
--- Begins no more of a backfill; what runs goes on. Returns whether it was under way.
+-- Cancels a backfill: no more of its cycles begin, and those that run go on. Returns whether it was under way.
 function backfills.cancel(key, flow_id, id, reason)
   local known = call('HMGET', backfills.key(key, id), 'status', 'position', 'last', 'times', 'begun', 'skipped', 'keep_for')
   if known[1] ~= 'running' then return false end

@@ -1,20 +1,22 @@
--- Begins cycles of flows, each judged by itself, in their order.
--- KEYS: for each group its owner.
--- args: now, cluster; groups: base, epoch, first, items of each, one partition's, an item
---   (flow_id, run_id, revision, digest (the beginning of that of the revision, "" for whichever stands), planned (ms, 0 for
---   now, or for none when scheduled), check_in (ms), timeout (ms, 0 for none), facts, inputs ("" for none), request
---   ("" for none), payload (its hash), request_ms (how long it is remembered), rare): what few have is {plan (false for what is
---   not scheduled), parent (the node of another flow that it runs for, or false), backfill ({id, following planned time, 0 for
---   none} of the backfill whose position `planned` is, or false), replaces (cycle of the same run_id that gives way, -1 for
---   none), at_least (lowest number)}, or false.
---   A plan is {queued (the planned time that waits longest), due (ms, what the trigger says), next_at (ms, 0 for none), missed
---   ({first, last, count} or false), most (cycles of the schedule, 0 for no limit), once, schedule_epoch, ahead (whether it is
---   due in a moment, not yet), event (nil for none; see meet_event)}. Of an event `planned` and `due` are when it came,
---   `next_at` what stands by, and its schedule epoch is the one under which it came.
--- Of a backfill a planned time is passed over when a cycle has begun for it: `duplicate`.
--- Returns the time, and for each group its answers, none when somebody else owns the partition by now, each the number of the
--- cycle that has begun as it was asked for, by an item with nothing rare, else {outcome, revision, cycle, start,
--- planned, next planned time, inputs (of what waited for an event), run, run_id, stopping}; what has begun ends before these
--- three: it has the run_id that was asked for.
+-- Begins cycles of flows, each judged by itself, in order.
+-- KEYS: the owner of each group's partition.
+-- args: now, cluster; groups, one for each partition: its base, epoch, first, items. An item is
+--   (flow_id, run_id, revision, digest (the beginning of the revision's digest, "" for the current one), planned (ms, 0
+--   for now, or for none when scheduled), check_in (ms), timeout (ms, 0 for none), facts, inputs ("" for none), request
+--   ("" for none), payload (its hash), request_ms (how long it is remembered), rare).
+--   `rare` holds fields that few items need, or is false: {plan (false when not scheduled), parent (the node of another
+--   flow that it runs for, or false), backfill ({id, following planned time, 0 for none} of the backfill whose position
+--   `planned` is, or false), replaces (number of the cycle with the same run_id that gives way, -1 for none), at_least
+--   (lowest number)}.
+--   A plan is {queued (whether it is the planned time that waits longest), due (ms, as the trigger says), next_at (ms,
+--   0 for none), missed ({first, last, count} or false), most (cycles of the schedule, 0 for no limit), once,
+--   schedule_epoch, ahead (whether it is due in a moment, not yet), event (nil for none; see meet_event)}. For an
+--   event, `planned` and `due` are when it came, `next_at` is the value below 0 in the flow's record, and the schedule
+--   epoch is the one under which it came.
+-- A backfill skips a planned time for which a cycle has begun before: `duplicate`.
+-- Returns the time, and for each group its answers, none when another replica owns the partition by now. The answer is
+-- the number of the cycle when an item without `rare` has begun as asked for, else {outcome, revision, cycle, start,
+-- planned, next planned time, inputs (of a queued event), run, run_id, stopping}; the last three are left out when a
+-- cycle has begun, which has the run_id that was asked for.
 --!include beginning
 return answers_of(args.groups, 13, begin)

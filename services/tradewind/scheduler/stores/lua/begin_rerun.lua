@@ -1,8 +1,8 @@
 -- Begins a further run of a cycle.
--- KEYS: 1 owner, 2 hash of the flow, 3 hash of the run before.
--- args: base, epoch (0), now, flow_id, cycle, source (number of the run before), source_id (its run_id), run_id, planned (ms),
---   timeout (ms, 0 for none), check_in (ms), facts, rerun, memory ("" for none), request ("" for none), payload (its
---   hash), request_ms.
+-- KEYS: 1 owner, 2 hash of the flow, 3 hash of the previous run.
+-- args: base, epoch (0), now, flow_id, cycle, source (number of the previous run), source_id (its run_id), run_id,
+--   planned (ms), timeout (ms, 0 for none), check_in (ms), facts, rerun, memory ("" for none), request ("" for none),
+--   payload (its hash), request_ms.
 -- Returns {outcome, cycle, run, run_id, start}.
 --!include open_runs
 local flow, source = KEYS[2], KEYS[3]

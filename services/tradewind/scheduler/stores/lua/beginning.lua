@@ -1,9 +1,10 @@
 --!include due
 --!include backfilling
--- How a cycle of a flow begins.
+-- Begins a cycle of a flow.
 local LOG_CYCLES = 100
 
--- What beginning a cycle needs of a flow, of its schedule only where that asks for one; false when there is no such flow.
+-- Reads what beginning a cycle needs of a flow, and of its schedule only if `scheduled`; false when there is no such
+-- flow.
 local function flow_of(flow_id, scheduled)
   local key = flow_key(flow_id)
   local v = scheduled
@@ -13,8 +14,8 @@ local function flow_of(flow_id, scheduled)
     digest = v[5], logged = v[6], next_at = tonumber(v[7]), schedule_epoch = tonumber(v[8])}
 end
 
--- Removes a run; returns the request that it was begun for, which is forgotten, if it still was remembered, its payload's
--- hash, and for how long it still would have been.
+-- Removes a run. If the request that it was begun for is still remembered, forgets it and returns it, its payload's
+-- hash and for how long it would have been remembered; else '', '' and 0.
 local function drop_run(flow_id, cycle, run_id)
   local key, name = run_key(flow_id, cycle, 0), cycle .. ':0'
   local known = call('HMGET', key, 'run_id', 'request')
@@ -23,7 +24,7 @@ local function drop_run(flow_id, cycle, run_id)
   call('ZREM', flow_key(flow_id) .. ':cycles', name)
   call('ZREM', flow_key(flow_id) .. ':filling', name)
   close(flow_id .. ':' .. name)
-  -- So does the line that says that it was begun for a planned time.
+  -- Remove the line that says that the run began for a planned time, too.
   local lines, fired = flow_key(flow_id) .. ':firings', ' fired ' .. cycle .. ' 0 ' .. run_id .. ' '
   for _, line in ipairs(call('ZREVRANGE', lines, 0, 99)) do
     if string.find(line, fired, 1, true) then call('ZREM', lines, line) end
@@ -35,12 +36,12 @@ local function drop_run(flow_id, cycle, run_id)
   return known[2], string.match(first, '^%S+'), math.max(left, 1)
 end
 
--- Whether an open run is neither a rerun nor of a backfill, nor runs for a node of another flow.
+-- Whether the overlap policy counts an open run: reruns, backfills and runs for nodes of other flows do not count.
 local function minds_the_schedule(key, name)
   return string.sub(name, -2) == ':0' and not call('ZSCORE', key .. ':filling', name)
 end
 
--- The newest cycle that has not ended, and minds the schedule.
+-- Returns the newest open run that the overlap policy counts, nil when there is none.
 local function in_the_way(key)
   local newest = call('ZREVRANGEBYSCORE', key .. ':cycles', '+inf', STOPPING, 'LIMIT', 0, 1)[1]
   if not newest then return nil end
@@ -50,12 +51,12 @@ local function in_the_way(key)
   end
 end
 
--- The answer to a wish for which no cycle begins now; else nil, the planned time of the cycle, and its inputs.
+-- Returns the answer when no cycle begins now; else nil, the planned time of the cycle, and its inputs.
 local function admit(flow, plan, backfill, parent, planned, same, inputs, request, payload)
   if plan then
     local refused = due.refusal(flow, plan, planned, same)
     if refused then return refused end
-    -- What is caught up with may have had its cycle by a backfill.
+    -- A backfill may already have begun a cycle for the missed time that this is to catch up with.
     if planned > plan.at and firings.of(flow.key, planned) == 'fired' then planned = 0 end
   end
   if not same then return refusal('revision_changed', flow.revision, request, payload) end
@@ -64,11 +65,11 @@ local function admit(flow, plan, backfill, parent, planned, same, inputs, reques
     if outcome ~= 'begun' then return answer(outcome, flow.revision) end
   end
   local open = flow.overlap ~= 'allow' and not backfill and not parent and in_the_way(flow.key)
-  -- What waits begins before what is due later.
+  -- A planned time that waits begins before one that is due later.
   local held_up = open or plan and not plan.queued and flow.overlap ~= 'allow' and call('EXISTS', flow.key .. ':queued') == 1
-  -- What is due soon is judged by what runs when it is due.
+  -- A time that is due soon is judged by the cycles that run when it is due.
   if held_up and plan and plan.ahead then return answer('early', flow.revision) end
-  -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
+  -- The only firing of a flow that runs once is not skipped: it comes again until its cycle can begin.
   if open and (not plan or plan.queued or plan.once and flow.overlap == 'skip') then
     return refusal('overlap', flow.revision, request, payload, {cycle = tonumber(string.match(open, '^%d+'))})
   end
@@ -81,7 +82,7 @@ local function next_cycle(flow, at_least)
   local cycle = math.max(flow.last_cycle + 1, at_least or 0)
   local number = digits('%d', cycle)
   local name = number .. ':0'
-  -- A number that the index knows was used before the store lost its last second, and is not used again.
+  -- A number that is in the index was used before the store lost its last second, and must not be used again.
   while call('ZADD', flow.key .. ':cycles', 'NX', OPEN + cycle * RUNS, name) == 0 do
     cycle = cycle + 1
     number = digits('%d', cycle)
@@ -118,9 +119,9 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
       return remembered(first, payload, flow.revision)
     end
   end
-  -- One that was put on record ahead of its time starts at its time.
+  -- A cycle that is put on record ahead of its time starts at its time.
   local start = plan and plan.ahead and math.max(time, planned) or time
-  -- Named at once, if as nil: to make room later costs more.
+  -- All fields are named up front, even as nil: growing the table later costs more.
   local fields = {'run_id', run_id, 'status', 'running', 'start_time', start, 'facts', facts, nil, nil, nil, nil, nil, nil}
   if planned > 0 then add(fields, 'planned_time', planned) end
   if timeout > 0 then add(fields, 'deadline', start + timeout) end

@@ -1,4 +1,4 @@
--- Begins no more cycles of a backfill.
+-- Cancels a backfill: no more of its cycles begin.
 -- KEYS: 1 owner, 2 hash of the flow.
 -- args: base, epoch (0), now, flow_id, backfill_id, reason.
 -- Returns whether it was under way.

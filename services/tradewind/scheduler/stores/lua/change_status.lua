@@ -1,11 +1,12 @@
--- Starts, pauses, resumes, stops or begins to delete a flow; what the trigger service must hear goes to the outbox in the same script.
+-- Starts, pauses, resumes, stops or begins to delete a flow; in the same script, the flow enters the outbox for the
+-- trigger service.
 -- KEYS: 1 owner, 2 hash of the flow.
--- args: base, epoch (0), now, flow_id, status (running, stopped or deleting), from (statuses that it may be
---   reached from), start_at (ms, 0 for now, below 0 for what stands by; does not count when a pause ends of a flow whose schedule
---   is over), by, reason, source (of log lines), passed ({first, last, count} of planned times that passed while it was
---   paused, or false), over (whether the schedule of a paused flow plans nothing any more).
--- Returns {outcome (changed, unchanged, not_found, refused), status found, runs marked as stopping ({cycle, run} each),
---   whether more are to be marked by calling again}.
+-- args: base, epoch (0), now, flow_id, status (running, paused, stopped or deleting), from (statuses from which it may
+--   be reached), start_at (ms, 0 for now, below 0 for a flow that begins on events; ignored when the flow is resumed
+--   and its schedule is over), by, reason, source (of log lines), passed ({first, last, count} of planned times that
+--   passed during the pause, or false), over (whether the schedule of a paused flow plans nothing more).
+-- Returns {outcome (changed, unchanged, not_found, refused), the status before, runs marked as stopping ({cycle, run}
+--   each), whether to call again because more are to be marked}.
 --!include stopping
 --!include pausing
 --!include paused_words
@@ -21,7 +22,7 @@ if known[1] ~= args.status then
     if status == known[1] then outcome = 'changed' end
   end
 end
--- Ends a pause; returns whether the schedule was over when it began, so that nothing is planned any more.
+-- Ends a pause; returns whether the schedule was over when the pause began, so that nothing more is planned.
 local function resume()
   local paused = redis.call('HMGET', flow, 'paused_by', 'note', 'paused_next')
   if args.passed then
@@ -43,7 +44,7 @@ elseif outcome == 'changed' then
   end
   if args.status == 'running' and not over then first = args.start_at ~= 0 and args.start_at or time end
   redis.call('HSET', flow, 'status', args.status, 'next_execution', first, 'updated_at', time, 'schedule_epoch', epoch)
-  -- One that no longer runs is filled on the grid on which it did.
+  -- Keep the anchor of a flow that stops: its backfills go by the grid on which it ran.
   if first ~= 0 then redis.call('HSET', flow, 'anchor', first) end
   if over then end_flow_that_is_over(flow, args.status, 0, 'completed') end
   if args.status == 'stopped' then

@@ -1,12 +1,13 @@
--- Puts a backfill of a flow on record, to be carried out by the owner of its partition.
+-- Puts a backfill of a flow on record; the owner of its partition carries it out.
 -- KEYS: 1 owner, 2 hash of the flow.
--- args: base, epoch (0), now, flow_id, from, to, first, last (planned times), times (how many), max_running, schedule, anchor, by,
---   keep_for (ms, from its end), request ("" for none), payload, request_ms, most_active, most_kept (of a flow).
+-- args: base, epoch (0), now, flow_id, from, to, first, last (planned times), times (how many), max_running, schedule,
+--   anchor, by, keep_for (ms, from its end), request ("" for none), payload, request_ms, most_active and most_kept (of
+--   a flow).
 -- Returns {outcome (created, repeated, reused, not_found, deleting, full), backfill_id}.
 --!include backfilling
 local flow = KEYS[2]
 
--- Ended ones beyond what is kept go, and so do entries of records that have expired.
+-- Removes ended backfills beyond the newest `most_kept`, and their entries if the records have expired.
 local function trim_backfills()
   for _, id in ipairs(call('ZRANGE', flow .. ':backfills', 0, -1 - args.most_kept)) do
     local record = backfills.key(flow, id)

@@ -1,19 +1,21 @@
 --!include wishes
 --!include stopping
 --!include events
--- What is due by the schedule of a flow, or came for it. `flow` is what `flow_of` read, `plan` what `plan_of` did.
+-- Settles times that are due by a flow's schedule, and events for it. `flow` comes from `flow_of`, `plan` from
+-- `plan_of`.
 local due = {}
 
--- A plan, as begin_cycles has it, by names; `label` is that of an event, `inputs` are those of one that waited. It is `followed` by
--- `next_at` when the cycle begins for what is due, not for what waited.
+-- Returns a plan of begin_cycles with named fields. `label` is the label of an event, `inputs` are those of an event
+-- that waited. The plan is `followed` by `next_at` when the cycle begins for the time that is due, not for one that
+-- waited.
 function due.plan_of(packed)
   local queued, at, next_at, missed, most, once, schedule_epoch, ahead, event = unpack(packed, 1, 9)
   return {queued = queued, at = at, next_at = next_at, missed = missed, most = most, once = once, schedule_epoch = schedule_epoch,
     ahead = ahead, event = event, label = event and at .. event[1], inputs = nil, followed = false}
 end
 
--- What was answered to a due time before, or nil. One that is planned still was not answered by this schedule, but begun by a
--- backfill or planned by another one: it goes on behind that.
+-- Returns the earlier answer to a due time, or nil. If the time is still planned, this schedule did not answer it: a
+-- backfill began its cycle, or another schedule planned it. Then the schedule goes on after that time.
 local function answered_before(flow, plan, planned)
   local outcome, cycle, run, run_id = firings.of(flow.key, plan.at)
   if not outcome then return nil end
@@ -27,7 +29,8 @@ local function answered_before(flow, plan, planned)
   return answer('duplicate', flow.revision, {cycle = cycle, run = run, run_id = run_id, next_at = next_at})
 end
 
--- The answer to what may begin nothing, whatever runs; nil when it may. `same` says whether the revision is the one that it is for.
+-- Returns the answer when nothing may begin, whatever runs; nil when a cycle may. `same` says whether the current
+-- revision is the one asked for.
 function due.refusal(flow, plan, planned, same)
   if plan.event and meet_event(flow.key, flow.status, plan.at, plan.schedule_epoch, same, plan.event) then
     return answer('settled', flow.revision, {next_at = flow.next_at})
@@ -39,8 +42,9 @@ function due.refusal(flow, plan, planned, same)
   if not plan.queued then return answered_before(flow, plan, planned) end
 end
 
--- What becomes of a planned time while a cycle is open, or none is (nil) and the one that waits longest is about to begin: it
--- waits, or somebody gives way. Returns whether runs were marked as stopping, and by how many more planned times wait.
+-- Applies the overlap policy to a planned time while the cycle `open` runs, or (nil) the planned time that waits
+-- longest is about to begin: it waits, gives way, or makes others give way. Returns whether runs were marked as
+-- stopping, and by how many the number of waiting planned times has grown.
 local function give_way(flow, plan, planned, open, inputs)
   local key, flow_id, label = flow.key, flow.id, plan.label
   local running = open and 'cycle ' .. string.match(open, '^%d+') .. ' was running' or 'an earlier one was about to begin'
@@ -62,8 +66,8 @@ local function give_way(flow, plan, planned, open, inputs)
   return false, 0
 end
 
--- Settles what is due, 0 for no planned time; returns the answer when no cycle begins for it, as while it is `held_up` (by the
--- cycle that is `open`, or by what waits), else nil, the planned time, and the inputs of the cycle.
+-- Settles a planned time that is due (0 for none). Returns the answer when no cycle begins, as while it is `held_up` by
+-- the cycle `open` or by planned times that wait; else nil, the planned time, and the inputs of the cycle.
 function due.settle(flow, plan, planned, held_up, open, inputs)
   if plan.queued then
     planned, plan.label, plan.inputs = firings.next_queued(flow.key, flow.id)
@@ -72,7 +76,7 @@ function due.settle(flow, plan, planned, held_up, open, inputs)
   end
   local missed = plan.missed
   if missed then firings.note(flow.key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2]) end
-  -- A revision may allow fewer than had begun.
+  -- A new revision may allow fewer cycles than have begun.
   if planned > 0 and plan.most > 0 and tonumber(call('HGET', flow.key, 'fired') or 0) >= plan.most then
     firings.note(flow.key, planned, 'dropped', 'max_cycles had begun', nil, nil, nil, plan.label)
     planned, plan.next_at = 0, 0
@@ -80,7 +84,7 @@ function due.settle(flow, plan, planned, held_up, open, inputs)
   local stopping, cycles = false, 1
   if planned > 0 and held_up then stopping, cycles = give_way(flow, plan, planned, open, inputs) end
   if planned > 0 and plan.most > 0 and call('HINCRBY', flow.key, 'fired', cycles) >= plan.most then plan.next_at = 0 end
-  -- Events go on coming until the trigger service hears that no more are wanted.
+  -- Events keep coming until the trigger service hears that no more are wanted.
   if plan.event and plan.next_at == 0 then call('ZADD', base .. 'outbox', time, flow.id) end
   if planned == 0 or held_up then
     call('HSET', flow.key, 'next_execution', plan.next_at)
@@ -93,7 +97,7 @@ end
 
 -- Notes that a cycle has begun for a planned time.
 function due.begun(key, plan, planned, name, run_id)
-  -- What is due has no line, or it had been answered by that.
+  -- A time that is due has no line yet: otherwise that line would have answered it.
   local write = plan.followed and planned == plan.at and firings.add or firings.note
   write(key, planned, 'fired', '', name, run_id, nil, plan.label)
 end

@@ -1,12 +1,12 @@
 --!include firings
 --!include paused_words
--- Settles an event that begins no cycle, whatever runs; returns whether it has. `event` is its id as it stands in a line of the
--- ledger, and the outcome and reason when none is to begin, "" for both otherwise.
+-- Settles an event that begins no cycle, whatever runs; returns whether it did. `event` is {its id as a line of the
+-- ledger has it, outcome and reason if no cycle is to begin, else ""}.
 local function meet_event(key, status, due, schedule_epoch, same_revision, event)
-  -- One that was met before stays what it was.
+  -- An event that was met before keeps its outcome.
   if firings.of(key, due) then return false end
   local oldest = call('ZRANGE', key .. ':firings', -FIRINGS, -FIRINGS, 'WITHSCORES')
-  -- What is older than all that the ledger holds may have been in it.
+  -- An event older than all lines of a full ledger may have been in it before.
   if oldest[2] and due < tonumber(oldest[2]) then return true end
   local outcome, reason = event[2], same_revision and event[3] or ''
   local known = call('HMGET', key, 'started_epoch', 'paused_by', 'note', 'next_execution')

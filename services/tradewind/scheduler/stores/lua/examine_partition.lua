@@ -1,14 +1,16 @@
--- Looks for broken invariants in some of the flows, runs and indexes of a partition, and mends them at a second look.
--- KEYS: 1 owner. args: base, epoch, now, section (1 to 5), cursor ("" to begin), records (about how many to look at),
---   again (names of findings to look at once more, or nil), mend, request_ms, retention_ms.
--- Returns {records, findings {check, subject, problem, mended}, section (0 at the end), cursor, flows (that run, and whose
---   schedule is confirmed: {id, schedule epoch, by how much the next planned time has passed in ms}), runs (open and submitted)}.
+-- Looks for broken invariants in some of the flows, runs and indexes of a partition, and mends them on a second pass.
+-- KEYS: 1 owner. args: base, epoch, now, section (1 to 5), cursor ("" to begin), records (about how many to examine),
+--   again (names of findings to check a second time, or nil), mend, request_ms, retention_ms.
+-- Returns {records, findings {check, subject, problem, mended}, section (0 at the end), cursor, flows (running ones
+--   whose schedule is confirmed: {id, schedule epoch, by how many ms the next planned time has passed}), runs (open and
+--   submitted)}.
 --!include backfilling
 --!include findings
 local NEWEST, UNENDED, FILLING = 20, 50, 250
 local records, running, submitted = 0, {}, {}
 
--- `rank` is where it stands once it has ended, nil for one that is not on record.
+-- Returns a function that takes a run out of the open ones. `rank` is the score of an ended run, nil for a run without
+-- a record.
 local function forget_open(flow_id, name, rank)
   return function()
     local cycles = flow_key(flow_id) .. ':cycles'
@@ -17,7 +19,7 @@ local function forget_open(flow_id, name, rank)
   end
 end
 
--- A run by its record; `name` is <cycle>:<run>.
+-- Compares a run's record with the indexes; `name` is <cycle>:<run>.
 local function examine_run(flow_id, name)
   local cycle, run = string.match(name, '^(%d+):(%d+)$')
   local key, subject = run_key(flow_id, cycle, run), flow_id .. ':' .. name
@@ -80,7 +82,7 @@ local function examine_backfill(flow_id, id)
   local key, subject = flow_key(flow_id), flow_id .. ':' .. id
   local record = backfills.key(key, id)
   local known = call('HMGET', record, 'status', 'position', 'keep_for')
-  -- The entry of one that has expired stays until the next is created.
+  -- The entry of an expired backfill stays until enough newer ones have been created.
   if not known[1] then return end
   records = records + 1
   local listed, left = call('ZSCORE', base .. 'backfills', subject), call('PTTL', record)
@@ -109,8 +111,8 @@ local function examine_backfill(flow_id, id)
   end
 end
 
--- What counts as running of backfills: a run that has ended would keep the next one from beginning for ever. Of 0 are those
--- that run for nodes of other flows.
+-- Checks the runs that count as open for backfills: one that has ended would keep the next one from beginning for ever.
+-- Those scored 0 run for nodes of other flows.
 local function examine_filling(flow_id)
   local key = flow_key(flow_id)
   local filling = call('ZRANGE', key .. ':filling', 0, FILLING - 1, 'WITHSCORES')
@@ -169,7 +171,7 @@ local function examine_flow(flow_id)
   examine_filling(flow_id)
 end
 
--- The section that shows each member of a sorted set of the partition to `look`.
+-- Returns a section that calls `look` with each member of a sorted set of the partition.
 local function scan(set, look)
   return function()
     local from = args.cursor == '' and '0' or args.cursor

@@ -1,7 +1,8 @@
 --!include partition
--- What became of the planned times of a flow: a line each, as domain/firing.py writes it, scored by the planned time; and
--- the queue of those that wait for a running cycle. `key` is the flow's hash. Where a line ends with a planned time, for an
--- event that is followed by its mark, and so it stands in the queue, before the inputs of the cycle: both are its `label`.
+-- The ledger, with a line for what became of each planned time of a flow, in the form that domain/firing.py reads,
+-- scored by the planned time; and the queue of planned times that wait for a running cycle. `key` is the flow's hash.
+-- For an event, the planned time is followed by the event's mark, both in a line and in the queue, where the inputs of
+-- the cycle come next: planned time and mark together are its `label`.
 local FIRINGS, QUEUE = 1000, 100
 local firings = {}
 
@@ -14,13 +15,14 @@ function firings.add(key, planned, outcome, reason, name, run_id, count, last, m
   call('ZREMRANGEBYRANK', lines, 0, -(most or FIRINGS) - 1)
 end
 
--- Writes the line of a planned time, over the one that it has.
+-- Writes the line of a planned time, replacing the line that it has.
 function firings.note(key, planned, ...)
   call('ZREMRANGEBYSCORE', key .. ':firings', planned, planned)
   firings.add(key, planned, ...)
 end
 
--- The outcome of a planned time that was settled before, and of the run that began: cycle, run, run_id; nil when it is new.
+-- Returns the outcome of a planned time that was settled before, and cycle, run and run_id of the run that began; nil
+-- when the time is new.
 function firings.of(key, planned)
   local line = call('ZRANGEBYSCORE', key .. ':firings', planned, planned, 'LIMIT', 0, 1)[1]
   if not line then return nil end
@@ -28,7 +30,7 @@ function firings.of(key, planned)
   return outcome, tonumber(cycle), tonumber(run), run_id
 end
 
--- Lets all planned times that wait give way; returns how many did, and the last of them.
+-- Drops all planned times that wait; returns how many there were, and the last of them.
 function firings.drop_queued(key, flow_id, reason)
   local dropped, planned = call('ZRANGE', key .. ':queued', 0, -1), nil
   for _, waiting in ipairs(dropped) do
@@ -46,7 +48,8 @@ function firings.queue(key, flow_id, planned, reason, label, inputs)
   firings.note(key, planned, 'queued', reason, nil, nil, nil, label)
 end
 
--- Takes out the planned time that waits longest; returns it, its label, and the inputs of the cycle ("" but for an event).
+-- Takes the planned time that waits longest out of the queue; returns it, its label, and the inputs of the cycle (""
+-- unless it is for an event).
 function firings.next_queued(key, flow_id)
   local waiting = call('ZRANGE', key .. ':queued', 0, 0)[1]
   if waiting then call('ZREM', key .. ':queued', waiting) end
@@ -59,7 +62,8 @@ local function forget_pause(key)
   call('HDEL', key, 'paused_by', 'paused_at', 'note', 'paused_next', 'paused_failures', 'paused_failed_cycle')
 end
 
--- Ends a flow in a status, of whose schedule `next_at` comes next (0 for nothing), when nothing of it runs or waits.
+-- Ends a flow with the status `ended` if its schedule plans nothing more (`next_at` is 0) and nothing of it runs or
+-- waits.
 local function end_flow_that_is_over(key, status, next_at, ended)
   if (status == 'running' or status == 'paused') and next_at == 0
     and call('ZCOUNT', key .. ':cycles', STOPPING, '+inf') == 0 and call('EXISTS', key .. ':queued') == 0 then

@@ -1,7 +1,7 @@
--- Says that a replica is here for a while, or that it leaves, and forgets those that have not said so.
+-- Notes that a replica is here for a while, or that it leaves, and forgets replicas whose time has lapsed.
 -- KEYS: 1 the replicas.
 -- args: now, replica, keep (ms; 0 to leave), alone (no other replica runs).
--- Returns {now, whether it was not here any more, the names of all that are here}.
+-- Returns {now, whether the replica had no entry, the names of all that are here}.
 local time = now(args.now)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', time)
 if args.alone then redis.call('DEL', KEYS[1]) end

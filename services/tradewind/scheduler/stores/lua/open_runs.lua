@@ -1,5 +1,5 @@
 --!include partition
--- Names of the runs of some cycles, first to last, that have not ended; `cycles` is the index of their flow.
+-- Returns the names of the open runs of cycles `first` to `last`; `cycles` is the key of their flow's index.
 local function open_runs(cycles, first, last)
   local lowest, highest = first * RUNS, (last + 1) * RUNS - 1
   local names = call('ZRANGEBYSCORE', cycles, STOPPING + lowest, STOPPING + highest)

@@ -1,8 +1,8 @@
--- Takes a partition that nobody owns who is here. The epoch never falls, also past a loss of the store's last second: it
--- follows the clock.
+-- Takes a partition that no present replica owns. The epoch follows the clock, so that it never falls, even when the
+-- store has lost its last second.
 -- KEYS: 1 owner.
--- args: base, epoch (0), now, replica, here (names of those who are), at (when they were).
--- Returns the new epoch, 0 when somebody owns it, or took it after that.
+-- args: base, epoch (0), now, replica, here (names of the present replicas), at (when they were present).
+-- Returns the new epoch, 0 when a present replica owns the partition, or another one has taken it since `at`.
 --!include partition
 local known = redis.call('HMGET', KEYS[1], 'replica', 'epoch')
 local holder, last = known[1] or '', tonumber(known[2] or 0)

@@ -1,2 +1,2 @@
--- By whom a flow is paused, and why, for the ledger.
+-- Returns the text for the ledger that says who paused a flow, and why.
 local function paused_words(by, note) return 'paused by ' .. by .. (note ~= '' and ': ' .. note or '') end

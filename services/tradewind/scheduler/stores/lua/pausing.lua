@@ -1,11 +1,11 @@
 --!include firings
--- Pausing a flow: no cycle begins until it is resumed, and those that run go on. `key` is the flow's hash.
+-- Pauses a flow: no cycle begins until it is resumed, and those that run go on. `key` is the flow's hash.
 local function pause(key, flow_id, by, note)
   local known = call('HMGET', key, 'next_execution', 'schedule_epoch', 'fired')
   local next_at, fired = known[1], tonumber(known[3] or 0)
   local dropped, last = firings.drop_queued(key, flow_id, 'the flow was paused')
   if fired > 0 and last then
-    -- What waited has not begun, and counts no more towards the cycles that may: others do in its place.
+    -- The cycles that waited have not begun, so they no longer count towards max_cycles: others may begin instead.
     call('HSET', key, 'fired', math.max(0, fired - dropped))
     if next_at == '0' then next_at = last end
   end
@@ -14,7 +14,7 @@ local function pause(key, flow_id, by, note)
   call('ZADD', base .. 'outbox', time, flow_id)
 end
 
--- Counts cycles that failed one after the other, of a flow that is to be paused after so many; returns whether it was.
+-- Counts a flow's failed cycles in a row, and pauses the flow after `most` of them; returns whether it did.
 local function count_failures(key, flow_id, status, most, cycle, ending)
   if ending ~= 'failed' and ending ~= 'timeout' then
     call('HSET', key, 'failures', 0)

@@ -1,24 +1,25 @@
--- Registers a flow, or a new revision of one that keeps its cycles, creation time and status.
+-- Registers a flow, or a new revision of an existing one, which keeps its cycles, creation time and status.
 -- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
--- args: base, epoch (0), now, flow_id, user_id ("" keeps it, or is "default"), config, structure, labels, digest
---   (of all these), schedule (JSON), interval (ms, 0 for none that begins with
---   the flow), first (ms, planned next when the schedule changes, below 0 for what stands by; 0: an interval from now), overlap, keep, pause_after,
---   by, note, kept (revisions, the new one among them), etag ("" for whichever stands), owner_only (whether
---   another user's flow stays as it is), request ("" for none), payload,
+-- args: base, epoch (0), now, flow_id, user_id ("" keeps the present one, else "default"), config, structure, labels,
+--   digest (of all these), schedule (JSON), interval (ms, 0 unless the schedule is an interval that begins with the
+--   flow), first (ms, planned next when the schedule changes, below 0 for a flow that begins on events; 0: an interval
+--   from now), overlap, keep, pause_after, by, note, kept (how many revisions, including the new one), etag ("" for the
+--   current revision), owner_only (whether to leave another user's flow as it is), request ("" for none), payload,
 --   request_ms.
 -- Returns {outcome (created, changed, same, repeated, deleting, reused, moved, not_found, not_owner), revision}.
 --!include open_runs
 local flow, outbox = KEYS[2], base .. 'outbox'
 local revisions, history = flow .. ':revisions', flow .. ':history'
 
--- What is known of a revision: {made at, by, note, digest, labels (JSON), the cycle that it begins with, and the one that
--- its successor begins with, -1 while it is the current one}.
+-- Notes the facts about a revision: {made at, by, note, digest, labels (JSON), the cycle that it begins with, the cycle
+-- that its successor begins with, -1 while it is the current one}.
 local function note_revision(revision, first_cycle)
   redis.call('HSET', history, revision,
     cmsgpack.pack({time, args.by, args.note, args.digest, args.labels, first_cycle, -1}))
 end
 
--- The revision that stood stays readable; the newest do, and of the others those by which open runs go.
+-- Keeps the current revision readable when a new one replaces it. The newest revisions are kept, and older ones that
+-- open runs still use.
 local function supersede(revision, first_cycle)
   redis.call('HSET', revisions, revision, redis.call('HGET', flow, 'config'))
   local known = redis.call('HGET', history, revision)
@@ -39,14 +40,14 @@ local function supersede(revision, first_cycle)
   end
 end
 
--- What a new schedule plans next: an interval begins anew at the next planned time, or sooner.
+-- Returns what a new schedule plans next: an interval begins anew at the next planned time, or sooner.
 local function planned_next(next_execution)
   if args.first ~= 0 then return args.first end
   local anchor = time + args.interval
   return next_execution > 0 and next_execution < anchor and next_execution or anchor
 end
 
--- A running flow's trigger follows its new schedule.
+-- Plans the next time of a running flow by its new schedule, and has the trigger service told.
 local function reschedule(next_execution, epoch)
   local anchor = planned_next(next_execution)
   redis.call('HSET', flow, 'anchor', anchor, 'next_execution', anchor, 'schedule_epoch', math.max(epoch + 1, time))

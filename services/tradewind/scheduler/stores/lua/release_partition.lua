@@ -1,7 +1,7 @@
--- Leaves a partition to others if it still is the caller's. The epoch stays.
+-- Releases a partition if the caller still owns it. The epoch stays.
 -- KEYS: 1 owner.
 -- args: base, epoch, now.
--- Returns whether it was.
+-- Returns whether the caller owned it.
 --!include partition
 if redis.call('HGET', KEYS[1], 'epoch') ~= tostring(args.epoch) then return cmsgpack.pack(false) end
 redis.call('HSET', KEYS[1], 'replica', '')

@@ -1,8 +1,8 @@
--- Removes the records of a flow that is being deleted, some cycles at a time, the flow's own hash last; what stays is a
--- tombstone with its schedule epoch.
+-- Removes the records of a flow that is being deleted, some runs at a time, the flow's own hash last. A tombstone with
+-- its schedule epoch stays.
 -- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
--- args: base, epoch (0), now, flow_id, cycles (at most so many), tombstone_ms.
--- Returns {whether nothing is left, cycles removed}.
+-- args: base, epoch (0), now, flow_id, cycles (how many runs to remove at most), tombstone_ms.
+-- Returns {whether nothing is left, runs removed}.
 --!include partition
 local flow = KEYS[2]
 

@@ -1,8 +1,8 @@
--- Puts a bulk job on record, or writes it over the version that the caller knows.
+-- Puts a bulk job on record, or replaces the version that the caller knows.
 -- KEYS: 1 owner, 2 hash of the job, 3 index of jobs, 4 index of open jobs.
 -- args: base, epoch (0), now, job_id, version (known to the caller, 0 to create it), job (text), payload, created, open,
 --   retention (ms).
--- Returns {whether it was written, job on record (text, "" for none or another payload)}.
+-- Returns {whether it was written, the job on record (text, "" for none or one with another payload)}.
 --!include partition
 local MOST = 1000
 local known = call('HMGET', KEYS[2], 'version', 'payload', 'job')

@@ -1,4 +1,4 @@
--- Writes the variables that a flow carries from cycle to cycle, if they still are at the version that was read.
+-- Writes the variables that a flow carries from cycle to cycle, if they still have the version that was read.
 -- KEYS: 1 owner, 2 hash of the flow, 3 its memory.
 -- args: base, epoch (0), now, flow_id, version (expected), memory (text).
 -- Returns {outcome (ok, conflict, missing), version on record}.

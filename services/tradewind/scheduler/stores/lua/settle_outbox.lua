@@ -1,4 +1,4 @@
--- Takes a flow out of the outbox once the trigger service has confirmed its epoch, unless it has changed since.
+-- Takes a flow out of the outbox after the trigger service has confirmed its epoch, unless the epoch has changed since.
 -- KEYS: 1 owner, 2 hash of the flow, 3 outbox.
 -- args: base, epoch (0), now, flow_id, schedule_epoch.
 -- Returns whether nothing is left to confirm.

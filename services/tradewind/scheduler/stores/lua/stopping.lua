@@ -2,8 +2,8 @@
 --!include partition
 local STOPS = 500
 
--- Marks up to 500 runs that nobody has asked to stop yet, with `sparing` neither reruns nor those of backfills; returns
--- their names and whether there are more.
+-- Marks up to 500 runs that nobody has asked to stop yet; `sparing` leaves out reruns, runs of backfills and those for
+-- nodes of other flows. Returns {cycle, run} of each, and whether there are more.
 local function mark_stopping(flow_id, by, reason, source, sparing)
   local cycles = flow_key(flow_id) .. ':cycles'
   local marked, members = {}, call('ZRANGEBYSCORE', cycles, OPEN, '+inf', 'LIMIT', 0, sparing and -1 or STOPS + 1)

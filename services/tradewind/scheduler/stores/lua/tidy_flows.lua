@@ -1,14 +1,15 @@
--- Tidies some flows of a partition: ended cycles beyond what a flow keeps go, and so do entries of its index of cycles whose
--- records have expired; and flows whose window for events has ended are over. A flow with more to do than one script does
--- comes again.
--- KEYS: 1 owner. args: base, epoch, now, after (flow id to go on behind, "" for the first), flows (how many), most (removed
--- of each), settle (ms for which what ended stays).
--- Returns {after (flow id to go on behind, if not done), done (all flows are through, or it is overtaken), trimmed, forgotten}.
+-- Tidies some flows of a partition: removes ended cycles beyond those that a flow keeps, and entries of its index of
+-- cycles whose records have expired; and ends flows whose window for events has ended. A flow with more to remove than
+-- one script may is continued by the next call.
+-- KEYS: 1 owner. args: base, epoch, now, after (flow id to go on after, "" for the first), flows (how many), most
+-- (removed of each), settle (ms for which an ended run stays).
+-- Returns {after (flow id to go on after, if not done), done (no flows are left, or the caller is overtaken), trimmed,
+-- forgotten}.
 --!include trimming
 --!include firings
 local trimmed, forgotten = 0, 0
 
--- Expired ones stand at the lower end: the search ends at the first that is on record.
+-- Removes the entries of expired runs. They are at the lower end of the index: stop at the first run that is on record.
 local function forget_expired(flow_id, most)
   local cycles = flow_key(flow_id) .. ':cycles'
   local gone = {}
@@ -21,7 +22,8 @@ local function forget_expired(flow_id, most)
   return #gone
 end
 
--- `next_at` is minus the end of the window of a flow that begins on events, -1 where there is none.
+-- Ends the schedule of a flow whose window for events has ended. `next_at` is minus the window's end, -1 where there is
+-- none.
 local function end_window(flow_id, status, next_at)
   if next_at >= -1 or time < -next_at or status ~= 'running' then return end
   call('HSET', flow_key(flow_id), 'next_execution', 0)

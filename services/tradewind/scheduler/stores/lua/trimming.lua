@@ -1,12 +1,13 @@
 --!include open_runs
 
--- Whether a node of another flow has still to hear how a run ended.
+-- Whether a node of another flow still has to hear how a run ended.
 local function is_to_be_returned(key, flow_id, name)
   local known = call('HMGET', key, 'parent', 'run_id', 'status')
   return known[1] and call('ZSCORE', base .. 'returns', flow_id .. ':' .. name .. ' ' .. known[2] .. ' ' .. known[3])
 end
 
--- How many of these runs, from the first on, are of cycles up to `last` and ended at least `args.settle` ms ago.
+-- Returns how many of these runs, counted from the first, belong to cycles up to `last` and ended at least
+-- `args.settle` ms ago.
 local function count_settled(flow_id, names, most, last)
   for i = 1, most do
     local cycle, run = string.match(names[i], '^(%d+):(%d+)$')
@@ -16,9 +17,9 @@ local function count_settled(flow_id, names, most, last)
   return most
 end
 
--- Removes the oldest ended cycles of a flow beyond the newest `keep`, `newest` being the last that began, once there are `least`
--- more runs than that, at most so many, up to the first that ended just now, but for those whose end is still to be returned;
--- returns how many went.
+-- Removes the oldest ended runs of a flow beyond its newest `keep` cycles, of which `newest` began last. Does nothing
+-- until there are `least` runs too many, removes up to `most`, and stops at the first that ended just now. Runs whose
+-- end is still to be returned stay. Returns how many it removed.
 local function trim(flow_id, keep, newest, least, most)
   local cycles = flow_key(flow_id) .. ':cycles'
   local excess = call('ZCARD', cycles) - keep
@@ -30,7 +31,7 @@ local function trim(flow_id, keep, newest, least, most)
   excess = count_settled(flow_id, oldest, math.min(excess, most), newest - keep)
   if excess == 0 then return 0 end
   local returning = call('EXISTS', base .. 'returns') == 1
-  -- The cycle that the next of them is a run of: runs of a cycle share its log.
+  -- Runs of a cycle share its log: `shared` is the cycle of the next run in the index.
   local shared = string.match(oldest[excess + 1] or '', '^%d+')
   local lasting = {}
   if running > 0 then

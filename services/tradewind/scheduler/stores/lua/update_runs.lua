@@ -1,14 +1,17 @@
--- Compare-and-set of chain states, each by itself; one that becomes terminal is also ended: out of the open runs, on its
--- way to expiry, old cycles of its flow trimmed, a flow whose schedule is over completed or failed.
--- KEYS: for each group its owner.
--- args: now; cluster; tell (whether ends are to be told, see `ends`), most_told; settle (ms for which what ended stays); groups:
---   base, epoch, first, items of each, one partition's,
---   an item (flow_id, name, cycle, run, run_id, start_time (ms), version (expected), fields (flat, those that change), check_in (ms
---   to the next look at an open run, -1 to leave it), ending (terminal status, "" for none), keep (cycles of the flow), keep_for
---   (ms), flow_status (of a flow whose schedule is over with it, "" for none), rare): what few have is {backfill (the run's, 0
---   for none), parent (whether it runs for a node of another flow), large (those of the fields that are not told with the
---   change, flat, or false), and of what is to be logged: level, text}, or false.
--- Returns the time, and for each group its results, none when somebody else owns the partition by now, each what follows the write
--- (a sum, see domain/chain_state.py), or {outcome (conflict, missing, terminal), version on record}.
+-- Compare-and-set of chain states, each by itself. A run that becomes terminal is also ended: it leaves the open runs
+-- and will expire, old cycles of its flow are trimmed, and a flow whose schedule is over is completed or failed.
+-- KEYS: the owner of each group's partition.
+-- args: now; cluster; tell (whether to report ends, see `ends`), most_told; settle (ms for which an ended run stays);
+--   groups, one for each partition: its base, epoch, first, items. An item is
+--   (flow_id, name, cycle, run, run_id, start_time (ms), version (expected), fields (flat, those that change), check_in
+--   (ms to the next check of an open run, -1 to leave it as it is), ending (terminal status, "" for none), keep (cycles
+--   of the flow), keep_for (ms), flow_status (the status of the flow if its schedule is over with this run, "" for
+--   none), rare).
+--   `rare` holds fields that few items need, or is false: {backfill (the run's, 0 for none), parent (whether it runs
+--   for a node of another flow), large (fields, flat, that are not announced with the change, or false), level and text
+--   of a log line}.
+-- Returns the time, and for each group its results, none when another replica owns the partition by now. A result is
+-- what follows the write (a sum, see domain/chain_state.py), or {outcome (conflict, missing, terminal), version on
+-- record}.
 --!include updating
 return answers_of(args.groups, 14, update)

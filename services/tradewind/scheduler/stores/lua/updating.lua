@@ -2,13 +2,13 @@
 --!include firings
 --!include pausing
 --!include backfilling
--- How chain states are written, and runs end.
+-- Writes chain states, and ends runs.
 local TRIMMED, EARLIER, NOTHING = 20, 200, {}
 local MANY, TOGETHER = 100, 10
--- What follows a write, as domain/chain_state.py adds it up.
+-- What follows a write: flags that are added up, as in domain/chain_state.py.
 local QUEUE_MOVES, OUTBOX_FILLS, END_TOLD, END_RETURNED = 1, 2, 4, 8
 
--- Whether planned times of any flow of a partition wait, by the partition's `base`.
+-- Whether planned times of any flow wait, for each partition by its `base`.
 local queues
 fresh(function() queues = {} end)
 
@@ -18,12 +18,12 @@ local function is_awaited(flow)
   return queues[base] and call('EXISTS', flow .. ':queued') == 1
 end
 
--- Returns what is to be done about it.
+-- Ends a run; returns what follows, as a sum of the flags above.
 local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)
   local subject, follow_up = flow_id .. ':' .. name, 0
   local known = call('HMGET', flow, 'status', 'next_execution', 'pause_after', 'logged', 'last_cycle')
   call('PEXPIRE', key, keep_for)
-  -- The runs of a cycle stay as long as the latest of them.
+  -- Earlier runs of a cycle stay as long as its latest run.
   for before = run - 1, math.max(0, run - EARLIER), -1 do
     call('PEXPIRE', flow .. ':cycle:' .. digits('%d:%d', cycle, before), keep_for)
   end
@@ -41,7 +41,7 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
     call('ZADD', base .. 'returns', time, subject .. ' ' .. run_id .. ' ' .. ending)
     call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
   end
-  -- Where many are kept, some more stay until they can go together.
+  -- If many cycles are kept, surplus ones stay until several can be removed together.
   trim(flow_id, keep, tonumber(known[5]), keep < MANY and 1 or TOGETHER, TRIMMED)
   local status, most = known[1], tonumber(known[3] or 0)
   local filled = backfill > 0
@@ -70,7 +70,7 @@ local function update(flow_id, name, cycle, run, run_id, start, expected, fields
   if large then call('HSET', key, unpack(large)) end
   if text then append_line(flow_id, digits('%d', cycle), level, 'scheduler', text) end
   if ending ~= '' then
-    -- What was done ahead of the planned time has not ended before it.
+    -- A run that was finished ahead of its planned time does not end before that time.
     local at = math.max(time, start)
     call('HSET', key, 'version', version, 'status', ending, 'end_time', at, unpack(fields))
     if large then announce(flow_id, cycle, run, version, NOTHING) else announce(flow_id, cycle, run, version, fields, ending, at) end
