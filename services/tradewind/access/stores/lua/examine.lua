@@ -26,8 +26,7 @@ local function examine_session(user_id, digest, made_at)
   local name = user_id .. ' ' .. string.sub(digest, 1, 20)
   local function leaves() remove(user_id, digest) end
   if not row then
-    -- A record outlives its session by remembered_ms. Nobody can tell whether the record of an older entry ended
-    -- rightly.
+    -- A record outlives its session by remembered_ms. For an older entry, nobody can tell whether it ended rightly.
     if made_at + args.remembered_ms > time then
       found('index-without-record', 'sessions ' .. name, 'no such session is on record', leaves)
     end

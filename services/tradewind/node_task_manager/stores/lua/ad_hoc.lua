@@ -1,6 +1,6 @@
 --!include task_events
 --!include notifications
--- Runs outside any flow, ad-hoc tasks and batches: counting what runs of them, telling who watches, listing by user.
+-- Runs outside any flow, which are ad-hoc tasks and batches: counts their running nodes and tells those who watch them.
 local NO_PARTITION = -1
 local TOLD_MS = 100
 local running, touched, events = {}, {}, {}
@@ -9,9 +9,9 @@ fresh(function()
   if #events > 0 then events = {} end
 end)
 
--- Such a run has changed, and so many more of its nodes run. Each script tells of a batch at most ten times a second, and
--- always of its end, so whoever was told looks again a little later. What happened to the node task that an ad-hoc task
--- is (`kind`), or to a watched one of a flow, is an event, and told at once.
+-- Notes that a run has changed, and that `more` of its nodes run. Changes of a batch are told at most ten times a
+-- second, and its end always, so whoever was told looks again a little later. What happens (`kind`) to the node task of
+-- an ad-hoc task, or to a watched node task of a flow, is an event and is told at once.
 local function changed(comp, more, record, kind)
   local told = kind and comp.watched and task_events.watched(comp, record.id)
   if comp.partition == NO_PARTITION then
@@ -52,7 +52,7 @@ local function write_changed()
   publish_notices()
 end
 
--- The user hears once of the end of a task or a whole batch.
+-- Notifies the user, once, of the end of a task or a whole batch.
 local function end_ad_hoc(comp, node_type)
   local record, fact = records[comp.run], {subject = comp.run, node_type = node_type}
   if not record then

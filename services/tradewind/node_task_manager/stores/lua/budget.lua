@@ -1,6 +1,7 @@
 --!include suspension
--- How many further attempts a flow (or a user, for what belongs to no flow) may have, by how many attempts began: counted in
--- buckets of five seconds, the current one and the minute before. Only nodes that may be tried again are counted.
+-- The retry budget: how many further attempts a flow (or a user, for runs outside any flow) may have depends on how
+-- many attempts began, counted in buckets of five seconds over the current one and the minute before it. Only nodes
+-- with a retry policy are counted.
 local spenders = {}
 fresh(function() if next(spenders) then spenders = {} end end)
 local retry_budget = {}
@@ -21,7 +22,7 @@ do
     spender.begun = spender.begun + 1
   end
 
-  -- What earlier scripts counted: attempts begun, further attempts granted; buckets that are over are forgotten.
+  -- Returns what earlier scripts counted: attempts begun (`b`) and granted again (`r`); forgets buckets that are over.
   local function spent(spender)
     if not spender.before then
       local before, over, oldest = {b = 0, r = 0}, {}, math.floor(time / BUCKET) - BUCKETS
@@ -40,7 +41,7 @@ do
     return spender.before
   end
 
-  -- Grants a further attempt, which is counted, and returns nil; or says why not.
+  -- Grants a further attempt, counts it and returns nil; or returns why not.
   function retry_budget.refuse(comp)
     local spender = spender_of(comp)
     local before = spent(spender)

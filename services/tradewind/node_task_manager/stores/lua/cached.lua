@@ -1,5 +1,5 @@
--- Results and who works them out. A cache's generation is a random text: what was stored under another one does not count,
--- and when it vanishes, so does the cache. Args: now, fresh (what a generation is to be that is not there).
+-- Cached results, and who works them out. A cache's generation is a random text: entries of another generation do not
+-- count, so without its generation the cache is empty. Args: now, fresh (the generation to set if there is none).
 --!include records
 local GENERATION_MS = 400 * 24 * 3600 * 1000
 
@@ -14,14 +14,14 @@ local function generation_of(key)
   return generation
 end
 
--- What stands under a key, a list that begins with its generation and its end; nil when it does not count.
+-- Returns the entry under a key, a list that begins with its generation and its end; nil when it does not count.
 local function standing(key, generation)
   local text = call('GET', key)
   local found = text and cmsgpack.unpack(text)
   if found and found[1] == generation and found[2] > time then return found end
 end
 
--- Whether the caller works out the result, and the cache was not cleared since it began.
+-- Whether the caller is working out the result, and the cache was not cleared since it began.
 local function works(flight_key, generation_key)
   local flight = standing(flight_key, args.generation)
   return flight and flight[3] == args.token and call('GET', generation_key) == args.generation

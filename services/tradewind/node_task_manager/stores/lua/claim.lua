@@ -1,5 +1,6 @@
 --!include when_full
--- Gives ready node tasks to vacancies: users in turn, each one's by priority and age. Uses args: vacancies, nonce.
+-- Gives ready node tasks to vacancies: users take turns, each user's go by priority and age. Uses args: vacancies,
+-- nonce.
 local HEADS, CLAIM_BYTES = 32, 2 * 1024 * 1024
 local claims, carried, inputs_of_runs, lease_end = 0, 0, {}, nil
 
@@ -16,7 +17,7 @@ local function current_vacancies()
   return open
 end
 
--- Vacancies by node type.
+-- Returns the vacancies for each node type.
 local function takers_of(open)
   local takers = {}
   for _, vacancy in ipairs(open) do
@@ -28,7 +29,7 @@ local function takers_of(open)
   return takers
 end
 
--- When each of the types that have both takers and waiting node tasks was served last.
+-- Returns when each type that has both takers and waiting node tasks was last served.
 local function served_at(takers)
   local types, served = {}, {}
   for node_type in pairs(takers) do types[#types + 1] = node_type end
@@ -41,7 +42,7 @@ local function served_at(takers)
   return served
 end
 
--- The vacancy of the worker that is least loaded: of the greatest part of its capacity it still has room for.
+-- Returns the vacancy of the least loaded worker: the one with the greatest part of its capacity free.
 local function roomiest(vacancies)
   if #vacancies == 1 then return vacancies[1] end
   local best, most = nil, 0
@@ -58,7 +59,8 @@ local function room(vacancies)
   return sum
 end
 
--- Values of the live edges into a node, in the order of the plan; none when they are too many or too large together.
+-- Returns the values of the live edges into a node, in the order of the plan, and whether they are to be read outside
+-- the claim, because there are too many or they are too large together.
 local function inputs_of(record, entry)
   local INPUT_BYTES = 256 * 1024
   local into, fields = entry.into, entry.fields
@@ -85,7 +87,7 @@ local function inputs_of(record, entry)
   return inputs, false
 end
 
--- The inputs of the run, which entry nodes get; those of a component that was withheld are its own.
+-- Returns the inputs of the run, which entry nodes get; a component that was withheld may have its own.
 local function inputs_of_run(comp)
   local run = comp.run
   if comp.early == 'freed' then
@@ -104,7 +106,7 @@ local function inputs_of_run(comp)
   return inputs
 end
 
--- Adds an Assignment; an attempt that begins now was ready for `waited` ms.
+-- Adds an Assignment; `waited` is how many ms the node task was ready before this attempt began.
 local function hand_over(record, comp, entry, close_at, waited)
   local inputs, outside = inputs_of(record, entry)
   local given, attempt = effects.assignments, record.attempt
@@ -113,8 +115,8 @@ local function hand_over(record, comp, entry, close_at, waited)
     comp.planned, close_at, waited, attempt > 1 and more(record).resumed and cmsgpack.unpack(record.resumed) or nil}
 end
 
--- When an attempt that begins now does so, when its time is over, 0 for never, and when its lease lapses. One of a cycle that
--- is about to be due begins at its planned time.
+-- Returns when an attempt that begins now starts, when its time is over (0 for never), and when its lease lapses. An
+-- attempt of a cycle that is due in a moment starts at the planned time.
 local function clocks_of(record, entry, comp, attempt)
   local early = comp.planned and comp.planned > time
   local close, plain = entry.close, not early and attempt == 1 and not entry.total and not entry.beat
@@ -138,7 +140,7 @@ local function clocks_of(record, entry, comp, attempt)
   return early and string.format('%.0f', begin) or stamp, close_at, deadline
 end
 
--- Gives a node task to a vacancy; `own` are limits of its own.
+-- Gives a node task to a vacancy; `own` are its own limits.
 local assign
 do
   local DIGITS = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'}
@@ -160,14 +162,14 @@ do
     end
     if entry.retry then retry_budget.count(comp) end
     leasing.begin(record, deadline)
-    -- Only what was ready before this script waits there.
+    -- Only node tasks that were ready before this script are in `start_deadlines`.
     if (entry.start > 0 or entry.total) and not record.start_by then take('start_deadlines', record.id) end
     vacancy.credits = vacancy.credits - 1
     hand_over(record, comp, entry, close_at, waited)
   end
 end
 
--- What a turn costs a user: the less the greater the user's weight, which matters only where others wait as well.
+-- Returns the cost of a turn: the greater the user's weight, the less. It matters only while other users wait as well.
 local weights = {}
 local function turn_cost(user)
   if not limits.weighted then return TURN end
@@ -177,9 +179,9 @@ local function turn_cost(user)
   return math.floor(TURN / weights[user] + 0.5)
 end
 
--- Takes up to `wanted` of the first node tasks of the user whose turn it is, with their ranks; none of one who is at the
--- limit and is parked, and nil when the type has none left. Also the user, where in virtual time the turn begins, and whether
--- the user has left the ring with it.
+-- Takes up to `wanted` of the first node tasks of the user whose turn it is. Returns them with their ranks: none if the
+-- user is at the limit, and is parked; nil when the type has no users left. Also returns the user, where in virtual
+-- time the turn begins, and whether the user has left the ring with it.
 local function take_turn(node_type, wanted)
   local ring = base .. 'ring:' .. node_type
   local users = call('ZRANGE', ring, 0, 1, 'WITHSCORES')
@@ -200,7 +202,7 @@ local function take_turn(node_type, wanted)
   return taken, user, tonumber(users[2]), left and (alone and 'last' or 'left')
 end
 
--- Gives a node task to a vacancy, unless a limit of its own is full; true when it did.
+-- Gives a node task to a vacancy, unless one of its own limits is full; returns whether it did.
 local held_back, next_token = {}, nil
 fresh(function()
   claims, carried, lease_end, next_token = 0, 0, nil, nil
@@ -254,7 +256,7 @@ local function serve(node_type, vacancies)
   end
   if call('ZSCORE', base .. 'ready_types', node_type) then
     call('ZADD', base .. 'ready_types', time, node_type)
-    -- What a limit holds back is looked for again when a slot of it comes free.
+    -- Node tasks that a limit holds back are let in when a slot of it comes free.
     local rate = limits.type_rates and limits.type_rates[node_type]
     local wait = rate and slots.token_in(node_type, rate) or 0
     if wait > 0 then next_token = math.min(next_token or wait, wait) end
@@ -265,7 +267,7 @@ local function serve(node_type, vacancies)
   end
 end
 
--- The queues of each type that has takers, had none waiting, and only grew here; all the others are written.
+-- Returns the queues of each type that has takers, had none waiting and only grew in this script; writes the others.
 local function fresh_queues(takers, served)
   local fresh, shrunk, rest = {}, {}, {}
   for _, queue in pairs(queues) do shrunk[queue.type] = shrunk[queue.type] or #queue.removed > 0 or queue.rejoins end
@@ -282,7 +284,7 @@ local function fresh_queues(takers, served)
   end
   write_queues(rest)
   for node_type, did in pairs(shrunk) do
-    -- A type of which none waited for a moment is served as one that is new.
+    -- A type whose queues were empty for a moment is served like a new one.
     if did and takers[node_type] then served[node_type] = tonumber(call('ZSCORE', base .. 'ready_types', node_type) or nil) end
   end
   return fresh
@@ -293,15 +295,15 @@ local function earlier(a, b)
   return first < second or (first == second and a < b)
 end
 
--- Node tasks that became ready here go straight to vacancies when all of their type find room: users in turn, each one's
--- in the order in which a queue would have them. The others are queued; true when there are any.
+-- Gives node tasks that became ready in this script straight to vacancies, if all of their type find room: users in
+-- turn, each user's in the order that a queue would have. Queues the others; returns whether there are any.
 local function hand_out(node_type, fresh, vacancies)
   local count, longest, bound = 0, 0, limits.bounded or limits.weighted
   for _, queue in ipairs(fresh) do
     count, longest = count + #queue.added / 2, math.max(longest, #queue.added)
     bound = bound or queue.bound
   end
-  -- Whose turn it is when limits hold back some, and by which weight, the queues know.
+  -- If limits hold some back, or users have weights, only the queues can tell whose turn it is.
   if count > math.min(room(vacancies), claims, room_of_type(node_type)) or bound and #fresh > 1 then
     write_queues(fresh)
     return true
@@ -333,7 +335,7 @@ local function hand_out(node_type, fresh, vacancies)
   return left
 end
 
--- Node tasks that became ready here and found no taker wait for one, some with a time limit; other processes are told.
+-- Leaves node tasks that became ready in this script waiting for a taker, some with a deadline; tells other processes.
 local function leave_waiting()
   if not next(queues) then return end
   local told = {}
@@ -356,7 +358,7 @@ local function leave_waiting()
   queues = {}
 end
 
--- Types of which more may run since this script, and that it did not serve to the end, are others' to take from.
+-- Tells other processes of types for which this script made room without serving all that waits.
 local function tell_of_room()
   if limits.running and slots.less_run() then
     for _, node_type in ipairs(call('ZRANGE', base .. 'ready_types', 0, HEADS - 1)) do loosened[#loosened + 1] = node_type end
@@ -368,7 +370,7 @@ local function tell_of_room()
   end
 end
 
--- Serves the types that have takers, the one served longest ago first.
+-- Serves the types that have takers, beginning with the one that was served longest ago.
 local function claim()
   local LEAST_CLAIMS = 100
   claims = math.max(budget, LEAST_CLAIMS)
@@ -393,7 +395,7 @@ local function claim()
   tell_of_room()
 end
 
--- The end of every script that changes node tasks.
+-- Ends every script that changes node tasks: settles, claims and writes; returns the Effects.
 local function conclude()
   settle()
   local due_in, more_due = wake_delayed()
@@ -402,7 +404,7 @@ local function conclude()
   claim()
   local more = next(owed) or #work > 0 or #finished > 0
   if more then
-    -- What claiming skipped has consequences, and so has what it put aside: the next script gives those out.
+    -- Node tasks that claiming skipped or set aside have consequences; the next script gives out what becomes ready.
     settle()
     for group, count in pairs(owed) do spared[group] = (spared[group] or 0) + count end
     reopen()

@@ -1,6 +1,7 @@
--- Cleans up after what has ended, a bounded step at a time, for one replica at a time: whoever holds the lease `cleaner`. What
--- lapsed leases hold comes back first: until it has, nothing is cleaned.
--- KEYS[1] any key of the shard. args: base, now, limits, cleaner (who asks), place (in node_tasks_list, to go on at; nil: leave it).
+-- Cleans up after ended runs, in bounded steps, for one replica at a time: the one that holds the lease `cleaner`.
+-- Nothing is cleaned until the node tasks of lapsed leases have come back.
+-- KEYS[1] any key of the shard. args: base, now, limits, cleaner (the calling replica), place (where to go on in
+-- node_tasks_list; nil: leave that list).
 -- Returns {leads, waits, keys (touched), runs, node_tasks, entries (removed), place, more}.
 --!include walks
 budget = limits.clean_keys
@@ -14,7 +15,7 @@ local function leads()
   return true
 end
 
--- Whether the scheduler has acknowledged all events of a partition up to a time: until then it may ask for what ended.
+-- Whether the scheduler has acknowledged all events of a partition up to a time: until then it may ask for ended runs.
 local unheard_since = {}
 local function acknowledged(partition, at)
   if unheard_since[partition] == nil then
@@ -24,13 +25,13 @@ local function acknowledged(partition, at)
   return not unheard_since[partition] or unheard_since[partition] > at
 end
 
--- The runs of a cycle up to a number, the latest of which is on its way out, go together.
+-- Removes the runs of a cycle up to a number, together with the latest of them.
 local function drop_cycle(flow, cycle, number)
   for at = number, 0, -1 do walk_later(flow .. ':' .. cycle .. ':' .. at) end
 end
 
--- The runs of a cycle up to a number, and their log, stay until `till`; of a flow that was deleted and is there again one may be
--- open.
+-- Keeps the runs of a cycle up to a number, and their log, until `till`. One of them may be open, if its flow was
+-- deleted and made again.
 local function keep_cycle(flow, cycle, number, till)
   local ttl = string.format('%.0f', math.max(till - time, 1))
   for at = number, 0, -1 do
@@ -42,7 +43,7 @@ end
 
 local function is_gone(run) return call('EXISTS', base .. 'run:' .. run) == 0 end
 
--- Of a flow's ended runs those of the highest numbers stay.
+-- Removes a flow's ended runs, except the `keep` with the highest numbers.
 local function trim(flow, keep, run)
   local index = base .. 'flow_runs:' .. flow
   local excess = call('ZCOUNT', index, '-inf', '(' .. flow_runs.OPEN) - keep
@@ -52,7 +53,7 @@ local function trim(flow, keep, run)
     call('ZREM', index, name)
     drop_cycle(flow, string.match(name, '^(%d+):(%d+)$'))
   end
-  -- What expired by age leaves the index from its lower end, a little faster than runs come to it.
+  -- Runs that expired by age leave the index at its lower end, a little faster than new ones enter it.
   for _, name in ipairs(call('ZRANGE', index, 0, 1)) do
     if is_gone(flow .. ':' .. name) then forget('flow_runs:' .. flow, name) end
   end
@@ -60,7 +61,7 @@ end
 
 local LOOK = {}
 
--- A run that ended a while ago is counted among those of its flow.
+-- Adds a run that ended a while ago to the ended ones of its flow, and trims these.
 function LOOK.run(run)
   local flow, cycle, number = string.match(run, '^([^:]+):(%d+):(%d+)$')
   local name = cycle .. ':' .. number
@@ -72,7 +73,7 @@ function LOOK.run(run)
   local at, partition = ended_at(run)
   if not at then return end
   if not acknowledged(partition, at) then return call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. run) end
-  -- It stays as long as the latest run of its cycle, which stands for it in the index.
+  -- The run stays as long as the latest run of its cycle, which represents it in the index.
   local left = call('PTTL', base .. 'run:' .. flow .. ':' .. cycle .. ':' .. number + 1)
   if left == -1 then return call('PERSIST', base .. 'run:' .. run) end
   if left >= 0 then return call('PEXPIRE', base .. 'run:' .. run, left) end
@@ -92,7 +93,7 @@ function LOOK.run(run)
   trim(flow, tonumber(keep) > 0 and tonumber(keep) or limits.keep_cycles, run)
 end
 
--- Of a flow that has not run for a while no other run clears the index of those that expired.
+-- Clears a flow's index of expired runs, for a flow that has not run for a while: no other run does it.
 function LOOK.flow(flow)
   local index, gone = 'flow_runs:' .. flow, 0
   for _, name in ipairs(call('ZRANGE', base .. index, 0, LOOKS - 1)) do
@@ -106,7 +107,7 @@ function LOOK.flow(flow)
   end
 end
 
--- A worker that is silent has nothing in its list but leases that stand.
+-- Clears the list of a silent worker of all that is not a valid lease.
 function LOOK.worker(worker)
   local list = 'worker_tasks:' .. worker
   for _, id in ipairs(call('ZRANGEBYSCORE', base .. list, '-inf', time, 'LIMIT', 0, LOOKS)) do
@@ -122,7 +123,7 @@ local function is_on_record(id)
   return call('HEXISTS', base .. 'run:' .. run, place_of(id, run) .. 'status') == 1
 end
 
--- Dead letters go with their records.
+-- Removes dead letters whose records are gone.
 function LOOK.dead_letters(user)
   local list = 'dead_letters:' .. user
   for _, id in ipairs(call('ZRANGE', base .. list, 0, LOOKS - 1)) do
@@ -142,7 +143,7 @@ local function look_at_what_is_due()
   end
 end
 
--- Ad-hoc runs leave the lists of their users when their records expire.
+-- Takes ad-hoc runs whose records have expired out of the lists of their users.
 local function unlist_expired()
   for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'ended_runs', '-inf', time, 'LIMIT', 0, math.max(budget, 0))) do
     local user, run = string.match(name, '^([^:]+):(.+)$')
@@ -152,7 +153,8 @@ local function unlist_expired()
   end
 end
 
--- Goes on through the oldest of all node tasks; returns the place to go on at, nil when those that are old enough are through.
+-- Goes on through the list of all node tasks, oldest first, and removes those without a record. Returns the place at
+-- which to go on, nil after the last one that is old enough.
 local function look_through_list(from)
   local list, gone, count = base .. 'node_tasks_list', {}, math.min(budget, LOOKS)
   if count <= 0 then return from end

@@ -1,5 +1,6 @@
--- Forgets the results of a cache: at once, by another generation, and then takes them out in pieces.
--- KEYS: generation, index. args: fresh (the new generation, nil to go on), most. Returns {taken out, whether there are more}.
+-- Clears a cache: a new generation makes all results void at once, then they are removed in pieces.
+-- KEYS: generation, index. args: fresh (the new generation, nil to go on), most. Returns {removed, whether there are
+-- more}.
 local call = redis.call
 if args.fresh then call('SET', KEYS[1], args.fresh, 'PX', 400 * 24 * 3600 * 1000) end
 local out = call('ZPOPMIN', KEYS[2], args.most)

@@ -1,7 +1,7 @@
 --!include records
 -- The clocks of a running attempt: its lease, its own time limit, and how long it may be silent.
 
--- When the reaper looks at it, were its lease renewed now: no renewal outlasts the other clocks.
+-- Returns when a lease that is renewed now lapses: no renewal outlasts the attempt's other clocks.
 local function lease_until(record)
   local close_at, beat_by = record.close_at or 0, tonumber(more(record).beat_by)
   local till = time + limits.lease
@@ -11,7 +11,7 @@ end
 
 local function hold(record) leasing.begin(record, lease_until(record)) end
 
--- A sign of life: the time that the attempt may be silent begins anew; `beat` is how long that is.
+-- Notes a sign of life: the attempt may be silent for another `beat` ms.
 local function heard_of(record, beat)
   if record.stop then return end
   set(record, 'beat_by', time + beat)

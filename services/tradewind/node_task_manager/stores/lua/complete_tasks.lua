@@ -1,18 +1,19 @@
--- Ends attempts: stores outputs or errors, delivers signals, releases or skips successors, and gives what is ready to
--- vacancies. An attempt that does not hold its lease changes nothing.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, count, outcomes, one after
--- the other: task_id, attempt, nonce, kind, how many outputs, the handle and text of each, and false or {error, wish {after_ms,
--- none}, cache (where the outputs come from, or ""), wait (of a suspended one)}; eager, at the places of those that were begun by
--- their worker itself, who that is. Returns Effects; results, one for each outcome: "" when it took effect or had before, else why not.
+-- Ends attempts: stores outputs or errors, delivers signals, releases or skips successors, and gives ready node tasks
+-- to vacancies. An attempt that does not hold its lease changes nothing.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, count, outcomes as a flat sequence: task_id,
+-- attempt, nonce, kind, how many outputs, the handle and text of each, and false or {error, wish {after_ms, none},
+-- cache (where the outputs come from, or ""), wait (of a suspended attempt)}; eager (for attempts that a worker began
+-- by itself, that worker, at the place of the outcome).
+-- Returns Effects; results, one for each outcome: "" when it takes effect or already had, else why not.
 --!include eager
--- Why an outcome changes nothing, "" when it did before; nil when it counts.
+-- Returns why an outcome changes nothing, "" when it took effect before; nil when it counts.
 local function lost(record, attempt, nonce, kind)
   if not record then return 'no such node task' end
   if TERMINAL[record.status] then
     if record.nonce == nonce then return '' end
     return 'the node task is ' .. record.status
   end
-  -- A store that lost its last second does not know the attempt that its worker went on with.
+  -- If the store has lost its last second, it does not know the attempt that the worker went on with.
   if (record.attempt or 0) < attempt and record.status ~= 'registered' then return nil end
   if record.nonce ~= nonce or record.status ~= 'running' then
     if (kind == 'failed' or kind == 'suspended') and retries.has_failed(record, nonce) then return '' end
@@ -20,7 +21,7 @@ local function lost(record, attempt, nonce, kind)
   end
 end
 
--- How an attempt ended that holds no lease any more.
+-- Applies the outcome of an attempt whose lease has been released.
 local function take_effect(record, comp, kind, outputs, error, wish, cache, wait)
   if kind == 'failed' then
     retries.fail(record, comp, error, wish)
@@ -60,7 +61,8 @@ local function complete(task_id, attempt, nonce, kind, ...)
   return ''
 end
 
--- One that a worker began on what `source` emitted, whose own outcome took effect unless it was `refused`.
+-- Completes an attempt that a worker began by itself on outputs of `source`, whose outcome counts unless it is
+-- `refused`.
 local function follow(worker_id, source, refused, task_id, attempt, nonce, kind, ...)
   local ALIKE = 'what it was begun on does not count: '
   if refused ~= '' then return string.sub(refused, 1, #ALIKE) == ALIKE and refused or ALIKE .. refused end

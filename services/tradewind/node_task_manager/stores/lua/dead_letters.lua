@@ -1,5 +1,6 @@
 --!include release
--- What became of attempts that did not succeed, kept with the node task; and the node tasks that were given up.
+-- The history of attempts that did not succeed, kept with the node task; and dead letters: node tasks that were given
+-- up.
 local buried = {}
 fresh(function() if next(buried) then buried = {} end end)
 local dead_letters = {}
@@ -14,7 +15,8 @@ do
     set(record, 'history', cmsgpack.pack(past))
   end
 
-  -- The user hears of it: of an ad-hoc task by its end, else of the first one of a batch, and of a flow once a minute.
+  -- Notifies the user: for a batch of the first dead letter, for a flow once a minute; an ad-hoc task's end does it
+  -- itself.
   local function tell(record, comp, error)
     local QUIET_MS = 60000
     record.given_up = true
@@ -33,7 +35,7 @@ do
     tell(record, comp, error)
   end
 
-  -- The newest of each user stay, as long as their runs may.
+  -- Keeps the newest dead letters of each user, for as long as their runs may stay.
   function dead_letters.write()
     for key in pairs(buried) do
       call('ZREMRANGEBYSCORE', base .. key, '-inf', time - limits.run_retention)

@@ -1,14 +1,14 @@
 --!include fan_out
 --!include findings
--- What must hold of the records and indexes of a shard, as docs/doctor.md lists it. Nothing is changed but what a finding of a
--- second look mends.
+-- The invariants of the records and indexes of a shard, as docs/doctor.md lists them. Nothing is changed, except by
+-- mending what the second pass finds.
 local doctor = {}
 do
   local function scored(set, member) return call('ZSCORE', base .. set, member) end
   local function life(key) return call('PTTL', base .. key) end
   local function leaves(set, member) return function() take(set, member) end end
 
-  -- Whether there is nothing left over from earlier scripts.
+  -- `idle`: whether earlier scripts have left no work; nil while unknown.
   local idle, walking, standing_plans, seen
 
   -- To be called first.
@@ -22,7 +22,7 @@ do
     return idle
   end
 
-  -- Whether records of a run are on their way out, or stay for a later run of its cycle.
+  -- Whether records of a run are being removed, or stay only for a later run of its cycle.
   local function walks_over(run)
     if walking[run] == nil then
       local cycle, number = string.match(run, '^([^:]+:%d+:)(%d+)$')
@@ -65,7 +65,7 @@ do
     end
   end
 
-  -- A ready node task stands in its queue, or with those whom a limit holds back; the user has turns, or is parked.
+  -- A ready node task is in its queue, or among those that a limit holds back; its user has turns, or is parked.
   local function examine_place(id, record, comp, entry)
     local user = comp.user_id
     local function again_ready()
@@ -101,7 +101,7 @@ do
     end
   end
 
-  -- Limits hold no slot of a node task that does not run under them.
+  -- A node task holds no slot of a limit that it does not run under.
   local function examine_slots(id, record, comp, entry)
     local names = {}
     if limits.user_running then names[1] = 'user:' .. comp.user_id end
@@ -117,7 +117,7 @@ do
     end
   end
 
-  -- The numbers of nodes by status, as their records have them, some nodes in each step.
+  -- Counts nodes by status from their records, some nodes in each step.
   local COUNTED = {'completed', 'failed', 'terminated', 'skipped'}
   local PIECES = 250
   local function ended_of(comp) return comp.completed + comp.failed + comp.terminated + comp.skipped end
@@ -136,7 +136,7 @@ do
     end
     doctor.records = doctor.records + last - place + 1
     if last + 1 < comp.nodes then return {run, id, last + 1, began, counts} end
-    -- Some have ended meanwhile: another look will tell.
+    -- Some nodes have ended meanwhile: leave it to the next pass.
     if ended_of(comp) ~= began then return end
     local wrong = {}
     for _, status in ipairs(COUNTED) do
@@ -145,7 +145,7 @@ do
       end
     end
     if #wrong > 0 then
-      -- What has ended, and was told to have, stays so.
+      -- A component whose end was announced stays as it is.
       local mend = comp.status ~= 'finished' and function()
         for _, status in ipairs(COUNTED) do
           comp[status] = counts[status] or 0
@@ -192,8 +192,8 @@ do
     end
   end
 
-  -- What belongs to no flow is in the list of its user, what does in the index of its flow: among the open ones while the run is
-  -- open, and then until it has been looked at.
+  -- A run outside any flow is in the list of its user. A run of a flow is in the index of the flow: among the open ones
+  -- while it is open, and after its end until the cleaner has seen it.
   local function examine_index(comp, open)
     if comp.partition == NO_PARTITION then
       local list = 'user_runs:' .. comp.user_id .. ':' .. string.match(comp.run, '^[^:]+')
@@ -220,7 +220,7 @@ do
     end
   end
 
-  -- A component, and with the first one of a run the run.
+  -- Examines a component, and with the first one of a run the run itself.
   local function examine_component(comp, jobs)
     if comp.status == 'finished' and walks_over(comp.run) then return end
     local ids = cmsgpack.unpack(call('HGET', comp.key, 'components') or cmsgpack.pack({}))
@@ -231,7 +231,7 @@ do
     local open, parts = comp.status ~= 'finished', 0
     for _, id in ipairs(#ids > 1 and ids or {}) do
       local status = call('HGET', comp.key, id .. '/status')
-      -- One that goes takes the others with it.
+      -- If one component is being removed, so are the others.
       if not status or status == 'purged' then return end
       if status ~= 'finished' then parts = parts + 1 end
     end
@@ -246,14 +246,14 @@ do
   local function missing(id, listed_at)
     local run = run_of(id)
     local open = run and call('EXISTS', base .. 'run:' .. run) == 1 and life('run:' .. run) == -1
-    -- Ended ones are swept by the cleaner when all that may refer to them is gone.
+    -- The cleaner sweeps ended node tasks when everything that may refer to them is gone.
     local SWEPT_MS = 3600 * 1000
     if open or listed_at <= time - limits.retention - SWEPT_MS then
       found('index-without-record', 'node_tasks_list ' .. id, 'no such node task is on record', leaves('node_tasks_list', id))
     end
   end
 
-  -- A node task by its record: it stands where its status asks for, and nowhere else.
+  -- Compares a node task's record with the indexes: it is in those that its status requires, and in no others.
   function doctor.node_task(id, listed_at, jobs)
     local record = task(id)
     if not record then return missing(id, listed_at) end
@@ -291,7 +291,7 @@ do
     end
   end
 
-  -- Entries of indexes: each names a node task that is as the index says.
+  -- Entries of indexes: each names a node task whose record agrees.
   function doctor.lease(id)
     if not holds_lease(task(id)) then
       found('lease-without-task', id, 'a lease is on record, and no node task that runs', leaves('inflight', id))
@@ -317,7 +317,7 @@ do
     end
   end
 
-  -- The first node tasks of a queue; others come to its head.
+  -- Examines the first node tasks of a queue; the others come to its head in time.
   local HEADS = 50
   function doctor.queue(node_type, user)
     local name = 'ready:' .. node_type .. ':' .. user
@@ -358,7 +358,7 @@ do
     end
   end
 
-  -- Those who hold slots of a limit, the oldest first: what leaks is found there.
+  -- Examines the oldest holders of a limit's slots: slots that leaked are among them.
   local HOLDERS = 100
   local function examine_limit(limit)
     if seen[limit] or string.sub(limit, 1, 5) == 'pace:' then return end
@@ -374,7 +374,7 @@ do
   end
   doctor.limit = examine_limit
 
-  -- Those whom a limit holds back, with the user in front: `<user>|<limit>|<type>:<user>:<most>`.
+  -- Examines a group that a limit holds back, named with its user in front: `<user>|<limit>|<type>:<user>:<most>`.
   function doctor.group(member)
     local name = string.match(member, '^[^|]*|(.+)$')
     local limit, node_type, user, most = string.match(name, '^([^|]*)|([^:]+):([^:]+):(.+)$')
@@ -396,7 +396,7 @@ do
       return
     end
     local free = tonumber(most) - slots.held(limit)
-    -- Those let in already may be any of the queue.
+    -- Node tasks that were let in already may be anywhere in the queue.
     if free > call('ZCARD', base .. 'ready:' .. node_type .. ':' .. user) then
       found('held-back-with-room', name, free .. ' slots of the limit are free, and node tasks wait for one',
         function() freed[limit] = math.max(freed[limit] or 0, free) end)

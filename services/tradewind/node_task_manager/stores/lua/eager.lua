@@ -1,8 +1,8 @@
 --!include claim
--- Attempts that their worker began by itself, with what a node of its has just emitted.
+-- Attempts that a worker began by itself, with the output of a node that it has just run.
 local eager = {}
 do
-  -- Whether a node task gets all that it gets from another one, which has emitted it.
+  -- Whether `source` feeds the only input of a node task, and has emitted it.
   local function feeds(source, record, comp, entry)
     if entry.inputs ~= 1 or run_of(source.id) ~= comp.run or source.component_id ~= comp.id then return false end
     for _, edge in ipairs(node(comp.plan, source.index).out) do
@@ -11,7 +11,7 @@ do
     return false
   end
 
-  -- Takes out what this script has queued, or an earlier one.
+  -- Takes a node task out of its queue, whether this script or an earlier one put it there.
   local function leave_queue(record, entry, comp)
     local name = entry.type .. ':' .. comp.user_id
     local queue = queues[name]
@@ -22,7 +22,7 @@ do
     end
   end
 
-  -- Why it may not begin by itself, or nil. Where limits are set, everything waits for its turn.
+  -- Returns why a node task may not be begun by its worker, or nil. If limits are set, everything waits for its turn.
   local function refusal(source, record, comp)
     local entry = record.entry or node(comp.plan, record.index)
     if entry.map or entry.wait then return 'it is given to no worker' end
@@ -31,7 +31,7 @@ do
     if limits.bounded or own_limits(entry, comp) then return 'limits are set, so it waits for its turn' end
   end
 
-  -- Begins a ready node task that has had no attempt; returns why not, or nil and when its lease is to lapse.
+  -- Begins a ready node task that has had no attempt; returns why not, or nil and when its lease lapses.
   function eager.begin(worker_id, source, record, comp, nonce)
     local why = refusal(source, record, comp)
     if why then return why end

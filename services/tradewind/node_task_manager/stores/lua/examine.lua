@@ -1,7 +1,7 @@
--- Looks for broken invariants in some of the records and index entries of a shard, and mends them at a second look.
+-- Looks for broken invariants in some of the records and index entries of a shard, and mends them on a second pass.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), at (JSON, where to go on, "" for the
--- beginning), records (about how many to look at), again (names of findings to look at once more, or nil), mend, cleaner
--- (look only while this replica leads the cleaning, or "").
+-- beginning), records (about how many to examine), again (names of findings to check a second time, or nil), mend,
+-- cleaner (examine only while this replica leads the cleaning; "" for always).
 -- Returns {records, findings {[check, subject, problem, mended]}, at ("" at the end), effects}.
 --!include doctor
 --!include claim
@@ -18,7 +18,7 @@ local function scan(set, look)
   end
 end
 
--- By rank, as far as the budget goes: `look` says no when it has not done with what stands there.
+-- Returns a section that calls `look` with members by rank, as far as the budget goes.
 local function range(members, look)
   return function()
     local first = tonumber(cursor)
@@ -35,7 +35,7 @@ end
 local function ranked(set) return function(first) return call('ZRANGE', base .. set, first, first + args.records - 1) end end
 
 local USERS = 100
--- A node type after the other; of one with many users so many in each step.
+-- Examines the queues of one node type after another; of a type with many users, USERS in each step.
 local function queues_of_types()
   local rank, first = string.match(cursor, '^(%d+):?(%d*)$')
   local node_type = call('ZRANGE', base .. 'ready_types', rank, rank)[1]

@@ -1,10 +1,10 @@
 --!include release
 --!include keep
--- Fan-out: a node with `map` {edge, most} runs once for each item of the list that arrives along `edge`, at most `most` at
--- once. Its own node task is carried out by the node task manager, by offers that stand in `delayed` until they are, or are
--- made anew: to split the list when it is ready, to join the results when all items have ended. Items that have not begun wait
--- in `items:<node task>` and have no record.
--- Failed node tasks that wait for their next attempt, and offers that wait to be made anew.
+-- Fan-out: a node with `map` {edge, most} runs once for each item of the list that arrives along `edge`, at most `most`
+-- at once. The node task manager carries out the mapped node's own node task, by offers: to split the list when it is
+-- ready, and to join the results when all items have ended. An offer is in `delayed` until it is carried out or made
+-- anew. Items that have not begun wait in `items:<node task>` and have no record. `delaying` holds failed node tasks
+-- that wait for their next attempt, and offers that wait to be made anew.
 local delaying = {}
 
 do
@@ -15,15 +15,16 @@ do
   end)
   local COUNTED = {'total', 'need', 'begun', 'completed', 'failed', 'cancelled', 'bytes', 'halt', 'code', 'first'}
 
-  -- The id of the mapped node that an item belongs to and the item's place, nil for any other node task.
+  -- Returns the id of the mapped node that an item belongs to, and the item's place; nil for any other node task.
   local function item_of(id) return string.match(id, '^([^:]+:[^:]+:[^:]+:[^:]+):(%d+)$') end
 
   function fan_out.is_item(id) return item_of(id) ~= nil end
 
-  -- Whether this is a mapped node's own node task.
+  -- Whether this is the mapped node's own node task, not an item.
   function fan_out.owns(record) return not item_of(record.id) end
 
-  -- How the items of a mapped node stand; nil before it is split. `halt` is the mark that stops the rest, `code` why.
+  -- Returns the counts of a mapped node's items, nil before the split. `halt` is the mark that stops the rest, `code`
+  -- why.
   function fan_out.counts(record)
     if record.counts == nil then
       local fields = {}
@@ -47,7 +48,7 @@ do
     end
   end
 
-  -- Offers a mapped node task that is ready, or all of whose items have ended.
+  -- Offers a mapped node task that is ready, or whose items have all ended.
   function fan_out.offer(record, comp)
     local counts = record.status == 'running' and fan_out.counts(record) or nil
     if not counts then
@@ -81,7 +82,7 @@ do
     changed(comp, 0, record, 'running')
   end
 
-  -- The other live inputs of a mapped node, as each item gets them: short values, of others where they are.
+  -- Returns the other live inputs of a mapped node, as each item gets them: short values as they are, long ones as `@`.
   local function shared_inputs(record, entry)
     local shared = {}
     local function share(name, value)
@@ -92,7 +93,7 @@ do
     if entry.fields then
       for i, value in ipairs(stored_all(record, entry.fields)) do share(entry.fields[i], value) end
     else
-      -- Of more edges than the plan names here.
+      -- There are more edges than the plan's node names.
       local before = record.at .. 'in:'
       for _, name in ipairs(call('HKEYS', record.key)) do
         if string.sub(name, 1, #before) == before then share(string.sub(name, #record.at + 1), call('HGET', record.key, name)) end
@@ -114,7 +115,7 @@ do
     later('fill', comp, record.index, 0)
   end
 
-  -- Lets items begin while there is room; returns an offset to go on at when the budget is used up.
+  -- Lets items begin while there is room; returns the offset at which to go on when the budget is used up.
   function fan_out.fill(comp, _, index)
     local entry = node(comp.plan, index)
     local record = task(task_of(comp.run, entry.id))
@@ -157,11 +158,11 @@ do
     later('stop_items', comp, record.index, 0)
   end
 
-  -- All items that began have ended, and no other will begin.
+  -- Goes on with a mapped node when all items that began have ended, and no other will begin.
   local function over(record, comp)
     local counts = record.counts
     if record.stop then return finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason) end
-    -- Of a component that is being stopped the stop reaches this node task as well.
+    -- If the component is being stopped, the stop reaches this node task as well.
     if comp.stop then return end
     if not counts.halt then return fan_out.offer(record, comp) end
     local message
@@ -183,7 +184,7 @@ do
     finish(record, comp, 'failed')
   end
 
-  -- The end of a node task of a mapped node; true when it is that of an item, which counts for its mapped node alone.
+  -- Notes the end of a mapped node's node task; returns true for an item, which only counts for its mapped node.
   function fan_out.ended(item, comp, entry, status, reason)
     local owner, place = item_of(item.id)
     if not owner then
@@ -219,7 +220,7 @@ do
     return true
   end
 
-  -- Stops a mapped node task that has been split, and with it its items.
+  -- Stops a mapped node task that has been split, along with its items.
   function fan_out.stop(record, mark)
     if record.stop then return end
     local comp = component_of(record)

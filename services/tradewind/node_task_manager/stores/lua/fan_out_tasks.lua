@@ -1,5 +1,5 @@
--- Carries out offers of mapped nodes: splits lists into items, ends mapped nodes with what was joined or why not. A step whose
--- offer was made anew, or is of no use any more, changes nothing.
+-- Carries out offers of mapped nodes: splits lists into items, ends mapped nodes with the joined results or an error. A
+-- step whose offer was made anew, or has become useless, changes nothing.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, steps {task_id, nonce, kind, items, need, outputs,
 -- error}. Returns Effects; results, one for each step: "" when it took effect, else why not.
 --!include claim

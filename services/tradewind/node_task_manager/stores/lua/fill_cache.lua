@@ -1,7 +1,7 @@
--- Puts in a result, if the caller is the one who works it out and the cache was not cleared since; those that end first give
--- way when there are too many.
+-- Stores a result, if the caller is working it out and the cache was not cleared since. If there are too many results,
+-- those that expire first are removed.
 -- KEYS: result, flight, generation, index. args: now, token, generation, result, ttl_ms, max_entries.
--- Returns {whether it was put in, how many gave way}.
+-- Returns {whether it was stored, how many were removed}.
 --!include cached
 local AT_ONCE = 100
 if not works(KEYS[2], KEYS[3]) then return cmsgpack.pack({false, 0}) end

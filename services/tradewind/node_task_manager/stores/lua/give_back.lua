@@ -1,5 +1,5 @@
 --!include claim
--- Taking node tasks from a worker and queueing them again.
+-- Takes node tasks from a worker and queues them again.
 local GIVE_BACKS = 500
 
 local function fail(record, comp, code, message)
@@ -30,7 +30,8 @@ local function give_back(record, lost)
   enqueue(record, comp)
 end
 
--- Gives back what a worker holds, but for the node tasks in the set `kept`; true when that is more than one script does.
+-- Gives back what a worker holds, except the node tasks in the set `kept`; returns true if some is left for the next
+-- call.
 local function give_back_all(worker_id, kept, lost)
   local left = GIVE_BACKS
   for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. worker_id, 0, -1)) do

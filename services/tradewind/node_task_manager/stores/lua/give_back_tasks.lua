@@ -1,6 +1,6 @@
--- Takes back what a worker holds: the named node tasks, or all when its stream is gone and no later one is there.
+-- Takes back what a worker holds: the named node tasks, or all if its stream is gone and no later one was opened.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, worker_id, session (0: any), held {task_id,
--- attempt, nonce} or nil for all but `kept` {task ids}, lost (whether the worker was lost).
+-- attempt, nonce} or nil for all except `kept` {task ids}, lost (whether the worker was lost).
 -- Returns {effects, more (whether there is more to give back)}; results: one word, "given_back" or "replaced".
 --!include give_back
 local more_left = false

@@ -1,6 +1,6 @@
--- Makes postponed node tasks ready now: what they wait for is there, or will not come.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, task_ids. Returns Effects; results, one for each:
--- "" for one that is ready now, else why not.
+-- Makes postponed node tasks ready now: the result that they wait for is there, or will not come.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, task_ids. Returns Effects; results, one for
+-- each node task: "" when it is ready now, else why not.
 --!include claim
 for i, id in ipairs(args.task_ids) do
   local record = task(id)

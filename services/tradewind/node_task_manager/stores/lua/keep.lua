@@ -1,14 +1,14 @@
 --!include release
--- Reruns: a node whose result of the run before is kept has a record that is completed from the start and refers to that
--- result: its outputs are `@`, and stand in the record that `kept` names. The places of such nodes wait in the list
--- `kept:<run>:<component>`. Until it is empty the component is early = 'keep': nothing is delivered or stopped before, since a
--- kept node must not be reached by a signal. What follows stands behind it in `todo`.
+-- Reruns: if the previous run's result of a node is kept, the node has a record that is completed from the start and
+-- refers to that result: its outputs are `@`, and their values are in the record that `kept` names. The places of such
+-- nodes wait in the list `kept:<run>:<component>`. Until the list is empty, the component has early = 'keep': nothing
+-- is delivered or stopped, since no signal may reach a kept node. What follows comes after this work in `todo`.
 do
   local function keep(comp, from, place)
     if place >= comp.nodes then return end
     local entry = node(comp.plan, place)
     local id, source = task_of(comp.run, entry.id), task(task_of(from, entry.id))
-    -- Without the result it runs, as any node; one that somebody stopped before stays as it is.
+    -- Without the result the node runs like any other; a node that somebody has stopped already stays as it is.
     if not source or source.status ~= 'completed' or task(id) then return end
     local record = create(comp, id, entry, place)
     local v = stored_all(source, {'kept', 'ended', 'cached'})

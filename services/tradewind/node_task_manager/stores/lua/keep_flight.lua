@@ -1,5 +1,6 @@
--- Goes on working out a result, or gives it up; only who does so may.
--- KEYS: flight, generation. args: now, token, generation, flight_ms (0 to give it up). Returns whether the caller worked on it.
+-- Prolongs the work on a result, or gives it up; only the caller that works on it may do so.
+-- KEYS: flight, generation. args: now, token, generation, flight_ms (0 to give it up).
+-- Returns whether the caller worked on it.
 --!include cached
 if not works(KEYS[1], KEYS[2]) then return cmsgpack.pack(false) end
 if args.flight_ms > 0 then

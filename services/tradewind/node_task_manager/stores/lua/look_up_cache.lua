@@ -1,6 +1,7 @@
--- Looks for a result; where there is none and nobody works it out, the caller does from now on.
+-- Looks up a result; if there is none and nobody works it out, the caller does from now on.
 -- KEYS: result, flight, generation. args: now, fresh, token, flight_ms.
--- Returns {generation, result (JSON text or ""), busy_ms (how much longer another one has, 0 when it is the caller)}.
+-- Returns {generation, result (JSON text or ""), busy_ms (how long another caller still has to work it out, 0 when this
+-- one does)}.
 --!include cached
 local generation = generation_of(KEYS[3])
 local result = standing(KEYS[1], generation)

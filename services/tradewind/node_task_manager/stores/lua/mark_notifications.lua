@@ -1,6 +1,6 @@
--- Marks the notifications of a user as read, up to one; those that were read stay so.
--- KEYS: 1 the stream, 2 the mark. args: now, keep (ms: how long a mark stays, as nothing that it covers lives longer), through
--- (position, "" for all that are there). Returns the mark, "" when there is nothing to mark.
+-- Marks a user's notifications as read, up to a position; those that were read stay read.
+-- KEYS: 1 the stream, 2 the mark. args: now, keep (ms: how long the mark stays, since no notification that it covers
+-- lives longer), through (position, "" for all). Returns the mark, "" when there is nothing to mark.
 local through = args.through
 if through == '' then
   local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]

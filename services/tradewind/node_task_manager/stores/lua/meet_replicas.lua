@@ -1,4 +1,4 @@
--- Says that a replica is here for a while, or that it leaves, and forgets those that have not said so.
+-- Notes that a replica is here for a while, or that it leaves, and forgets replicas whose time has lapsed.
 -- KEYS[1] the replicas. args: now, name, keep (ms; 0 to leave). Returns the names of all that are here.
 local time = now(args.now)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', time)

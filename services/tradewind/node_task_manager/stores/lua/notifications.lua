@@ -1,12 +1,12 @@
 --!include records
--- What users are to know, each user's in a stream of its own that holds the newest. Uses args, base, limits, time, stamp.
+-- Notifications of users, in a stream for each user that holds the newest. Uses args, base, limits, time, stamp.
 local notified = {}
 fresh(function() if next(notified) then notified = {} end end)
 local notices = {}
 do
   local BRIEF = 500
 
-  -- The beginning of a text of a kind that may be long; no character of it is cut in two.
+  -- Returns the beginning of a text that may be long, without cutting a character in two.
   function notices.brief(text)
     if not text or #text <= BRIEF then return text end
     return (string.gsub(string.sub(text, 1, BRIEF), '[\192-\255][\128-\191]*$', ''))
@@ -20,7 +20,7 @@ do
     notified[user] = true
   end
 
-  -- Whether something named so is to be told to a user, who hears of it once within so many ms.
+  -- Whether to tell a user of the thing `name`: once within `ms`.
   function notices.once(user, name, ms)
     local key = base .. 'notified:' .. user .. ':' .. name
     local till = call('GET', key)
@@ -29,7 +29,7 @@ do
     return true
   end
 
-  -- A component of a cycle has ended badly, unless somebody stopped it; the user hears of a flow once a minute.
+  -- Notifies the user that a component of a cycle failed, unless somebody stopped it; for each flow, once a minute.
   function notices.component_failed(comp)
     local stop, QUIET_MS = comp.stop and cmsgpack.unpack(comp.stop), 60000
     if stop and stop.by ~= 'system' then return end

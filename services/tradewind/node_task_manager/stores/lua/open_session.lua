@@ -1,8 +1,8 @@
--- Opens the next session of a worker: it keeps the node tasks it names, everything else it held is given back.
+-- Opens the next session of a worker: it keeps the node tasks that it names, and everything else it held is given back.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, worker_id, incarnation, held {task_id,
--- attempt, nonce}, kept {task ids: named as well, and renewed by later calls}.
--- Returns {session, lost {nonces}, effects, same (whether the incarnation is the one before), more (whether there is more
--- to give back)}.
+-- attempt, nonce}, kept {task ids that it names, too, and that later calls renew}.
+-- Returns {session, lost {nonces}, effects, same (whether the incarnation is the previous one), more (whether there is
+-- more to give back)}.
 --!include leases
 --!include give_back
 local key, process = base .. 'worker_session:' .. args.worker_id, base .. 'worker_incarnation:' .. args.worker_id

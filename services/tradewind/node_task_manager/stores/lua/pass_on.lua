@@ -1,7 +1,8 @@
--- Hands a node task from a worker that did not take it to another one, as the same attempt under a new nonce: should the
--- first one run it after all, nothing it says counts. Its clocks begin anew.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), worker_id, held {task_id, attempt, nonce},
--- to (the other worker). Returns Effects: the assignment, or nothing when the lease is not held any more or is to stop.
+-- Hands a node task from a worker that did not take it to another one, as the same attempt under a new nonce: if the
+-- first worker runs it after all, nothing that it reports counts. The clocks of the attempt begin anew.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), worker_id, held {task_id, attempt,
+-- nonce}, to (the other worker). Returns Effects: the assignment, or nothing when the lease is no longer held or the
+-- node task is to stop.
 --!include leases
 local record = task(args.held.task_id)
 local comp = holds(record, args.held) and record.worker_id == args.worker_id and not record.stop and component_of(record)

@@ -1,6 +1,6 @@
--- Keeps notifications that somebody else sends; one whose key was sent to the same user within a day changes nothing.
+-- Stores notifications that others send; a notification whose key was sent to the same user within a day is dropped.
 -- KEYS[1] any key of the shard. args: base, now, limits, notifications {user_id, key ("" for none), fact}.
--- Returns for each whether it is kept.
+-- Returns for each whether it was stored.
 --!include notifications
 local kept = {}
 for i, each in ipairs(args.notifications) do

@@ -1,7 +1,7 @@
--- Removes a flow in bounded steps and leaves a tombstone: a run begun before it is refused from then on. What is open of
--- it is gone for everybody else from the first step on.
+-- Removes a flow in bounded steps and leaves a tombstone: from then on, runs that began before it are refused. After
+-- the first step, open runs of the flow are gone for everybody else.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, flow_id.
--- Returns {removed, done, effects}; running node tasks are told to their workers as terminations.
+-- Returns {removed, done, effects}; for running node tasks, the effects have terminations for their workers.
 --!include claim
 --!include forget_events
 call('SET', base .. 'purged:' .. args.flow_id, time, 'PX', limits.tombstone)
@@ -9,7 +9,7 @@ call('UNLINK', base .. 'retries:flow:' .. args.flow_id)
 local flow, index, removed = args.flow_id, base .. 'flow_runs:' .. args.flow_id, 0
 local mark = cmsgpack.pack({reason = 'the flow was deleted', by = 'system', at = time})
 
--- A component in status "purged" is there for this script only.
+-- Marks the components of a run as "purged": only this script still sees them.
 local function mark_purged(run)
   local key = base .. 'run:' .. run
   local components = call('HGET', key, 'components')
@@ -26,7 +26,7 @@ for _, name in ipairs(call('ZRANGEBYSCORE', index, flow_runs.OPEN, 'inf')) do
   for at = number, 0, -1 do mark_purged(flow .. ':' .. cycle .. ':' .. at) end
   call('ZADD', index, '-inf', name)
 end
--- So are those that are on their way out already.
+-- So do those that are being removed already.
 for _, text in ipairs(call('LRANGE', base .. 'walks', 0, -1)) do
   local of, name = flow_runs.names(cmsgpack.unpack(text)[1])
   if of == flow then call('ZADD', index, '-inf', name) end
@@ -35,7 +35,7 @@ end
 local function drop(id, comp)
   local record = task(id)
   if not record then return end
-  -- Nothing of it is written any more.
+  -- Nothing more is written of this record.
   record.sheet = {n = 0, changes = {}}
   if record.status == 'pending' or record.status == 'suspended' then dequeue(record, comp) end
   if record.status == 'failed' then take('dead_letters:' .. comp.user_id, id) end
@@ -63,7 +63,8 @@ local function drop_items(id, comp, first)
   call('UNLINK', base .. 'items:' .. id)
 end
 
--- Removes a component as far as the budget goes, `purged` being the place of the next node; true when all of it is gone.
+-- Removes a component as far as the budget goes; the field `purged` holds the place of the next node. Returns true when
+-- all of it is gone.
 local function drop_component(run, id)
   local key, at = base .. 'run:' .. run, id .. '/'
   local v = call('HMGET', key, at .. 'facts', at .. 'purged', at .. 'maps', at .. 'purged_items', at .. 'watched')
@@ -93,7 +94,7 @@ local function drop_component(run, id)
   return true
 end
 
--- Removes a run as far as the budget goes; true when all of it is gone.
+-- Removes a run as far as the budget goes; returns true when all of it is gone.
 local function drop_run(run)
   mark_purged(run)
   local key = base .. 'run:' .. run
@@ -106,7 +107,7 @@ local function drop_run(run)
   return true
 end
 
--- Of each cycle the index names the latest run; those before it follow.
+-- The index names the latest run of each cycle; earlier runs follow it.
 while budget > 0 do
   local name = call('ZRANGE', index, 0, 0)[1]
   if not name then break end

@@ -1,10 +1,10 @@
 --!include slots
--- What is ready, in the queue of its type and user; what limits held back, let in again; users' turns.
+-- Queues of ready node tasks, by type and user; letting in node tasks that limits held back; users' turns.
 local queues = {}
 fresh(function() if next(queues) then queues = {} end end)
--- What a node that runs once for each item of a list needs besides; see fan_out.
+-- Functions for nodes that run once for each item of a list; see fan_out.
 local fan_out = {}
--- What a node that waits without a worker needs besides; see suspension.
+-- Functions for nodes that wait without a worker; see suspension.
 local suspension = {}
 local TURN = 1000000
 
@@ -31,7 +31,7 @@ local function enqueue(record, comp)
     if not more(record).total_at then set(record, 'total_at', time + entry.total) end
     record.start_by = math.min(record.start_by or math.huge, tonumber(record.total_at))
   end
-  -- A higher priority stands where one would that has waited longer.
+  -- A node task with a higher priority is queued as if it had waited longer.
   record.rank = entry.ahead and string.format('%.0f', time - entry.ahead) or stamp
   local queue = queue_of(entry.type, comp.user_id)
   local items = queue.added
@@ -42,12 +42,12 @@ local function enqueue(record, comp)
   queue.bound = queue.bound or entry.flow_max or entry.key or entry.pace
 end
 
--- Letting in what limits held back.
+-- Lets in node tasks that limits held back.
 local loosened = {}
 fresh(function() if #loosened > 0 then loosened = {} end end)
 local readmission = {}
 do
-  -- Puts up to `count` of a group that a limit held back into their queue again; returns how many.
+  -- Puts up to `count` node tasks of a group that a limit held back into their queue again; returns how many.
   function readmission.group(limit, group, count)
     local node_type, user = string.match(group, '^([^:]+):([^:]+):')
     local key = base .. 'blocked:' .. limit .. '|' .. group
@@ -66,7 +66,7 @@ do
     return #back / 2
   end
 
-  -- Puts back up to `most` of a group that the rate of a key held back, as far as there are tokens now.
+  -- Puts back up to `most` node tasks of a group that the rate of a key held back, as far as there are tokens.
   local function paced_group(limit, group, most)
     local _, length, short = slots.pace(limit, group)
     local count = short > 0 and 0 or math.min(most, math.floor(-short / length) + 1)
@@ -76,7 +76,7 @@ do
     end
   end
 
-  -- Puts back up to `count` of a group that a limit held back and now has room for; `paced` of one that a rate did.
+  -- Puts back up to `count` node tasks of a group if its limit has room now, or up to `paced` if a rate held it back.
   local function some_of(limit, group, count, paced)
     if string.sub(limit, 1, 5) == 'pace:' then
       paced_group(limit, group, paced)
@@ -90,7 +90,7 @@ do
     queue_of(node_type, user).rejoins = true
   end
 
-  -- Lets in what was held back by a limit that so many let go of.
+  -- Lets in node tasks that a limit held back, after `count` slots of it were freed.
   function readmission.open(limit, count)
     local PACED_AT_ONCE = 100
     local kind, rest = string.match(limit, '^(%a+):(.+)$')
@@ -107,14 +107,14 @@ do
     end
   end
 
-  -- Puts back `count` of a group, whose places others of it did not take.
+  -- Puts back `count` node tasks of a group, for places that others of the group did not take.
   function readmission.spared(name, count)
     local limit, group = string.match(name, '^([^|]*)|(.+)$')
     some_of(limit, group, count, count)
   end
 end
 
--- Lets in what limits held back that have room now.
+-- Lets in node tasks that limits held back and now have room for.
 local function reopen()
   if next(freed) then
     local now_free = freed
@@ -128,7 +128,7 @@ local function reopen()
   end
 end
 
--- Takes out what waits, be it in a queue, for its next attempt or suspended.
+-- Takes out a node task that waits in a queue, for its next attempt, or suspended.
 local function dequeue(record, comp)
   local entry = node(comp.plan, record.index)
   if entry.map and fan_out.owns(record) then return fan_out.withdraw(record) end
@@ -141,12 +141,13 @@ local function dequeue(record, comp)
   set(record, 'retry_at', 0)
 end
 
--- Where those who left the ring of a type stood in virtual time stays known while it is later than where the last turn began.
+-- Remembers where in virtual time a user stood who left the ring of a type, until the last turn began later than that.
 local function remember_leaver(node_type, user, at) call('ZADD', base .. 'left:' .. node_type, at, user) end
 
--- Users whose queue was emptied leave the ring of its type; then those that have node tasks now join it where the last turn
--- began, or where they stood themselves when they left it, if that is later: so whoever comes anew is next, and nobody gains
--- or loses turns by having had none, not even one who has a single one again and again.
+-- Writes the queues. Users whose queue was emptied leave the ring of its type. Then users who have node tasks now join
+-- the ring, either where the last turn began, or where they stood when they left it, if that is later. So a newcomer is
+-- next, and nobody gains or loses turns by having had no node tasks, not even a user who has a single one again and
+-- again.
 local function write_queues(changed)
   if not next(changed) then return end
   local emptied, heads = {}, {}

@@ -1,7 +1,8 @@
--- Reads a capped stream: after a position, the oldest first; or with `newest` before one, the newest first.
--- KEYS[1] the stream. args: now, keep (ms: nothing older is there; 0 for no such bound), at (position; "" for none, with
+-- Reads a capped stream: after a position, oldest first; or with `newest` before a position, newest first.
+-- KEYS[1] the stream. args: now, keep (ms: older entries are not read; 0 for no bound), at (position; "" for none, with
 -- `newest`), newest, limit.
--- Returns {gap (what came after `at` is not all there, so all that is there follows), entries {[position, what stands there]}}.
+-- Returns {gap (whether entries after `at` are missing; then reading begins with the oldest), entries {[position,
+-- content]}}.
 local call, key, gap, entries = redis.call, KEYS[1], false, {}
 local bound = args.keep > 0 and now(args.now) - args.keep or 0
 local oldest, found = string.format('%.0f', bound), nil

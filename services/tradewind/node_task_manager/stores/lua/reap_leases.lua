@@ -1,11 +1,12 @@
--- Ends what ran out: leases, attempts past their time, stops that were not obeyed, waits for a worker.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, spare (for so many ms more, what began or became
--- ready before the lease that ends then is left alone, since nobody was there to renew or take it; 0 for nothing), by (ms; after
--- that nothing is ended, and the effects are late; 0 for whenever). Returns Effects; results name the node tasks.
+-- Ends what has run out: leases, attempts past their time, stops that were not obeyed, waits for a worker.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, spare (0, or for how many more ms to leave
+-- alone what began or became ready earlier than one lease before the end of that time: nobody was there to renew or
+-- take it), by (0, or the time in ms after which nothing is ended and the effects are late). Returns Effects; results
+-- name the node tasks.
 --!include give_back
 local AT_ONCE = 250
 
--- The error of the clock that ended an attempt, nil when that was the lease.
+-- Returns the error of the clock that has run out for an attempt, nil when it was the lease.
 local function which_ran_out(record, entry)
   local close_at, beat_by = record.close_at or 0, tonumber(more(record).beat_by)
   local attempt = 'attempt ' .. record.attempt
@@ -20,7 +21,7 @@ local function which_ran_out(record, entry)
   end
 end
 
--- Whether a limit, and not the want of a worker, keeps a ready node task waiting.
+-- Whether a ready node task waits for a limit, not for a worker.
 local function is_held_up(record, entry, comp)
   return more(record).blocked and record.blocked ~= '' or room_of_type(entry.type) <= 0 or room_of_user(comp.user_id) <= 0
 end
@@ -68,7 +69,6 @@ local function end_waits()
       elseif tonumber(record.ready_at) < since then
         call('ZADD', base .. 'start_deadlines', math.min(spare_till, total_at or HUGE), id)
       elseif is_held_up(record, entry, comp) then
-        -- It waits for a limit, not for a worker.
         call('ZADD', base .. 'start_deadlines', math.min(time + entry.start, total_at or HUGE), id)
       else
         effects.results[#effects.results + 1] = id

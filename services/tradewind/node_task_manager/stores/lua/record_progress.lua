@@ -1,11 +1,11 @@
--- Keeps what running node tasks say of themselves: progress, which is a sign of life as well, and log lines. Those without
--- a lease are passed over; the lines of one that just failed or was suspended are kept still.
+-- Stores what running node tasks report: progress, which is also a sign of life, and log lines. Reports of attempts
+-- without a lease are ignored, but log lines of an attempt that has just failed or was suspended are still kept.
 -- KEYS[1] any key of the shard. args: base, now, limits, progress {task_id, nonce, progress, message, step}, lines {task_id,
 -- attempt, nonce, level, source, message, at}. Returns the number of entries kept.
 --!include clocks
 --!include task_events
 local kept, told = 0, {}
--- Whether events of it are kept: it is an ad-hoc task, or a watched one of a flow.
+-- Whether events of a node task are kept: it is an ad-hoc task, or a watched node task of a flow.
 local function is_told(record)
   if run_of(record.id) == record.id then return true end
   local comp = component_of(record)
@@ -41,7 +41,7 @@ for id, event in pairs(told) do
   call('PUBLISH', base .. 'wake', 'r:' .. id)
 end
 
--- How many lines of a cycle are kept, worked out once: none when so many newer ones have some.
+-- Returns how many lines of a cycle are kept, 0 if too many newer cycles have lines. Computed once per script.
 local most_lines = {}
 local function lines_of(flow, cycle)
   local logs, index = base .. 'logs:' .. flow .. ':', base .. 'flow_logs:' .. flow
@@ -66,7 +66,7 @@ for _, line in ipairs(args.lines) do
   local record = holder(line, true)
   if record then
     kept = kept + 1
-    -- A worker whose clock is not the store's may tell a time at which the attempt had not begun, or that is to come.
+    -- A worker whose clock differs from the store's may report a time before the attempt began, or in the future.
     local at = line.at
     if at > time or at < (tonumber(record.started_at) or 0) then at = time end
     local flow, cycle, run, node_id = string.match(line.task_id, '^(.-):(.-):(.-):(.+)$')

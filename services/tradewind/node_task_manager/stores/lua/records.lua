@@ -1,11 +1,11 @@
--- Records of node tasks and components, read once and written once per script.
+-- Records of node tasks and components; each is read once and written once per script.
 -- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits (JSON).
 local call = redis.call
 local base, limits, time, stamp, budget, effects
 local records, components, pieces = {}, {}, {}
--- What this script changes of each run.
+-- The changes that this script makes to each run.
 local sheets = {}
--- What many runs use: limits by their text, and nodes by plan and place, each plan of one edition.
+-- Kept from script to script: the limits with their text, and nodes by plan and place, one edition of each plan.
 local limits_text, plans, editions, known_nodes = nil, {}, {}, 0
 
 fresh(function()
@@ -24,11 +24,10 @@ local function know_edition(plan, edition)
   if editions[plan] ~= edition then plans[plan], editions[plan] = nil, edition end
 end
 
--- Lists of a plan (ids, entries, edges out of a node) are kept in pieces of this many, as redis_plans.py writes them.
+-- Lists of a plan (ids, entries, edges out of a node) are stored in pieces of this many, as redis_plans.py writes them.
 local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
--- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
--- A length of time as people write it: `5 min` for 300000.
+-- Formats a length of time for people: `5 min` for 300000.
 local function lasting(ms)
   for _, unit in ipairs({{3600000, 'h'}, {60000, 'min'}, {1000, 's'}}) do
     if ms > 0 and ms % unit[1] == 0 then return string.format('%.0f %s', ms / unit[1], unit[2]) end
@@ -36,14 +35,15 @@ local function lasting(ms)
   return string.format('%.0f ms', ms)
 end
 
+-- The id of a node task, which is its run's id when the run is an ad-hoc task; and the run in such an id.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
 local function run_of(task)
   return string.match(task, '^([^:]+:[^:]+:[^:]+):') or string.match(task, '^task:[^:]+$') or (string.match(task, '^(.+):[^:]+$'))
 end
 
--- All there is of a run stands in one hash: what its node tasks have in fields `<node>:<name>` (`<node>:<item>:<name>` of an item
--- of a mapped node), its components in `<component>/<name>`. A record or component names the hash as `key`, what its fields begin
--- with as `at`, and the `sheet` of what is to be written there.
+-- One hash holds everything about a run: its node tasks in fields `<node>:<name>` (`<node>:<item>:<name>` for an item
+-- of a mapped node), its components in fields `<component>/<name>`. A record or component has the hash's `key`, `at`,
+-- the beginning of its fields, and `sheet`, the changes to be written to the hash.
 local function sheet_of(run, key)
   local sheet = sheets[run]
   if not sheet then
@@ -55,22 +55,23 @@ end
 
 local function stored(record, field) return call('HGET', record.key, record.at .. field) end
 
--- Several fields at once, in their order.
+-- Returns several fields at once, in order.
 local function stored_all(record, fields)
   local names, at = {}, record.at
   for i = 1, #fields do names[i] = at .. fields[i] end
   return call('HMGET', record.key, unpack(names))
 end
 
--- What stands before the name of a field of a node task.
+-- Returns what the fields of a node task begin with.
 local function place_of(id, run) return string.sub(id, #run + 2) .. ':' end
 
--- The record of a node task, or false. What else it is looked at for is read along: `input` (its only one, if it has but one) or
--- `signals` (`waiting`, false when none has come, and `live`); and the first component of its run, which most are of.
--- Here and in `create` what most records come to hold is named at once, if as nil: to make room for it later costs more.
+-- `task` returns the record of a node task, or false. `also` says what else to read in the same call: 'input' (the only
+-- input of a node that has one) or 'signals' (`waiting`, false when none has come, and `live`). The first component of
+-- the run, to which most node tasks belong, is read along. Here and in `create`, the usual fields of a record are named
+-- up front, even as nil: growing the table later costs more.
 local task, component
 do
-  -- What was read of first components, by the run.
+  -- The values read of first components, by run.
   local firsts = {}
   fresh(function() if next(firsts) then firsts = {} end end)
 
@@ -124,10 +125,10 @@ do
     return record
   end
 
-  -- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal; it
-  -- is `early` when nodes may have ended before their signals came: 1, or of a rerun 'keep' while results are being taken
-  -- over, and 'kept' then; or one that was withheld, 'held' until it is 'freed' or 'unwanted'. What few have is read only of
-  -- those that are `eventful`.
+  -- `component` returns the record of a component, or false; a component that is being purged counts as gone. `open`
+  -- counts its nodes that are not terminal. `early` is set when nodes may have ended before their signals came: 1; in a
+  -- rerun, 'keep' while results are being taken over and 'kept' afterwards; for a withheld component, 'held' until it
+  -- is 'freed' or 'unwanted'. Rarely used fields are read only if the component is `eventful`.
   local UNEVENTFUL = {}
 
   local function known_component(id, run, key, status, completed, sinks, eventful, few, run_id, user_id, plan, nodes, policy, partition,
@@ -143,7 +144,7 @@ do
       sink = nil, outputs = nil}
   end
 
-  -- From what was read of it: its status and the fields that follow, from a place on.
+  -- Makes a component of the values that were read: its status at place `from`, and the fields after it.
   local function made(id, run, v, from)
     local status = v[from]
     if not status or status == 'purged' then return false end
@@ -174,7 +175,7 @@ do
   end
 end
 
--- What every change needs of a node task is read at once, the rest by this.
+-- Reads the fields of a node task that not every change needs, and returns the record.
 local function more(record)
   if not record.whole then
     local MORE = {'lost', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
@@ -188,9 +189,9 @@ local function more(record)
   return record
 end
 
--- What is known of a component from its beginning, in its field `facts`: as values one after the other they are far less to
--- write and to read than a field for each, or a list. `parts` counts the components of its run when there are several; its
--- run may have inputs (`has_inputs`).
+-- Packs what is known about a component from its beginning, for its field `facts`: as a sequence of values these are
+-- far cheaper to write and read than a field for each, or a list. `parts` counts the components of its run when there
+-- are several; `has_inputs` says whether the run has inputs.
 local function pack_facts(comp, node_type, edition)
   return cmsgpack.pack(comp.run_id, comp.user_id, comp.plan, comp.nodes, comp.policy, comp.partition, comp.planned,
     comp.traceparent, comp.parts, time, node_type, edition, comp.has_inputs)
@@ -203,11 +204,11 @@ end
 
 local function component_of(record) return record.comp or component(record.run, record.component_id) end
 
--- `flow_runs:<flow>` holds of each cycle the latest run, `<cycle>:<run>`, by number; above all others those that are open, until
--- they have been looked at after their end.
+-- `flow_runs:<flow>` holds the latest run `<cycle>:<run>` of each cycle by number. Open runs score OPEN more, above all
+-- others, until the cleaner has seen that they have ended.
 local flow_runs = {EACH = 1024, OPEN = 2 ^ 46}
 
--- The flow of a run, and what the run is called there.
+-- Returns the flow of a run, and the name of the run within it.
 function flow_runs.names(run) return string.match(run, '^([^:]+):(.+)$') end
 
 function flow_runs.number(name)
@@ -215,8 +216,8 @@ function flow_runs.number(name)
   return cycle * flow_runs.EACH + run
 end
 
--- Changes are kept as the arguments of one HSET for each run; the last of several for a field counts. The status, the counts of a
--- component, the signals and the facts of a node task are written from the record itself.
+-- Changes are collected as the arguments of one HSET for each run; the last value of a field counts. Status, signals
+-- and facts of a node task and the counts of a component are written from the record itself.
 local function write(record, field, value)
   local sheet = record.sheet
   local n, changes = sheet.n, sheet.changes
@@ -225,7 +226,7 @@ local function write(record, field, value)
   sheet.n = n + 2
 end
 
--- Of node tasks alone, of which one that is not noted is not written; `note` is for what is not read again.
+-- For node tasks only: one without a noted change is not written. `note` is for fields that are not read again.
 local function note(record, field, value)
   record.noted = true
   write(record, field, value)
@@ -236,21 +237,21 @@ local function set(record, field, value)
   note(record, field, value)
 end
 
--- Sets what stands in the `facts` of a node task.
+-- Sets a value that is part of the `facts` of a node task.
 local function restate(record, field, value)
   record[field] = value
   record.restated = true
 end
 
--- Sets what few components have; see `component`.
+-- Sets a field that few components have; see `component`.
 local function set_eventful(comp, field, value)
   comp.eventful, comp[field] = true, value
   write(comp, field, value)
 end
 
--- A node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent when there
--- are more than a piece of them) and fields (that their values stand in: `input` of a single one, else `in:<edge>`), out (the
--- first piece of {handle, target, field of the target}), start, close (ms).
+-- Returns a node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent
+-- when there are more than a piece of them) and fields (that hold their values: `input` for a single edge, else
+-- `in:<edge>`), out (the first piece of {handle, target, field of the target}), start, close (ms).
 local function node(plan, index)
   local known = plans[plan]
   if not known then known = {} plans[plan] = known end
@@ -262,11 +263,11 @@ local function node(plan, index)
   return entry
 end
 
--- The field that the value of an edge into a node stands in.
+-- Returns the field that holds the value of an edge into a node.
 local function field_of(entry, edge) return entry.inputs == 1 and entry.fields[1] or 'in:' .. edge end
 
--- The items of a list of a plan (`ids`, `entries`, `out:<place>`) from place `at` (from 0) on: the piece they are in, and
--- what to take from the place of each to find it there.
+-- Returns the piece of a plan's list (`ids`, `entries`, `out:<place>`) that holds place `at` (counted from 0), and the
+-- number to subtract from a place to find its item in the piece.
 local function piece_of(plan, list, at)
   local number = math.floor(at / PIECE)
   local field = list .. ':' .. number
@@ -285,7 +286,7 @@ local function in_pieces(command, key, items)
   for first = 1, n, 1000 do call(command, key, unpack(items, first, math.min(first + 999, n))) end
 end
 
--- Members of sorted sets, taken out and put in at the end, in this order.
+-- Members to remove from sorted sets and to add to them at the end of the script, in this order.
 local added, removed = {}, {}
 
 local function put(key, member, score)
@@ -315,7 +316,7 @@ local function take(key, member)
   items[#items + 1] = member
 end
 
--- Leases that end and begin, written likewise: they stand in `inflight` and in the list of their worker.
+-- Leases that end and begin, written in the same way: each is in `inflight` and in the list of its worker.
 local leasing = {}
 do
   local ended, begun
@@ -329,7 +330,7 @@ do
     items[n + 2] = record.id
   end
 
-  -- What this script began, or put off to the end of a stop's grace, is over as well.
+  -- Ends a lease, even one that this script has begun or has moved to the end of a stop's grace.
   function leasing.over(record)
     withdraw(begun[record.worker_id], record.id)
     withdraw(added.inflight, record.id)
@@ -357,12 +358,12 @@ do
   end
 end
 
--- Keys of runs that have ended, to get their time to live once all is written.
+-- Keys of ended runs, which get their time to live once everything is written.
 local expiring = {}
--- What is to be done before records are written; see fan_out.
+-- Called before records are written; see fan_out.
 local before_writing
 
--- How many node tasks ended here, by status, and how many failed by code of the error, as `failed:<code>`.
+-- How many node tasks ended in this script, by status, and how many failed, by `failed:<code>` of the error.
 local totals = {}
 fresh(function()
   added, totals = {}, {}
@@ -381,8 +382,8 @@ end
 
 local write_all
 do
-  -- What all node tasks come to have, in their field `facts`: as values one after the other they are far less to write and to
-  -- read than a field for each.
+  -- Packs what every node task comes to have, for its field `facts`: as a sequence of values these are far cheaper to
+  -- write and read than a field for each.
   local function pack_task(record)
     return cmsgpack.pack(record.component_id, record.index, record.registered_at, record.ready_at or nil, record.attempt,
       record.nonce or nil, record.worker_id or nil, record.started_at or nil, record.close_at, record.edge)

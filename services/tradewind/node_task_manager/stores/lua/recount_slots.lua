@@ -1,4 +1,4 @@
--- Gives node tasks that run the slots of limits that were set after they began, a page of them at a time.
+-- Gives running node tasks the slots of limits that were set after they began, a page of node tasks at a time.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), cursor ("0" to begin).
 -- Returns the cursor to go on with, "0" at the end.
 --!include slots

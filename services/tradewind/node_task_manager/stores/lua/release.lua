@@ -1,18 +1,18 @@
 --!include queues
 --!include scheduler_events
--- What follows when a node task becomes terminal: signals, skips, stops, the end of a component.
+-- What follows the end of a node task: signals, skips, stops, the end of a component.
 local work, finished, drained = {}, {}, false
--- What a rerun needs that takes over results; see keep.
+-- Functions for reruns that take over results; see keep.
 local keeping = {}
--- What stops node tasks and components; see below.
+-- Functions that stop node tasks and components; see below.
 local stopping = {}
 fresh(function()
   work, drained = {}, false
   if #finished > 0 then finished = {} end
 end)
 
--- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next. A record among it
--- is one whose outputs are to be delivered.
+-- Work is done in the order in which it came up; what exceeds the budget of one script is left in `todo` for the next.
+-- A record in the list means: deliver its outputs.
 local function later(kind, comp, index, offset, source)
   work[#work + 1] = {kind, comp, index, offset, source}
 end
@@ -22,7 +22,7 @@ local function release_lease(record)
   leasing.over(record)
 end
 
--- A run that has ended gets its time to live.
+-- Gives a run its time to live, if this was its last open component.
 local function expire_run(comp)
   if comp.parts and call('HINCRBY', comp.key, 'open', -1) > 0 then return end
   expiring[#expiring + 1] = comp.key
@@ -34,7 +34,7 @@ local function expire_run(comp)
   end
 end
 
--- What a node task emits, each output a handle and its text.
+-- Notes the outputs of a node task, each a handle and its text.
 local function emit(record, outputs)
   record.outputs = outputs
   for i = 1, #outputs do note(record, 'out:' .. outputs[i][1], outputs[i][2]) end
@@ -42,7 +42,7 @@ end
 
 local finish
 do
-  -- What a component's only sink has just emitted goes along with the event, when it is small.
+  -- Adds the outputs of a component's only sink to the component, to be sent along with the event if they are small.
   local function remember_answer(comp, entry, outputs)
     if not outputs then return end
     local size = 0
@@ -50,14 +50,14 @@ do
     if size <= limits.answer_bytes then comp.sink, comp.outputs = entry.id, outputs end
   end
 
-  -- When a node task ended, and the handles that it emitted by.
+  -- Packs when a node task ended, and the handles that it emitted.
   local function ended_with(outputs)
     local ended = {stamp, nil}
     for i = 1, outputs and #outputs or 0 do ended[i + 1] = outputs[i][1] end
     return cmsgpack.pack(ended)
   end
 
-  -- The one way into a terminal status. Of a component that is stopped nothing is delivered: the stop reaches every node.
+  -- The only way into a terminal status. A stopped component delivers nothing: the stop reaches every node.
   function finish(record, comp, status, reason)
     local entry = record.entry or node(comp.plan, record.index)
     if reason then set(record, 'reason', reason) end
@@ -101,7 +101,7 @@ local function create(comp, id, entry, index)
   return record
 end
 
--- The value that the source emitted by a handle, or false.
+-- Returns the value that `source` emitted by a handle, or false.
 local function emitted(source, handle)
   if source.outputs then
     for _, output in ipairs(source.outputs) do
@@ -114,7 +114,7 @@ local function emitted(source, handle)
   return source[field]
 end
 
--- Each of these does as much as the budget allows and returns the offset at which to go on, or nil.
+-- Kinds of work: each function does as much as the budget allows, and returns the offset at which to go on, or nil.
 local WORK = {}
 
 do
@@ -126,7 +126,7 @@ do
   local function deliver_edge(comp, source, entry, edge)
     local target = node(comp.plan, edge[2])
     local id = task_of(comp.run, target.id)
-    -- What waits for one signal has no record before it, unless somebody terminated it early.
+    -- A node that waits for one signal has no record before it comes, unless somebody terminated it early.
     local record = (target.inputs > 1 or comp.early) and task(id, 'signals') or create(comp, id, target, edge[2])
     if record.status ~= 'registered' then return end
     local value = source.status == 'completed' and emitted(source, edge[1])
@@ -180,7 +180,7 @@ function WORK.entries(comp, offset, entries)
   end
 end
 
--- Stopping. A stop is put down where it is meant for, and reaches every node.
+-- Stopping: a stop is noted at the component or node task that it is meant for, and then reaches every node.
 do
   function stopping.tell(record, mark)
     effects.terminations = effects.terminations or {}
@@ -190,7 +190,7 @@ do
 
   -- Asks a node task that runs to stop.
   function stopping.request(record, mark)
-    -- One that runs without a worker is a mapped node's.
+    -- A node task that runs without a worker is a mapped node's.
     if not record.worker_id then return fan_out.stop(record, mark) end
     if record.stop then return end
     set(record, 'stop', mark)
@@ -200,7 +200,7 @@ do
     if comp then changed(comp, 0, record, 'stopping') end
   end
 
-  -- Ends one that no worker has: it is terminated if it is suspended, else skipped.
+  -- Ends a node task that no worker has: it is terminated if it is suspended, else skipped.
   function stopping.end_idle(record, comp, reason)
     local status = record.status == 'suspended' and 'terminated' or 'skipped'
     if status == 'terminated' then suspension.leave(record, comp) end
@@ -246,7 +246,7 @@ do
     return cmsgpack.pack({item[1], comp.run, comp.id, comp.run_id, item[3], item[4]})
   end
 
-  -- The item that `packed` wrote, or nil when its component is gone, or another one has its name.
+  -- Returns the item that `packed` wrote, nil when its component is gone or another one has its name.
   function todo.unpacked(text)
     local item = cmsgpack.unpack(text)
     local comp = component(item[2], item[3])
@@ -261,13 +261,13 @@ do
     in_pieces('RPUSH', base .. 'todo', left)
   end
 
-  -- The function that does such work.
+  -- Returns the function that does a kind of work.
   function todo.doing(kind) return stopping[kind] or keeping[kind] or fan_out[kind] end
 end
 
 local work_off
 do
-  -- Does the work at a place; true when it is done, else the rest of it is there.
+  -- Does the work at a place of the list; returns true when it is done, else leaves the rest there.
   local function do_own(at)
     local item, offset = work[at], nil
     if item.key then
@@ -280,7 +280,7 @@ do
     return not offset
   end
 
-  -- Does the work that this script has so far, as far as the budget goes.
+  -- Does the work that has come up in this script so far, as far as the budget goes.
   function todo.work_ahead()
     local at, left = 1, {}
     while budget > 0 and work[at] do
@@ -290,12 +290,13 @@ do
     work = left
   end
 
-  -- Does the work of this script, then what earlier ones left, as far as the budget goes; the rest is left to later ones.
+  -- Does the work of this script, then what earlier ones left, as far as the budget goes; leaves the rest to later
+  -- scripts.
   function work_off()
     local at, own = 1, true
     drained = false
     while budget > 0 do
-      -- What earlier scripts left goes before what follows from it.
+      -- Work that earlier scripts left comes before the work that follows from it.
       local popped = not (own and work[at]) and call('LPOP', base .. 'todo')
       own = not popped
       if popped then
@@ -328,7 +329,7 @@ local function announce(comp)
   if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
 end
 
--- A plan gets its time to live when nothing uses it any more; that of a run outside flows goes soon after the run.
+-- Gives a plan its time to live when no open component uses it; a plan outside flows expires soon after its run.
 local function close_plan(plan, count, ad_hoc)
   if call('HINCRBY', base .. 'plan:' .. plan, 'open', -count) <= 0 then
     local ttl = ad_hoc and limits.retention + limits.tombstone or limits.plan_retention

@@ -1,6 +1,6 @@
--- Lets components that were withheld begin, or skips them; those that are not withheld any more are left alone.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, run, run_id, components {[id, inputs_json (what
--- their entry nodes get in place of the run's inputs), skip (why they are skipped, "" to begin)]}.
+-- Lets withheld components begin, or skips them; components that are no longer withheld are left alone.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, run, run_id, components {[id, inputs_json
+-- (what its entry nodes get instead of the run's inputs), skip (why it is skipped, "" to begin)]}.
 -- Returns Effects.
 --!include claim
 if call('HGET', base .. 'run:' .. args.run, 'run_id') == args.run_id then
@@ -12,7 +12,7 @@ if call('HGET', base .. 'run:' .. args.run, 'run_id') == args.run_id then
         stopping.component(comp, cmsgpack.pack({reason = each[3], by = 'system', at = time}))
       else
         set_eventful(comp, 'early', 'freed')
-        -- Whoever hands over its entry nodes in this script reads them.
+        -- Written at once: handing over the entry nodes in this script reads them.
         if each[2] ~= '' then call('HSET', comp.key, comp.at .. 'inputs', each[2]) end
         later('entries', comp, cmsgpack.unpack(call('HGET', base .. 'plan:' .. comp.plan, 'facts')).entries, 0)
       end

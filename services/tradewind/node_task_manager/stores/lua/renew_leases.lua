@@ -1,7 +1,8 @@
--- Renews the leases that a worker names, says which it has lost, tells again of stops, and sends again what was given to
--- it a while ago and it does not name.
+-- Renews the leases that a worker names, reports those it has lost, repeats stops, and sends again what it was given a
+-- while ago and does not name.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), worker_id, session (0: any), held
--- {task_id, attempt, nonce}, named {further task ids} or nil when nothing is to be sent again, back (whether the worker was away).
+-- {task_id, attempt, nonce}, named {further task ids} or nil when nothing is to be sent again, back (whether the worker
+-- is back after it was away).
 -- Returns {session_current, lost {[nonce, why]}, lease_deadline, effects}.
 --!include leases
 local RESENT = 500

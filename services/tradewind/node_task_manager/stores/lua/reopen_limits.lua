@@ -1,5 +1,6 @@
--- Puts back what limits held back, as far as one script may: the limits may have changed.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies. Returns {effects, more (whether there is more)}.
+-- Queues node tasks that limits held back again, as many as one script may: the limits may have changed.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies.
+-- Returns {effects, more (whether there is more)}.
 --!include claim
 local AT_ONCE = 500
 for _, member in ipairs(call('ZRANGE', base .. 'parked', 0, -1)) do readmission.unpark(string.match(member, '^(.+):(.+)$')) end

@@ -1,11 +1,11 @@
 --!include budget
 --!include dead_letters
--- Failed attempts that are followed by another: a node task waits in `delayed` until it is due, then it is queued.
+-- Retries: after a failed attempt a node task waits in `delayed` until the next one is due, then it is queued.
 local DUE_AT_ONCE = 250
 
 local retries = {}
 do
-  -- How long a node task waits after so many failures; as domain/retry.py has it.
+  -- Returns how long a node task waits after its failures, computed as in domain/retry.py.
   local function delay_of(policy, id, failures)
     local delay = policy.initial_ms
     for _ = 2, failures do
@@ -16,7 +16,7 @@ do
     return math.floor(math.min(delay, policy.max_ms) * (1 - policy.jitter * drawn))
   end
 
-  -- Why a failed attempt is not followed by another, or nil; `wish` is what the attempt said of it.
+  -- Returns why no further attempt follows a failed one, or nil; `wish` is what the attempt itself asked for.
   local function why_final(record, comp, policy, error, wish, wait)
     if wish and wish.none then return 'the node asked for no further attempt' end
     for _, name in ipairs(policy.non_retryable) do
@@ -29,7 +29,7 @@ do
     return retry_budget.refuse(comp)
   end
 
-  -- The end of an attempt that did not succeed: the node task is delayed, or failed for good.
+  -- Ends an attempt that did not succeed: the node task is delayed, or fails for good.
   function retries.fail(record, comp, error, wish)
     local policy = not record.stop and not comp.stop and node(comp.plan, record.index).retry
     if policy then
@@ -55,11 +55,12 @@ do
     finish(record, comp, 'failed')
   end
 
-  -- Whether the latest attempt that failed or was suspended, and was not the last, is the one with this nonce.
+  -- Whether this is the nonce of the latest attempt that failed with another to follow, or that was suspended.
   function retries.has_failed(record, nonce) return more(record).settled == nonce end
 end
 
--- Queues what is due; returns the time in ms until the next of the others is, or nil, and whether more is due already.
+-- Queues delayed node tasks that are due; returns the time in ms until the next one is due, or nil, and whether more
+-- are due already.
 local function wake_delayed()
   local head = call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')[2]
   if not head then return end
@@ -72,7 +73,7 @@ local function wake_delayed()
     budget = budget - 1
     local limit = string.match(due[at], '^|(.+)$')
     if limit then
-      -- Not by `take`: it may be put in again at the end.
+      -- Not by `take`: this script may add it again at its end.
       call('ZREM', base .. 'delayed', due[at])
       freed[limit] = (freed[limit] or 0) + 1
     else
@@ -81,7 +82,7 @@ local function wake_delayed()
     local record = not limit and task(due[at])
     local open = record and not TERMINAL[record.status] and (record.status ~= 'running' or not record.worker_id)
     local comp = open and component_of(record)
-    -- What this script has taken out is still in the set, and may be delayed anew.
+    -- An entry that this script has taken out is still in the set, and its node task may have been delayed anew.
     if comp and tonumber(more(record).retry_at) == tonumber(due[at + 1]) then
       set(record, 'retry_at', 0)
       enqueue(record, comp)
@@ -89,7 +90,7 @@ local function wake_delayed()
   end
 end
 
--- Puts what this script has delayed into the set, unless it has ended meanwhile; returns the time until the first of it is due.
+-- Adds what this script has delayed to the set, unless it has ended meanwhile; returns the time until the first is due.
 local function write_delayed()
   local first
   for limit, at in pairs(paced) do

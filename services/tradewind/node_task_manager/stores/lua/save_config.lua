@@ -1,5 +1,5 @@
--- Writes the system's configuration unless somebody else has written one since.
--- KEYS[1] system:config, KEYS[2] user_weights. args: expected (the version that is to be replaced, -1 for any older one),
+-- Writes the system's configuration, unless another one has been written since.
+-- KEYS[1] system:config, KEYS[2] user_weights. args: expected (the version to be replaced, -1 for any older one),
 -- version, body (JSON), weights {user, weight, ...}. Returns whether it was written.
 local call = redis.call
 local version = tonumber(call('HGET', KEYS[1], 'version') or 0)

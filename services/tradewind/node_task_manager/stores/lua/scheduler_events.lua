@@ -1,12 +1,12 @@
 --!include records
--- Events for the scheduler. The caller hears each with the id of the one before it of its partition, so that whoever has
--- been told of that one need not read the stream.
+-- Events for the scheduler. The caller gets each event with the id of the previous event of its partition: a subscriber
+-- who knows that one need not read the stream.
 local scheduler = {}
 do
   local last, firsts = {}, {}
   fresh(function() if #firsts > 0 then last, firsts = {}, {} end end)
 
-  -- `facts` begin with the time.
+  -- Adds an event; `facts` begins with the time.
   function scheduler.tell(partition, kind, facts)
     local id, told = call('XADD', base .. 'events:' .. partition, '*', kind, cmsgpack.pack(facts)), effects.events or {}
     effects.events = told

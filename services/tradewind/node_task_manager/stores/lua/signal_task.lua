@@ -1,9 +1,9 @@
--- Sends a signal to a node task: ends its wait, or is kept until it waits.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, signal {task_id, component_id, signal, payload, by,
--- request_id, attempt (that is believed to wait; -1: none does), handle (to emit the payload by; "" to run again)}, most,
--- most_of_run (signals kept), requests (ids remembered).
--- Returns Effects; results: "resumed", "kept", or why nothing happened: "unknown", "ended", "stopping", "full", or "changed"
--- when the node task does not stand as is believed.
+-- Sends a signal to a node task: the signal ends its wait, or is kept until it waits.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, signal {task_id, component_id, signal,
+-- payload, by, request_id, attempt (the one that the caller believes to wait; -1: none), handle (to emit the payload
+-- by; "" to run again)}, most, most_of_run (signals kept), requests (ids remembered).
+-- Returns Effects; results: "resumed", "kept", or why nothing happened: "unknown", "ended", "stopping", "full", or
+-- "changed" when the node task is not in the state that the caller believes.
 --!include claim
 local given = args.signal
 local comp = component(run_of(given.task_id), given.component_id)

@@ -1,15 +1,16 @@
 --!include ad_hoc
--- Slots: what bounds how many node tasks run at once. A limit is `user:<user>`, `type:<type>`, `flow:<flow>`,
--- `adhoc:<user>` or `key:<user>:<key>`; how many hold one is the size of its set `slots:<limit>`, never a counter. All that
--- hold a lease are bounded by `limits.running`. A user at the limit is parked: out of the rings. What another limit holds
--- back stands in `blocked:<limit>|<type>:<user>:<most>`, and when a slot comes free one of each such group goes back. One that
--- was let in and takes no slot after all makes room for another of its own group: it is `spared`, or `owed` to the next script.
+-- Slots bound how many node tasks run at once. A limit is `user:<user>`, `type:<type>`, `flow:<flow>`, `adhoc:<user>`
+-- or `key:<user>:<key>`; how many node tasks hold a slot of it is the size of its set `slots:<limit>`, never a counter.
+-- `limits.running` bounds all leases. A user at the limit is parked: taken out of the rings. Node tasks that another
+-- limit holds back are in `blocked:<limit>|<type>:<user>:<most>`; when a slot comes free, one of each such group is
+-- queued again. If it takes no slot after all, it makes room for another one of its group: that room is `spared`, or
+-- `owed` to the next script.
 local HUGE = math.huge
 local freed, spared, owed, leases = {}, {}, {}, 0
--- When (in us) the bucket of a rate is full again: that is all there is to know of it. Each that begins puts it off. It is
--- named by a node type, or `<user>:<key>`.
+-- The time (in us) at which the bucket of a rate is full again, which is all its state; every node task that begins
+-- moves it on. A bucket is named by a node type, or `<user>:<key>`.
 local full_at, spent = {}, {}
--- When those who wait for the rate of a key are looked at again: one entry in `delayed` for each.
+-- When to check node tasks that wait for the rate of a key again: one entry in `delayed` for each rate.
 local paced = {}
 fresh(function()
   leases = 0
@@ -28,7 +29,7 @@ do
     if next(held) then held = {} end
   end)
 
-  -- How many hold a slot as things stand in this script; the sets are written at its end.
+  -- Returns how many hold a slot at this point of the script; the sets are written at its end.
   function slots.held(limit)
     local count = held[limit]
     if not count then
@@ -38,13 +39,13 @@ do
     return count
   end
 
-  -- How many run of all that may.
+  -- Returns how many node tasks run, of `limits.running`.
   function slots.running()
     if not leased then leased = call('ZCARD', base .. 'inflight') end
     return leased + leases
   end
 
-  -- Whether all that may run did so before this script, and fewer do now.
+  -- Whether `limits.running` was reached before this script, and fewer run now.
   function slots.less_run() return leases < 0 and leased and leased >= limits.running end
 
   local function full_at_of(name)
@@ -54,25 +55,26 @@ do
     return full_at[name]
   end
 
-  -- How many tokens a type has.
+  -- Returns how many tokens a type has.
   function slots.tokens(node_type, rate)
     return math.floor((time * 1000 + rate[2] - full_at_of(node_type)) / rate[1])
   end
 
-  -- In how many ms a type has a token again, 0 when it has one.
+  -- Returns in how many ms a type has a token again, 0 when it has one.
   function slots.token_in(node_type, rate)
     return math.max(0, math.ceil((full_at_of(node_type) + rate[1] - rate[2]) / 1000 - time))
   end
 
-  -- The rate of a key, by the limit `pace:<user>:<key>` and the group `<us a token takes>.<us to fill the bucket>.<cost>`: the
-  -- name of its bucket, how long its cost takes (us), and how much longer that is than what the bucket has now (us).
+  -- Reads the rate of a key from the limit `pace:<user>:<key>` and the group `<us per token>.<us to fill the
+  -- bucket>.<cost>`.
+  -- Returns the name of its bucket, how long its cost takes (us), and how much of that the bucket lacks now (us).
   function slots.pace(limit, group)
     local interval, period, cost = string.match(group, '(%d+)%.(%d+)%.(%d+)$')
     local name, length = string.sub(limit, 6), interval * cost
     return name, length, full_at_of(name) + length - (time * 1000 + period)
   end
 
-  -- Whether a limit of its own holds back a node task.
+  -- Whether one of a node task's own limits holds it back.
   function slots.is_full(limit)
     if not limit[3] then return slots.held(limit[1]) >= limit[2] end
     local _, _, short = slots.pace(limit[1], limit[2])
@@ -90,8 +92,8 @@ do
     return limit
   end
 
-  -- Takes a slot of every limit that a node task runs under, `own` those of its own, and notes which: to let go of them takes
-  -- no config.
+  -- Takes a slot of every limit that a node task runs under, including its `own`, and notes which, so that freeing them
+  -- needs no config.
   function slots.take(record, entry, comp, own)
     local names, rate = nil, limits.type_rates and limits.type_rates[entry.type]
     if rate then
@@ -121,7 +123,7 @@ do
 
   function slots.free(record)
     for limit in string.gmatch(record.slots, '%S+') do slots.let_go(limit, record.id) end
-    -- Of a node task that does not run, what it notes of slots means nothing.
+    -- While a node task does not run, the slots noted in its record mean nothing.
     record.slots = ''
   end
 
@@ -147,14 +149,14 @@ do
       slots.look_again(name, short)
     end
     if record.start_by then call('ZADD', base .. 'start_deadlines', record.start_by, record.id) end
-    -- It slots room for another under the rest of its limits.
+    -- It leaves room for another one under the rest of its limits.
     for _, other in ipairs(own) do
       if other[1] ~= name then spare(owed, other, entry, comp) end
     end
   end
 
-  -- Takes out a ready node task that is not to run, blocked or about to be let in: then it makes room for another one. True when
-  -- it was blocked.
+  -- Takes out a ready node task that is not to run. If it was about to be let in, it makes room for another one.
+  -- Returns true when it was blocked.
   function slots.withdraw(record, entry, comp, own)
     if more(record).blocked and record.blocked ~= '' then
       call('ZREM', base .. 'blocked:' .. record.blocked, record.id)
@@ -177,7 +179,7 @@ local function write_rates()
   end
 end
 
--- How many more node tasks of a type may run by the limits on all and on their type.
+-- Returns how many more node tasks of a type may run under the limits on all node tasks and on the type.
 local function room_of_type(node_type)
   if not limits.bounded then return HUGE end
   local room = limits.running and limits.running - slots.running() or HUGE
@@ -190,10 +192,10 @@ local function room_of_user(user)
   return limits.user_running and limits.user_running - slots.held('user:' .. user) or HUGE
 end
 
--- The limits that hold back single node tasks, with how many each lets run; nil or false when there are none.
+-- Returns a node task's own limits, with how many each lets run; nil or false when there are none.
 local function own_limits(entry, comp)
   if not (entry.flow_max or entry.key or entry.pace or limits.flow_running or limits.adhoc) then return nil end
-  -- Nodes without a key are under the same limits as all others of their component.
+  -- All nodes of a component that have no key are under the same limits.
   if comp.own_limits ~= nil and not entry.key and not entry.pace then return comp.own_limits end
   local found, flow = {}, string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
   if flow then

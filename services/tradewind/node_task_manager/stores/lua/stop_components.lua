@@ -1,6 +1,7 @@
--- Puts down a stop mark for a run or a component and stops what is there of it.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, run, run_id, component ("" for all), reason, by,
--- mark_ms (how long the mark stays). Returns Effects; results: the number skipped by this script, then that terminating.
+-- Sets a stop mark for a run or a component, and stops what exists of it.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, run, run_id, component ("" for all), reason,
+-- by, mark_ms (how long the mark stays). Returns Effects; results: how many node tasks this script skipped, and how
+-- many it asked to stop.
 --!include claim
 local at = base .. 'stop:' .. args.run .. (args.component == '' and '' or ':' .. args.component)
 local packed_mark = call('GET', at)
@@ -8,7 +9,7 @@ local mark = packed_mark and cmsgpack.unpack(packed_mark)
 local standing = call('HMGET', base .. 'run:' .. args.run, 'run_id', 'components')
 if not mark or mark.run_id ~= args.run_id then
   mark = {run_id = args.run_id, reason = args.reason, by = args.by, at = time}
-  -- One that comes after the run went with its flow is gone with the tombstone.
+  -- If the run was removed with its flow, the mark stays only as long as the tombstone.
   local purged = not standing[1] and call('EXISTS', base .. 'purged:' .. string.match(args.run, '^[^:]+')) == 1
   call('SET', at, cmsgpack.pack(mark), 'PX', purged and math.min(args.mark_ms, limits.tombstone) or args.mark_ms)
 end
@@ -16,7 +17,7 @@ if standing[1] == args.run_id then
   local stop = cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at})
   for _, id in ipairs(cmsgpack.unpack(standing[2])) do
     local comp = (args.component == '' or args.component == id) and component(args.run, id)
-    -- What handles the outcome of the run outlives its stop, unless it is meant itself.
+    -- Components that handle the outcome of the run are not stopped with it, only by name.
     local spared = comp and args.component == '' and (comp.early == 'held' or comp.early == 'freed')
     if comp and not spared then stopping.component(comp, stop) end
   end

@@ -1,5 +1,5 @@
 --!include claim
--- What becomes of runs that are submitted. Uses args, as submit_runs has them.
+-- Takes or refuses runs that are submitted. Uses the args of submit_runs.
 local submission = {}
 do
   local ACCEPTED = {outcome = 'accepted'}
@@ -19,7 +19,7 @@ do
     return known_plans[digest]
   end
 
-  -- How many ready node tasks of a user wait, those that were submitted here included.
+  -- Returns how many ready node tasks of a user wait, including those submitted in this script.
   local function queued_of(user)
     if not queued[user] then
       local count = 0
@@ -40,8 +40,8 @@ do
     return queued[user]
   end
 
-  -- What stands against runs, by key: a tombstone of their flow, and marks that stop them or one of their components. And how
-  -- many of them are on record, under these names.
+  -- Reads what stands in the way of runs, by key: a tombstone of their flow, and marks that stop them or one of their
+  -- components. Also counts how many of these run names are on record.
   function submission.look_up_what_stands_against(runs)
     local keys = {}
     for _, run in ipairs(runs) do
@@ -62,7 +62,7 @@ do
 
   local function source_of(run) return string.match(run.run, '^(.+:)%d+$') .. run.source end
 
-  -- Why a run of a flow is not taken.
+  -- Returns why a run of a flow is refused.
   local function flow_refusal(run)
     local purged = against[base .. 'purged:' .. run.flow_id]
     if purged and run.begun_ms <= tonumber(purged) then return {outcome = 'flow_purged'} end
@@ -94,7 +94,7 @@ do
     queued[run.user_id] = coming
   end
 
-  -- The stop mark that is meant for this very run, of two that may be there.
+  -- Returns the stop mark that is meant for this very run (by its run_id), of the two that may exist.
   local function stop_mark(run, stopped, id)
     local own = against[base .. 'stop:' .. run.run .. ':' .. id]
     if not stopped and not own then return end
@@ -117,7 +117,7 @@ do
     write(comp, 'facts', pack_facts(comp, run.node_type, facts.edition))
     opened[digest] = (opened[digest] or 0) + 1
     changed(comp, 0)
-    -- The mark of the run does not mean what handles its outcome.
+    -- The run's mark does not apply to components that handle its outcome.
     local mark = stop_mark(run, not held and stopped, id)
     if kept then
       set_eventful(comp, 'early', 'keep')
@@ -128,7 +128,7 @@ do
     if mark then stopping.component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
   end
 
-  -- The run before stays on record while the rerun does. Returns the nodes whose results are kept, by component.
+  -- Keeps the previous run on record for as long as the rerun. Returns the nodes whose results are kept, by component.
   local function hold_source(run)
     local source, kept = source_of(run), {}
     local flow, name = flow_runs.names(source)
@@ -159,7 +159,7 @@ do
     if run.inputs_json ~= '' then write(own, 'inputs', run.inputs_json) end
     if run.keep_cycles + run.keep_for_ms > 0 then write(own, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
     begun[run.run] = run.run_id
-    -- The ends of components in this script are counted there.
+    -- Written at once: components that end in this script are counted down there.
     if #ids > 1 then call('HSET', own.sheet.key, 'open', #ids) end
     if run.partition == NO_PARTITION then
       call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
@@ -170,7 +170,7 @@ do
     return ACCEPTED
   end
 
-  -- A plan in use has no time to live.
+  -- Takes the time to live off plans that are now in use.
   function submission.keep_plans()
     for digest, count in pairs(opened) do
       if call('HINCRBY', base .. 'plan:' .. digest, 'open', count) == count then call('PERSIST', base .. 'plan:' .. digest) end

@@ -1,9 +1,9 @@
--- Creates runs: their components, and node tasks for their entry nodes; the rest comes to be as signals arrive.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, count, runs, one after the other: run, flow_id, run_id,
--- user_id, partition (-1: outside any flow, flow_id and cycle mean nothing), inputs_json, traceparent, planned_ms, begun_ms,
--- node_type, how many components, the id and digest of each, and false or {keep_cycles, keep_for_ms (0: as the limits say),
--- source (number of the run that a rerun keeps results of, -1), source_id (its run_id), kept {[component id, places of nodes]},
--- withheld (ids of components that begin by release_components)}.
+-- Creates runs: their components, and node tasks for their entry nodes; other node tasks are created as signals arrive.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, count, runs as a flat sequence: run,
+-- flow_id, run_id, user_id, partition (-1: outside any flow, flow_id and cycle mean nothing), inputs_json, traceparent,
+-- planned_ms, begun_ms, node_type, how many components, the id and digest of each, and false or {keep_cycles,
+-- keep_for_ms (0: as the limits say), source (number of the run whose results a rerun keeps, or -1), source_id (its
+-- run_id), kept {[component id, places of nodes]}, withheld (ids of components that release_components begins)}.
 -- Returns {results {outcome, unknown_plans, existing_run_id}, effects}.
 --!include submission
 local given, at, runs, results, usual = args.runs, 1, {}, {}, {0, 0, -1, '', {}, {}}

@@ -1,10 +1,11 @@
 --!include fan_out
--- Node tasks that wait for a signal or a time, without a worker: their record says for what in `wait`, and they stand in
--- `delayed` when a time ends the wait. What is sent before they wait is kept among their fields, which then are all there is of them.
+-- Node tasks that wait for a signal or a time, without a worker: the field `wait` of their record says for what, and
+-- they are in `delayed` if a time ends the wait. Signals that come before a node task waits are kept in a field of its
+-- own, even before it has a record.
 do
   local function kept_in(comp, id) return comp.key, place_of(id, comp.run) .. 'signals' end
 
-  -- The first signal of a name that came before the node task waited, if there is one.
+  -- Takes the first signal of a name that came before the node task waited; returns it, or nil.
   local function take_kept(record, comp, name)
     local run, field = kept_in(comp, record.id)
     local text = call('HGET', run, field)
@@ -19,7 +20,7 @@ do
     end
   end
 
-  -- Keeps a signal for a node task that does not wait; false when too many are kept.
+  -- Keeps a signal for a node task that does not wait; returns false when too many are kept.
   function suspension.keep(comp, id, signal, most, most_of_run)
     local run, field = kept_in(comp, id)
     local text = call('HGET', run, field)
@@ -33,12 +34,12 @@ do
 
   local function flow_of(entry) return entry.wait and entry.wait.flow_id or '' end
 
-  -- Tells the scheduler that a node task suspension for a cycle of another flow, or that nobody suspension for `child` any more.
+  -- Tells the scheduler that a node task waits for a cycle of another flow, or that nobody waits for `child` any more.
   local function tell_of_flow(record, comp, child)
     scheduler.tell(comp.partition, 'sub_flow', {time, comp.run, comp.run_id, record.id, comp.user_id, child})
   end
 
-  -- A suspended node task ends, and not by what it suspension for.
+  -- Tells the scheduler if a suspended node task ends before the cycle that it waits for.
   function suspension.leave(record, comp)
     if flow_of(node(comp.plan, record.index)) == '' then return end
     local child = stored(record, 'child')
@@ -47,7 +48,8 @@ do
 
   function suspension.of(record) return cmsgpack.unpack(record.wait or stored(record, 'wait')) end
 
-  -- Ends a wait, by a signal or the time when `resumed` says so; with a handle the node task is completed and emits `value` by it, else it runs again.
+  -- Ends a wait; `resumed` is the signal or time that ended it, if any. With a handle, the node task emits `value` by
+  -- it and is completed; without one, it runs again.
   function suspension.resume(record, comp, resumed, handle, value)
     take('delayed', record.id)
     set(record, 'retry_at', 0)
@@ -60,7 +62,7 @@ do
     enqueue(record, comp)
   end
 
-  -- Begins a wait; whoever calls this has taken the lease of one that ran.
+  -- Begins a wait; if the node task ran, the caller has released its lease.
   function suspension.begin(record, comp, wait)
     local entry, ran = node(comp.plan, record.index), record.status == 'running' and -1 or 0
     if wait.after_ms >= 0 then wait.till = time + wait.after_ms end
@@ -79,7 +81,7 @@ do
     end
   end
 
-  -- What the first live edge into a node brought, or null.
+  -- Returns the value of the first live edge into a node, or null.
   local function passed(record, comp, entry)
     for _, source in ipairs(entry.wait.sources) do
       local edge, node_id, handle = unpack(source)
@@ -88,7 +90,7 @@ do
       if value == '@' then
         local from = task(task_of(comp.run, node_id))
         value = from and (from['out:' .. handle] or stored(from, 'out:' .. handle))
-        -- A result that a rerun took over stands where it was worked out.
+        -- A result that a rerun took over is in the record that worked it out.
         if value == '@' then
           local kept = task(stored(from, 'kept'))
           value = kept and stored(kept, 'out:' .. handle)
@@ -106,9 +108,9 @@ do
     finish(record, comp, 'failed')
   end
 
-  -- The time of a suspended node task has come.
+  -- Ends a wait whose time has come.
   local function due(record, comp, entry)
-    -- Of a component that is being stopped the stop reaches it as well.
+    -- If the component is being stopped, the stop reaches this node task as well.
     if comp.stop then return end
     if entry.total and tonumber(more(record).total_at) <= time then
       suspension.leave(record, comp)
@@ -122,7 +124,7 @@ do
     suspension.resume(record, comp, resumed, handle, value)
   end
 
-  -- A node that needs no worker is ready, or the time of a suspended one has come.
+  -- Begins the wait of a ready node that needs no worker, or ends a suspended one whose time has come.
   function suspension.ready(record, comp, entry)
     if record.status == 'suspended' then return due(record, comp, entry) end
     restate(record, 'ready_at', stamp)

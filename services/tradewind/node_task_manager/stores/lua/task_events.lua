@@ -1,19 +1,19 @@
 --!include records
--- Events of ad-hoc tasks, and of node tasks of flows that somebody watches, each in a stream of its own that holds the newest.
+-- Events of ad-hoc tasks, and of watched node tasks of flows, in a stream for each that holds the newest.
 -- Uses args, base, limits, stamp.
 local task_events = {}
 do
-  -- Whether events of a node task of a flow are kept: its component names all that somebody has watched, within their run.
+  -- Whether events of a flow's node task are kept: its component lists the watched ones, by their ids within the run.
   function task_events.watched(comp, id)
     return comp.watched and string.find(comp.watched, ' ' .. string.sub(id, #comp.run + 2) .. ' ', 1, true) ~= nil
   end
 
   function task_events.add(id, event, over)
     local key = base .. 'task_events:' .. id
-    -- A position in the stream is the time of the script that wrote there, and a number within it.
+    -- A position in the stream is the time of the script that wrote the entry, and a number within that time.
     call('XADD', key, 'MAXLEN', limits.task_events, args.now == 0 and '*' or stamp .. '-*', 'e', cmsgpack.pack(event))
     if over then
-      -- A stream that grows has 4 KiB to grow into; its copy is as large as it must be.
+      -- A growing stream reserves 4 KiB; a copy of it takes no more than it needs.
       local copy = key .. ':copy'
       call('COPY', key, copy)
       call('RENAME', copy, key)

@@ -1,7 +1,8 @@
 -- Notes which workers are connected to a replica, and which node types they offer.
--- KEYS[1] the replicas. args: base, now, replica, keep (ms; 0: it leaves), whole (what it told before does not count),
--- workers {id, since (0: not any more)}, offered {node types}, withdrawn {node type, worker that was the last, until}.
--- Returns whether it is noted: no news of a replica that has told nothing, or too long ago.
+-- KEYS[1] the replicas. args: base, now, replica, keep (ms; 0: it leaves), whole (whether to drop what it reported
+-- before), workers {id, since (0: no longer)}, offered {node types}, withdrawn {node type, the last worker that offered
+-- it, until}.
+-- Returns whether the report was noted: a partial one is not if the replica has no entry, or an expired one.
 local LAST_MS = 24 * 3600 * 1000
 local time, key = now(args.now), args.base .. 'connected:' .. args.replica
 if args.whole then

@@ -1,4 +1,4 @@
--- Stops one node task: skipped when it has not begun, asked to stop when it runs, terminated when it is suspended.
+-- Stops one node task: it is skipped if it has not begun, asked to stop if it runs, terminated if it is suspended.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, task_id, component (where its node is), index,
 -- reason, by. Returns Effects; results: "" or "unknown".
 --!include claim

@@ -1,6 +1,6 @@
--- Walks over all node tasks of ended runs, a part of them in each script, to remove what there is of these runs.
--- Those that are under way stand in the list `walks`: {run, run_id, place of the component, place of the node, place of the item
--- of this node}.
+-- Walks over all node tasks of ended runs, a part of them in each script, to remove everything about these runs. The
+-- list `walks` holds the walks under way: {run, run_id, place of the component, place of the node, place of the item of
+-- this node}.
 --!include records
 --!include forget_events
 local swept
@@ -12,7 +12,7 @@ local function forget(index, member)
   swept.entries = swept.entries + call('ZREM', base .. index, member)
 end
 
--- When the last component of a run ended, and its partition; nil when one is open, being purged, or gone.
+-- Returns when the last component of a run ended, and its partition; nil when one is open, being purged, or gone.
 local function ended_at(run)
   local ids, at, partition = call('HGET', base .. 'run:' .. run, 'components'), 0, nil
   if not ids then return nil end
@@ -38,13 +38,13 @@ do
     if comp.failed or comp.maps then call('ZREM', base .. 'dead_letters:' .. comp.user_id, unpack(ids)) end
   end
 
-  -- Whether the index of a flow has a run of a cycle, be it open or not.
+  -- Whether the index of a flow has a run of a cycle, open or ended.
   local function is_indexed(flow, cycle)
     local index, first, last = base .. 'flow_runs:' .. flow, cycle * flow_runs.EACH, cycle * flow_runs.EACH + flow_runs.EACH - 1
     return call('ZCOUNT', index, first, last) > 0 or call('ZCOUNT', index, flow_runs.OPEN + first, flow_runs.OPEN + last) > 0
   end
 
-  -- Log lines go with the last run of a cycle that is on record.
+  -- Removes a run; with the last run of a cycle on record, also its log lines.
   local function drop_run(run)
     local flow, cycle = string.match(run, '^([^:]+):(%d+):')
     call('UNLINK', base .. 'run:' .. run, base .. 'stop:' .. run)
@@ -55,8 +55,8 @@ do
     end
   end
 
-  -- The ids of as many node tasks of a component as the budget allows, from a place on, and the place that follows. Items of a
-  -- mapped node stand before it.
+  -- Returns the ids of as many node tasks of a component as the budget allows, from a place on, and the place to go on
+  -- at. Items of a mapped node come before it.
   local function some_of(run, comp, place, item)
     local ids, mapped, piece, before = {}, {}, nil, nil
     for _, index in ipairs(comp.maps and cmsgpack.unpack(comp.maps) or {}) do mapped[index] = true end
@@ -77,7 +77,7 @@ do
     return ids, place, item
   end
 
-  -- Goes on with a component; returns the places to go on at, or nil. One that is not finished is left alone.
+  -- Goes on with a component; returns the places to go on at, or nil. A component that is not finished is left alone.
   local function walk_component(run, id, place, item)
     local at = id .. '/'
     local v = call('HMGET', base .. 'run:' .. run, at .. 'status', at .. 'facts', at .. 'failed', at .. 'maps', at .. 'watched')
@@ -95,7 +95,7 @@ do
     call('UNLINK', base .. 'stop:' .. run .. ':' .. id)
   end
 
-  -- Goes on with a run; true when it is through. Another run of its name is left alone.
+  -- Goes on with a run; returns true when it is done. Another run of the same name is left alone.
   local function walk_run(walked)
     local run, run_id, part, place, item = unpack(walked)
     local v = call('HMGET', base .. 'run:' .. run, 'run_id', 'components')

@@ -1,8 +1,8 @@
--- Has events of a node task of a flow be kept from now on. A component keeps those of `most` of its node tasks at a time, not
--- counting such as have ended.
--- KEYS[1] any key of the shard. args: base, now, limits, run, component (where its node is), within (its id within the run),
--- most. Returns "watched" when they were kept before, "new" when they are from now on, "ended" for one that has ended,
--- "unknown" without its component, "full" when too many are watched.
+-- Begins to keep the events of a flow's node task. A component keeps those of up to `most` node tasks at a time, not
+-- counting ended ones.
+-- KEYS[1] any key of the shard. args: base, now, limits, run, component (where its node is), within (its id within the
+-- run), most. Returns "watched" when its events were kept before, "new" when they are from now on, "ended" when the
+-- node task has ended, "unknown" when its component does not exist, "full" when too many are watched.
 --!include records
 --!include task_events
 local function ended(within)

@@ -1,5 +1,5 @@
 --!include retries
--- What becomes of a ready node task that its own limits hold back: it waits, unless its key says otherwise.
+-- Decides about a ready node task that its own limits hold back: it waits, unless its key says otherwise.
 local when_full = {}
 do
   local HOLDERS, WAITERS = 100, 100
@@ -9,7 +9,8 @@ do
     finish(record, comp, 'skipped', reason)
   end
 
-  -- Asks the one that has run longest under a key, of those not stopping yet, to stop; false when all are.
+  -- Asks the node task that has run longest under a key, and is not stopping yet, to stop; returns false if there is
+  -- none.
   local function stop_oldest(limit, reason)
     local oldest
     local function look(id)
@@ -26,7 +27,7 @@ do
     return oldest ~= nil
   end
 
-  -- Skips those who wait for the same, the one that stands first or all.
+  -- Skips the first `count` node tasks that wait in the same group.
   local function skip_waiters(group, count, reason)
     for _, id in ipairs(call('ZRANGE', base .. 'blocked:' .. group, 0, count - 1)) do
       local record = task(id)
@@ -39,8 +40,8 @@ do
     end
   end
 
-  -- Of `limit`, one of its `own` (its name, and how many it lets run), there is no room; each node task is judged once, and
-  -- then waits its turn.
+  -- Handles a node task for which `limit`, one of its `own` (its name, and how many it lets run), has no room. Each
+  -- node task is judged once, and then waits its turn.
   function when_full.hold_back(record, entry, comp, limit, own, rank)
     if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not more(record).blocked then
       local group = limit[1] .. '|' .. entry.type .. ':' .. comp.user_id .. ':' .. limit[2]

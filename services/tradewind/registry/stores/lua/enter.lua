@@ -1,6 +1,6 @@
 --!include records
--- Puts a worker on record as alive. args beyond those of records.lua: worker (the first ten of FIELDS), offered (names of
--- node types), load, most_workers, replaced_kept.
+-- Puts a worker on record as alive. args beyond those of records.lua: worker (the first ten of FIELDS), offered (names
+-- of node types), load, most_workers, replaced_kept.
 local me, offered
 fresh(function() me, offered = args.worker, args.offered end)
 

@@ -5,8 +5,7 @@ local FIELDS = {'id', 'incarnation', 'api_url', 'supported_nodes', 'capacity', '
   'labels', 'registered_at', 'last_heartbeat', 'status', 'replaced'}
 local ID, INCARNATION, API_URL, TYPES, REGISTERED, HEARTBEAT, STATUS, REPLACED = 1, 2, 3, 4, 11, 12, 13, 14
 
--- A worker whose last heartbeat is not after `out` is out; one whose last heartbeat is not after `gone` is off the
--- record.
+-- A worker is out if its last heartbeat is not after `out`, and off the record if it is not after `gone`.
 local time, out, gone
 fresh(function()
   ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED = unpack(KEYS, 1, 6)

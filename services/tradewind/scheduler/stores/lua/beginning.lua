@@ -3,8 +3,7 @@
 -- Begins a cycle of a flow.
 local LOG_CYCLES = 100
 
--- Reads what beginning a cycle needs of a flow, and of its schedule only if `scheduled`; false when there is no such
--- flow.
+-- Reads what beginning a cycle needs of a flow, of its schedule only if `scheduled`; false when there is no such flow.
 local function flow_of(flow_id, scheduled)
   local key = flow_key(flow_id)
   local v = scheduled

@@ -1,5 +1,4 @@
--- Starts, pauses, resumes, stops or begins to delete a flow; in the same script, the flow enters the outbox for the
--- trigger service.
+-- Starts, pauses, resumes, stops or begins to delete a flow, and puts it into the outbox for the trigger service.
 -- KEYS: 1 owner, 2 hash of the flow.
 -- args: base, epoch (0), now, flow_id, status (running, paused, stopped or deleting), from (statuses from which it may
 --   be reached), start_at (ms, 0 for now, below 0 for a flow that begins on events; ignored when the flow is resumed

@@ -1,8 +1,7 @@
 --!include wishes
 --!include stopping
 --!include events
--- Settles times that are due by a flow's schedule, and events for it. `flow` comes from `flow_of`, `plan` from
--- `plan_of`.
+-- Settles times that are due by a flow's schedule, and events. `flow` comes from `flow_of`, `plan` from `plan_of`.
 local due = {}
 
 -- Returns a plan of begin_cycles with named fields. `label` is the label of an event, `inputs` are those of an event

@@ -9,8 +9,7 @@
 local NEWEST, UNENDED, FILLING = 20, 50, 250
 local records, running, submitted = 0, {}, {}
 
--- Returns a function that takes a run out of the open ones. `rank` is the score of an ended run, nil for a run without
--- a record.
+-- Returns a function that takes a run out of the open ones; `rank` is its score as an ended run, nil without a record.
 local function forget_open(flow_id, name, rank)
   return function()
     local cycles = flow_key(flow_id) .. ':cycles'

@@ -62,8 +62,7 @@ local function forget_pause(key)
   call('HDEL', key, 'paused_by', 'paused_at', 'note', 'paused_next', 'paused_failures', 'paused_failed_cycle')
 end
 
--- Ends a flow with the status `ended` if its schedule plans nothing more (`next_at` is 0) and nothing of it runs or
--- waits.
+-- Ends a flow with the status `ended` if its schedule plans nothing more (`next_at` is 0) and none of it runs or waits.
 local function end_flow_that_is_over(key, status, next_at, ended)
   if (status == 'running' or status == 'paused') and next_at == 0
     and call('ZCOUNT', key .. ':cycles', STOPPING, '+inf') == 0 and call('EXISTS', key .. ':queued') == 0 then

@@ -29,8 +29,8 @@ local function overtaken()
   return known and tonumber(known) > epoch
 end
 
--- Lines are `<ms> <LEVEL> <source> <text>`; beyond LINES, the oldest are removed. A flow's `logged` is its newest cycle
--- with lines.
+-- Lines are `<ms> <LEVEL> <source> <text>`; beyond LINES, the oldest go. A flow's `logged` is its newest cycle with
+-- lines.
 local LINES = 1000
 local function append_line(flow_id, cycle, level, source, text)
   local key, flow = logs_key(flow_id, cycle), flow_key(flow_id)

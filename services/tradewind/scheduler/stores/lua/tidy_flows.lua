@@ -22,8 +22,7 @@ local function forget_expired(flow_id, most)
   return #gone
 end
 
--- Ends the schedule of a flow whose window for events has ended. `next_at` is minus the window's end, -1 where there is
--- none.
+-- Ends the schedule of a flow whose window for events has ended. `next_at` is minus the window's end, -1 without one.
 local function end_window(flow_id, status, next_at)
   if next_at >= -1 or time < -next_at or status ~= 'running' then return end
   call('HSET', flow_key(flow_id), 'next_execution', 0)
