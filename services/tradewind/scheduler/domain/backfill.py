@@ -9,11 +9,11 @@ from tradewind.server.schedules.grids import COUNTED, IntervalGrid
 from tradewind.server.schedules.schedule import Schedule
 
 MOST_TIMES = 10_000
-"""So many planned times one backfill may have."""
+"""The most planned times that a backfill may have."""
 MOST_RUNNING = 50
-"""So many of its cycles may run at once."""
+"""The most cycles of a backfill that may run at once."""
 MOST_ACTIVE = 5
-"""So many backfills of a flow may be under way."""
+"""The most backfills of a flow that may be under way."""
 
 
 class BackfillStatus(StrEnum):
@@ -26,9 +26,9 @@ class BackfillStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BackfillDraft:
-    """What is asked for: the `times` planned times from `first_ms` to `last_ms` of a grid, within [from, to).
+    """A backfill as requested: the `times` planned times of a grid from `first_ms` to `last_ms`, within [from, to).
 
-    `schedule` has the grid and nothing else; an interval's lies at `anchor_ms`.
+    `schedule` holds only the grid; the grid of an interval is anchored at `anchor_ms`.
     """
 
     flow_id: str
@@ -48,9 +48,9 @@ class BackfillDraft:
 class Backfill:
     """A backfill on record. Times in epoch milliseconds, 0 for none.
 
-    `position_ms` is the planned time to begin next, 0 when all have been. Of `times`, so many have `begun` a cycle,
-    were `skipped` because one had begun before (`expired` of these cycles are on record no more), are `running`, have
-    `completed`, or `failed` to.
+    `position_ms` is the planned time to begin next, 0 when none is left. The counts are of planned times: `begun` have
+    begun a cycle, and `skipped` had one already (`expired` of those cycles are no longer on record). Of the cycles that
+    have begun, `running` are running, `completed` have completed, and `failed` have not.
     """
 
     draft: BackfillDraft
@@ -69,11 +69,11 @@ class Backfill:
 
     @property
     def left(self) -> int:
-        """How many planned times have not had their turn."""
+        """How many planned times are still to come."""
         return self.draft.times - self.begun - self.skipped
 
     def steps(self) -> "list[BackfillStep]":
-        """Return what may begin now, in order."""
+        """Return the steps that may begin now, in order."""
         planned = self.draft.schedule.planned(self.draft.anchor_ms)
         steps: list[BackfillStep] = []
         position_ms = self.position_ms
@@ -87,7 +87,7 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True)
 class BackfillStep:
-    """A wish to begin the cycle of a backfill that is planned at its position, and to move that on."""
+    """A wish to begin the cycle planned at a backfill's position, and to move the position on to the next time."""
 
     backfill_id: int
     position_ms: int = 0
@@ -96,7 +96,7 @@ class BackfillStep:
 
 @dataclass(frozen=True, slots=True)
 class PastTimes:
-    """The planned times of a range: the grid, the first and the last, how many; `exact` unless there are more."""
+    """The planned times of a range: grid, first, last and count; unless `exact`, there are more than `count`."""
 
     schedule: ScheduleDefinition
     anchor_ms: int
@@ -107,10 +107,10 @@ class PastTimes:
 
 
 def past_times(schedule: ScheduleDefinition, flow_anchor_ms: int, from_ms: int, to_ms: int) -> PastTimes | None:
-    """Return the planned times from one moment on and before another, None when there are none.
+    """Return the planned times from `from_ms` on and before `to_ms`, None when there are none.
 
-    They are those of the grid: windows and numbers of the schedule do not bind. An interval's goes back before the
-    moment at which its flow was started, `flow_anchor_ms` (0 or below for none).
+    Only the grid counts: the schedule's window and its limit on cycles do not apply. The grid of an interval extends
+    back before the moment at which the flow was started, `flow_anchor_ms` (0 or below for none).
     """
     bare = ScheduleDefinition(
         interval_ms=schedule.interval_ms, cron=schedule.cron, zone=schedule.zone, times_ms=schedule.times_ms
@@ -118,7 +118,7 @@ def past_times(schedule: ScheduleDefinition, flow_anchor_ms: int, from_ms: int, 
     anchor_ms = from_ms
     if schedule.interval_ms:
         anchor_ms = schedule.start_ms or max(flow_anchor_ms, 0) or from_ms
-        # From 0 on, so that `from_ms` is never before it.
+        # The anchor is moved close to 0 so that `from_ms` is never before it.
         anchor_ms %= schedule.interval_ms
     planned: Schedule = replace(bare.planned(anchor_ms), start_ms=0)
     span = planned.span(from_ms - 1, to_ms)

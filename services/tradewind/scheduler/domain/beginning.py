@@ -1,4 +1,4 @@
-"""Beginning a cycle: what is asked for, and what may be answered."""
+"""Beginning a cycle: the requests and the possible answers."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,9 +21,9 @@ from tradewind.server.schedules.schedule import Span
 class CycleShape:
     """What every cycle of one revision of a flow has in common; `timeout_ms` 0 for none.
 
-    `digest` is that of the registration, shortened, "" for whichever stands: the number alone may have been another
-    revision's, of a flow that was deleted, or before the store lost its last second. `runs_flows` says whether nodes
-    of it run cycles of other flows.
+    `digest` is the shortened digest of the registration, "" for whichever is current. The revision's number alone is
+    not enough: a flow that has been deleted, or a store that has lost its last second, may have given the same number
+    to another revision. `runs_flows` says whether any of its nodes run cycles of other flows.
     """
 
     flow_id: str
@@ -43,9 +43,9 @@ class CycleShape:
 
 @dataclass(frozen=True, slots=True)
 class EventFiring:
-    """The event, by its id, for which a cycle is to begin; or why none is to: `reason`, "" to begin one.
+    """The event for which a cycle is to begin; or, when `reason` is not empty, why no cycle is to begin for it.
 
-    Then `outcome` is what it ends as.
+    In that case `outcome` is the outcome of the event.
     """
 
     event_id: str
@@ -56,14 +56,16 @@ class EventFiring:
 class BeginRequest(NamedTuple):
     """A wish for a cycle now.
 
-    A scheduled one answers a trigger's `due_ms` under its schedule epoch, and begins only in a running flow: at the
-    planned time `planned_ms`, 0 when none is to begin (`ahead`: which is still to come), with `next_ms` due after it
-    (0: none) and `missed` passed over. With `queued` it is the planned time that waits longest in the flow's queue;
-    by RunFlow there is none of these. One of a backfill is planned at the position of that, whatever else is open;
-    one with a `parent` begins now, whatever else is. `check_in_ms` is when to look after it if nothing is heard of
-    it. `replaces` is the number that the same run (`run_id`) had before somebody else's run was found to stand under
-    it (-1 for none), and `at_least` the lowest number it may get. For an `event`, `planned_ms` and `due_ms` are when it
-    came, `next_ms` is what stands by in the flow's record, and the schedule epoch is the one under which it came.
+    A scheduled wish answers a trigger's `due_ms` under its schedule epoch, and begins a cycle only in a running flow.
+    The cycle begins at the planned time `planned_ms` (0 when none is to begin), which with `ahead` is still to come;
+    `next_ms` is due after it (0 for none), and the planned times `missed` are passed over. With `queued`, `planned_ms`
+    is the planned time that has waited longest in the flow's queue. RunFlow sets none of these.
+
+    A cycle of a backfill is planned at the backfill's position; such a cycle, or one with a `parent`, begins now,
+    whatever other cycles are open. `check_in_ms` is when to look after the run if nothing is heard of it. `replaces` is
+    the cycle number that the same run (`run_id`) had until another run was found to hold that number (-1 for none), and
+    `at_least` is the lowest number it may get. For an `event`, `planned_ms` and `due_ms` are when it came, `next_ms` is
+    the standby time in the flow's record, and the schedule epoch is the one under which the event came.
     """
 
     shape: CycleShape
@@ -88,13 +90,13 @@ class BeginRequest(NamedTuple):
 
     @property
     def scheduled(self) -> bool:
-        """Whether the flow's schedule asks for it."""
+        """Whether the flow's schedule asks for the cycle."""
         return self.origin is CycleOrigin.SCHEDULE
 
 
 @dataclass(frozen=True, slots=True)
 class RerunRequest:
-    """A wish for a further run of the cycle whose latest run is `source`, as it stood when it was read."""
+    """A wish for a further run of the cycle whose latest run was `source` when it was read."""
 
     source: ChainState
     run_id: str
@@ -118,7 +120,7 @@ class RerunRequest:
             backfill_id=0,
             parent=None,
         )
-        # Nodes whose results are kept may have set variables that later ones read.
+        # Nodes whose results are kept may have set variables that later nodes read.
         notes = Notes(memory=self.source.notes.memory)
         return ChainState(name._replace(run=name.run + 1), facts, 1, notes=notes)
 
@@ -145,12 +147,12 @@ class BeginOutcome(StrEnum):
 class BeginAnswer(NamedTuple):
     """Answer to a BeginRequest.
 
-    `run` names the cycle that has begun, the one that had begun for the same planned time or request (`duplicate`), or
-    the one that stands in the way (`overlap`). `settled` is what a planned time is at which nothing begins: it was
-    missed, skipped, queued or dropped, now or before. `early`: it is not due yet, and a cycle that runs may have ended
-    by then. `next_ms` is what the flow's schedule plans next, 0 for nothing.
-    `state` is there when it has begun; `stopping` when running cycles were asked to make way. A rerun is refused when
-    the run before has `not_ended`, or is `not_latest`: then `run` names the latest.
+    `run` names the cycle that has begun, the cycle that had already begun for the same planned time or request
+    (`duplicate`), or the cycle that stands in the way (`overlap`). `settled` means that nothing begins at the planned
+    time: it was missed, skipped, queued or dropped, just now or earlier. `early` means that it is not due yet, and that
+    a running cycle may have ended by then. `next_ms` is the next planned time of the flow's schedule, 0 for none.
+    `state` is set when the cycle has begun, `stopping` when running cycles were asked to make way. A rerun is refused
+    when the source run has `not_ended` or is `not_latest`; in the latter case `run` names the latest run.
     """
 
     outcome: BeginOutcome
@@ -163,7 +165,7 @@ class BeginAnswer(NamedTuple):
 
 
 def begun_state(request: BeginRequest, run: RunName, start_ms: int, planned_ms: int) -> ChainState:
-    """Return the first state, at version 1, of the run that began at `start_ms`; `planned_ms` is 0 for now."""
+    """Return the first state, at version 1, of the run that began at `start_ms`; `planned_ms` of 0 means `start_ms`."""
     shape = request.shape
     return ChainState(
         run,

@@ -1,4 +1,4 @@
-"""Which limits will hold nodes of a flow back."""
+"""Finds the limits that will hold back nodes of a flow."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from tradewind.server.rates import Rate
 
 @dataclass(frozen=True, slots=True)
 class BindingLimit:
-    """A limit, for a node type or key (`subject`) where it is for one; `allowed` and `wanted` in one measure."""
+    """A limit; `subject` is the node type or key that it is for, if any; `allowed` and `wanted` have the same unit."""
 
     limit: str
     subject: str
@@ -27,9 +27,9 @@ class BindingLimit:
 
 
 class Demand:
-    """What a flow would use at once: its components side by side, of each the widest of its waves.
+    """The nodes that a flow could run at once: the sum over its components of each component's widest wave.
 
-    A mapped node counts as many as it may run at once, one of a built-in type not at all: it holds nothing.
+    A mapped node counts as its `max_parallel`. A node of a built-in type does not count: it holds nothing.
     """
 
     def __init__(self, definition: FlowDefinition, structure: FlowStructure) -> None:
@@ -65,7 +65,7 @@ def binding_limits(
 ) -> tuple[BindingLimit, ...]:
     """Return the limits that bind, the flow's own before those of the system.
 
-    `offers` are the placements of its nodes, `planned` its next planned times (ms), from which follows how often a
+    `offers` are the placements of the flow's nodes. `planned` are its next planned times (ms), which say how often a
     cycle begins.
     """
     return (

@@ -1,4 +1,4 @@
-"""Node types that need no worker, as flows are checked against them."""
+"""Checks flows against the built-in node types, which need no worker."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _FOR_WORKERS = ("retry", "concurrency", "rate", "cache")
 
 
 class _AnyInput(Mapping[str, InputDeclaration]):
-    """Takes any input handle, and several edges into each; it names none."""
+    """Input handles that take any name, and several edges each; iteration yields none."""
 
     def __getitem__(self, name: str) -> InputDeclaration:
         return InputDeclaration(gather=True)
@@ -35,12 +35,12 @@ class BuiltInDeclaration:
 
     @classmethod
     def of(cls, node_type: str) -> "BuiltInDeclaration | None":
-        """Return the declaration of a type, None for one that workers run."""
+        """Return the declaration of a built-in type, None for a type that workers run."""
         return cls(BUILT_IN[node_type]) if node_type in BUILT_IN else None
 
     @property
     def inputs(self) -> Mapping[str, InputDeclaration]:
-        """Its input handles; none must be fed."""
+        """Its input handles; none of them is required."""
         if self.built_in.any_input:
             return _AnyInput()
         return {handle.name: InputDeclaration(gather=handle.gather) for handle in self.built_in.inputs}
@@ -52,16 +52,16 @@ class BuiltInDeclaration:
 
     @property
     def config_keys(self) -> Sequence[str]:
-        """None are told: its faults name what there is."""
+        """Always empty: the texts of its config faults name the keys."""
         return ()
 
     def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:
-        """Return what is wrong with a config, with the keys that lead there."""
+        """Return the faults of a config, each with the keys that lead to it."""
         return self.built_in.faults(config)
 
 
 def warn_of_ignored_fields(nodes: Iterable[NodeDraft], warnings: FaultList) -> None:
-    """Tell of what only a worker could do, at nodes that go to none."""
+    """Warn of fields that only take effect on a worker, at nodes that go to none."""
     for node in nodes:
         if node.node_type not in BUILT_IN or node.definition is None:
             continue

@@ -1,4 +1,4 @@
-"""Bulk jobs: the same done to many cycles, bit by bit."""
+"""Bulk jobs: one action applied to many cycles, bit by bit."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -9,18 +9,18 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 
 MOST_ITEMS = 100
-"""So many cycles are named."""
+"""The most cycles that a job names."""
 
 
 class BulkAction(StrEnum):
-    """What is done to each cycle."""
+    """The action that a job applies to each cycle."""
 
     RERUN = "rerun"
     STOP = "stop"
 
 
 class BulkStatus(StrEnum):
-    """Where a job stands; all but running are final."""
+    """Where a job stands; all but `running` are final."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -35,7 +35,7 @@ DEFAULT_STATUSES = {
 
 @dataclass(frozen=True, slots=True)
 class BulkFilter:
-    """Cycles by their latest runs: of flows by id or pattern, in these statuses, started in a time (epoch ms)."""
+    """Selects cycles by their latest runs: flow id or pattern, status, and range of start times (epoch ms)."""
 
     flow_ids: tuple[str, ...]
     statuses: tuple[CycleStatus, ...]
@@ -45,24 +45,24 @@ class BulkFilter:
 
     @property
     def named(self) -> tuple[str, ...] | None:
-        """The flows, in order, when there are no patterns among them; else None."""
+        """The flow ids, sorted, when none of them is a pattern; else None."""
         if any(set(each) & set("*?[") for each in self.flow_ids):
             return None
         return tuple(sorted(set(self.flow_ids)))
 
     def takes_flow(self, flow_id: str) -> bool:
-        """Say whether cycles of a flow are meant."""
+        """Say whether the filter selects cycles of a flow."""
         return any(fnmatchcase(flow_id, pattern) for pattern in self.flow_ids)
 
     def takes(self, state: ChainState) -> bool:
-        """Say whether a cycle is meant, whose latest run this is."""
+        """Say whether the filter selects the cycle that has this latest run; the flow is not checked."""
         start_ms = state.facts.start_ms
         return state.status in self.statuses and self.started_after_ms <= start_ms < self.started_before_ms
 
 
 @dataclass(frozen=True, slots=True)
 class BulkItem:
-    """A cycle that a job met, and why it could not be done to it, if so."""
+    """A cycle that a job met, and why the action failed on it, if it did."""
 
     flow_id: str
     cycle: int
@@ -75,8 +75,9 @@ class BulkItem:
 class BulkJob:
     """A job at `version`, which the store raises with each write; times in epoch ms.
 
-    It goes through flows by id and through the cycles of each from the newest on: `flow_id` is where it is, and
-    (`cycle`, `run`) the run that it looked at last, (-1, 0) for none of this flow, which is done when it is `through`.
+    A job goes through flows in order of id, and through the cycles of each flow from the newest back. `flow_id` is the
+    flow that it has reached, and (`cycle`, `run`) the run of that flow that it looked at last, (-1, 0) for none. With
+    `through`, it is done with that flow.
     """
 
     job_id: str
@@ -100,16 +101,16 @@ class BulkJob:
 
     @property
     def signature(self) -> str:
-        """Who is said to have done what this job does."""
+        """The name under which this job acts."""
         return f"{self.by} ({self.job_id})"
 
     @property
     def full(self) -> bool:
-        """Whether it has met as many cycles as it may."""
+        """Whether the job has met as many cycles as it may."""
         return self.matched >= self.filter.limit
 
     def met(self, state: ChainState, error: tuple[str, str] | None) -> "BulkJob":
-        """Return it after a cycle that its filter met; `error` is why it could not be done, as name and words."""
+        """Return the job after a cycle that its filter selects; `error` is why the action failed: name and text."""
         item = BulkItem(*state.name, *(error or ("", "")))
         named = (self.dry_run or error is not None) and len(self.items) < MOST_ITEMS
         return replace(
@@ -121,9 +122,9 @@ class BulkJob:
         )
 
     def at(self, run: RunName) -> "BulkJob":
-        """Return it having looked at a run."""
+        """Return the job after it has looked at a run."""
         return replace(self, flow_id=run.flow_id, cycle=run.cycle, run=run.run, through=False)
 
     def ended(self, status: BulkStatus, at_ms: int) -> "BulkJob":
-        """Return it ended."""
+        """Return the job, ended with a status."""
         return replace(self, status=status, ended_ms=at_ms)

@@ -1,4 +1,4 @@
-"""Which cache a node's outputs may come from, as a flow defines it."""
+"""The cache that a node's outputs may come from, as a flow defines it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,8 +24,10 @@ class CacheScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CacheDefinition:
-    """Outputs may come from cache `name`, under `key` where that is given, and are good for `ttl_ms` at most, 0 for as
-    long as the cache says."""
+    """The cache `name` that outputs may come from, under `key` if that is given.
+
+    Outputs are valid for at most `ttl_ms`; 0 leaves that to the cache.
+    """
 
     name: str
     key: str = ""
@@ -33,7 +35,7 @@ class CacheDefinition:
     ttl_ms: int = 0
 
     def to_weather(self) -> dict[str, Any]:
-        """Return it in Weather Syntax, without the fields that stand at their defaults."""
+        """Return it in Weather Syntax, without fields at their defaults."""
         weather: dict[str, Any] = {"name": self.name}
         if self.key:
             weather["key"] = self.key
@@ -45,7 +47,7 @@ class CacheDefinition:
 
 
 def read_cache(item: dict[str, Any], path: str, faults: FaultList) -> CacheDefinition | None:
-    """Read the field `cache` of the node at `path`, a name or an object; None when it is absent or at fault."""
+    """Read the field `cache`, a name or an object, of the node at `path`; None when it is absent or at fault."""
     if item.get("cache") is None:
         return None
     before = len(faults)

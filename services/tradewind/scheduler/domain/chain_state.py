@@ -1,6 +1,7 @@
-"""The chain state of a run: what became of its components so far.
+"""The chain state of a run: what has become of its components so far.
 
-What is made anew for each run, here and in `beginning`, is a tuple: a frozen dataclass takes five times as long.
+Values that are created for every run, here and in `beginning`, are named tuples: a frozen dataclass takes five times as
+long to create.
 """
 
 from collections.abc import Mapping
@@ -19,24 +20,24 @@ from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 
 STATUS = "status"
-"""Field: the status, and with a terminal one the end time."""
+"""Field: the status; a terminal status comes with the end time."""
 REASON = "reason"
-"""Field: why it waits, or ended as it did."""
+"""Field: why the run waits, or ended as it did."""
 STOP = "stop"
 """Field: the request to stop."""
 SUBMITTED = "submitted_at"
-"""Field: since when the node task manager is known to have it."""
+"""Field: since when the node task manager is known to have the run."""
 ERROR = "error"
-"""Field: the code of what kept it from completing."""
+"""Field: the code of the error that kept the run from completing."""
 MEMORY = "variables"
-"""Field: the variables that its nodes keep."""
+"""Field: the variables that the run's nodes keep."""
 RESULT = "result"
-"""Field: what a node said that it gives."""
+"""Field: the run's result, as a node gave it."""
 _COMPONENT = "component:"
 
 
 def component_field(component_id: str) -> str:
-    """Return the name of the field that holds what became of one component."""
+    """Return the name of the field that holds the end of one component."""
     return _COMPONENT + component_id
 
 
@@ -50,7 +51,7 @@ class CycleOrigin(StrEnum):
 
 
 class ComponentEnd(NamedTuple):
-    """How many nodes of a finished component ended how, and how many of its sinks completed."""
+    """How many nodes of a finished component ended in each way, and how many of its sinks completed."""
 
     completed: int = 0
     failed: int = 0
@@ -61,9 +62,10 @@ class ComponentEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """Who wants a run to stop, and why; `timeout` when its deadline does, `forced` with what handles its outcome.
+    """Who wants a run to stop, and why.
 
-    `request_id` is that of the call which asked for it, empty for none.
+    `timeout` is set when the run's deadline stops it, `forced` when the nodes that handle its outcome are to stop too.
+    `request_id` is the id of the call that asked for the stop, empty for none.
     """
 
     by: str
@@ -75,11 +77,12 @@ class StopRequest:
 
 
 class CycleFacts(NamedTuple):
-    """What a run began with; never changes. Times in milliseconds since the epoch, 0 for none.
+    """The facts a run began with; they never change. Times in milliseconds since the epoch, 0 for none.
 
-    `keep_cycles` is how many ended cycles of its flow stay on record when it ends, `keep_for_ms` for how long it does,
-    0 for the default. `rerun` is there when it is not the first run of its cycle, `backfill_id` the backfill that it is
-    of, 0 for none, `parent` the node of another flow that it runs for. `digest` and `runs_flows` are as in CycleShape.
+    `keep_cycles` is how many ended cycles of the flow stay on record when this run ends, `keep_for_ms` how long this
+    run stays, 0 for the default. `rerun` is set unless this is the first run of its cycle. `backfill_id` is the
+    backfill that the run belongs to, 0 for none. `parent` is the node of another flow that it runs for. `digest` and
+    `runs_flows` are as in CycleShape.
     """
 
     run_id: str
@@ -106,7 +109,7 @@ class CycleFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What only some runs have: each is a field of the chain state. `result_json` is "" for none, as is `error`."""
+    """Rarely used fields of the chain state. `error` and `result_json` are "" for none."""
 
     error: str = ""
     memory: Memory = NO_MEMORY
@@ -133,9 +136,10 @@ class ChainState(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Where it comes among the states of its run: by version, and last its end.
+        """Its place among the states of its run: by version, the end last.
 
-        A store that lost its last second gives versions anew, and may give the end an earlier one than was told.
+        A store that has lost its last second gives out versions again. The end may thus get a lower version than a
+        state that was published before.
         """
         return is_terminal(self.status), self.version
 
@@ -146,7 +150,7 @@ class ChainState(NamedTuple):
 
     @property
     def phase(self) -> Phase | None:
-        """Where it is, None when nothing handles its outcome."""
+        """The phase of the run, None when no nodes handle its outcome."""
         handlers = self.facts.handlers
         return handlers.phase(self.components, self.facts.component_count) if handlers is not None else None
 
@@ -158,7 +162,7 @@ class ChainState(NamedTuple):
 
 
 class UpdateOutcome(StrEnum):
-    """What became of a compare-and-set. An outage of the store is none of these: it is raised."""
+    """The outcome of a compare-and-set. An outage of the store is not an outcome: it is raised."""
 
     OK = "ok"
     CONFLICT = "conflict"
@@ -168,10 +172,10 @@ class UpdateOutcome(StrEnum):
 
 
 class FollowUp(IntFlag):
-    """What is to be done about an end.
+    """Work that the end of a run leads to.
 
-    Go on with planned times that waited for it, also of a backfill; tell the trigger service that it paused its flow;
-    tell who listens to ends; return it to the node of another flow.
+    In order: go on with planned times that waited for the end, also of a backfill; tell the trigger service that the
+    end paused the flow; publish the end to listeners; return the end to the node of another flow.
     """
 
     QUEUE_MOVES = 1
@@ -181,9 +185,10 @@ class FollowUp(IntFlag):
 
 
 class UpdateResult(NamedTuple):
-    """Answer to a compare-and-set; `version` is the one on record afterwards, `end_ms` set when it ended the run.
+    """Answer to a compare-and-set.
 
-    `follow_up` is a sum of FollowUp.
+    `version` is the version on record afterwards, `end_ms` is set when the write ended the run, and `follow_up` is a
+    sum of FollowUp.
     """
 
     outcome: UpdateOutcome

@@ -1,4 +1,4 @@
-"""Finds ways along the edges of a graph that lead back to where they began."""
+"""Finds closed paths in a graph: paths along its edges that end where they began."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ def closed_paths(successors: Sequence[Sequence[int]]) -> list[list[int]]:
     """Return one closed path for each group of nodes that all reach each other, in the order of their first nodes.
 
     `successors[n]` lists the nodes that node n has an edge to. A path begins and ends with the group's lowest node and
-    is as short as one through that node can be; a node with an edge to itself gives [n, n]. Linear time, no recursion.
+    is a shortest closed path through it; a node with an edge to itself gives [n, n]. Linear time, no recursion.
     """
     group_of = _groups(successors)
     size: dict[int, int] = {}
@@ -23,7 +23,7 @@ def closed_paths(successors: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def _groups(successors: Sequence[Sequence[int]]) -> list[int]:
-    """Return each node's group: its strongly connected component, by Tarjan's algorithm with a stack of its own."""
+    """Return each node's group: its strongly connected component, by Tarjan's algorithm with an explicit stack."""
     count = len(successors)
     unseen = -1
     order = [unseen] * count

@@ -10,7 +10,7 @@ from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefin
 
 @dataclass(frozen=True, slots=True)
 class PlanEdge:
-    """An edge of a plan; `source` and `target` are places in its `nodes`, from 0."""
+    """An edge of a plan; `source` and `target` are indexes into its `nodes`, from 0."""
 
     source: int
     source_handle: str
@@ -20,7 +20,7 @@ class PlanEdge:
 
 @dataclass(frozen=True, slots=True)
 class ComponentPlan:
-    """Nodes and edges of one component, both in the order of the flow: gathered values arrive in the order of edges.
+    """The nodes and edges of one component, in the order of the flow: gathered values arrive in the order of the edges.
 
     `digest` covers all but `component_id`, so that equal components of several flows share one plan.
     """
@@ -62,7 +62,7 @@ def _digest(
         "nodes": [
             [
                 *(n.node_id, n.node_type, n.config_json, n.run_if.value, n.schedule_to_start_ms, n.start_to_close_ms),
-                # What a node does not say leaves no trace, so that its plan is the one that is known already.
+                # Settings that a node does not use leave no trace, so that its plan keeps the digest already known.
                 *((n.priority,) if n.priority else ()),
                 *([n.retry.to_weather()] if n.retry is not None else ()),
                 *([n.concurrency.to_weather()] if n.concurrency is not None else ()),

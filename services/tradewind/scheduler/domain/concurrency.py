@@ -1,4 +1,4 @@
-"""How many nodes run at once under a key, as a flow defines it."""
+"""The limit on nodes that run at once under a key, as a flow defines it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ _FIELDS = ("key", "max", "when_full")
 
 
 class WhenFull(StrEnum):
-    """What becomes of a node whose key has as many running as it may."""
+    """What happens to a node when its key already has as many nodes running as it may."""
 
     WAIT = "wait"
     DROP_NEW = "drop_new"
@@ -23,7 +23,7 @@ class WhenFull(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """At most `most` nodes of a user run at once under `key`, whatever their flow and type."""
+    """A limit: at most `most` nodes of a user run at once under `key`, whatever their flow and type."""
 
     key: str
     most: int

@@ -1,4 +1,4 @@
-"""A cycle's log: what the records of its runs tell of their beginnings and ends, among the lines that were written."""
+"""A cycle's log: the beginnings and ends of its runs, taken from their records, merged with the lines written."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ _LEVELS = {
 
 
 def cycle_log(runs: Iterable[ChainState], written: Sequence[LogLine]) -> list[LogLine]:
-    """Return all lines of a cycle, oldest first, from its runs in their order and what was written, oldest first."""
+    """Return all lines of a cycle, oldest first, from its runs in order and the lines written, oldest first."""
     left = deque(written)
     lines: list[LogLine] = []
     for state in runs:

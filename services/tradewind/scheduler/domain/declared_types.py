@@ -1,4 +1,4 @@
-"""Checks a flow against what live workers have declared of its node types."""
+"""Checks a flow against the declarations that live workers have made of its node types."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ from tradewind.server.quoting import quoted
 
 @dataclass(slots=True)
 class _Fed:
-    """The edges that reach a node: by handle, the first one's path."""
+    """The edges that reach a node: for each handle, the path of its first edge."""
 
     handles: dict[str, str] = field(default_factory=dict)
     has_edges: bool = False
@@ -31,13 +31,13 @@ def check_declared_types(
     warnings: FaultList,
     handlers: Collection[str] = (),
 ) -> None:
-    """Check handles, single inputs, required inputs and configs; `nodes` is by id, other nodes are not judged.
+    """Check handles, single inputs, required inputs and configs; `nodes` is by id, and other nodes are not checked.
 
-    Without a catalogue only nodes of built-in types are.
+    Without a catalogue, only nodes of built-in types are checked.
 
     A type that nobody offers is only a warning, at its first node: a worker may yet come. So is a required input of an
-    entry node that nothing in the flow gives, because the inputs of a run may. Of `handlers`, which run on failure or
-    last, entry nodes are given `outcome`.
+    entry node that nothing in the flow supplies, because the inputs of a run may supply it. Entry nodes among
+    `handlers`, which run on failure or last, are given `outcome`.
     """
     declarations = _declarations(nodes.values(), catalogue, warnings)
     fed = _check_edges(nodes, edges, declarations, faults)

@@ -1,4 +1,4 @@
-"""Due triggers of flows, and what they are answered."""
+"""Due triggers of flows, and the answers to them."""
 
 import json
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ class DueEvent:
 
     @property
     def inputs_json(self) -> str:
-        """The inputs of the cycle that begins on it, as a JSON object.
+        """The inputs of the cycle that begins on the event, as a JSON object.
 
-        They are the fields of its payload and, unless that has a field of this name, `event` with the event's id and
-        name.
+        They are the fields of the payload plus `event`, which holds the event's id and name, unless the payload has a
+        field of that name.
         """
         inputs = json.loads(self.payload_json) if self.payload_json else {}
         told = {"event": {"id": self.event_id, "name": self.name}}
@@ -26,10 +26,10 @@ class DueEvent:
 
 @dataclass(frozen=True, slots=True)
 class DueFlow:
-    """A flow is due at a planned time, or for an event, which it was found to be at `now_ms` by the store's clock.
+    """A flow that was found due, at `now_ms` by the store's clock, for a planned time or for an event.
 
-    No two events have the same planned time: it is when the event came, or a moment later. `token` names the lease
-    under which the trigger service says so, `traceparent` the trace that its firing began.
+    The planned time of an event is when it came or a moment later: no two events have the same. `token` names the
+    trigger service's lease on the trigger, `traceparent` the trace that its firing began.
     """
 
     flow_id: str
@@ -43,10 +43,10 @@ class DueFlow:
 
 @dataclass(frozen=True, slots=True)
 class DueAnswer:
-    """What a due trigger is answered: when the flow is due next, that it is due no more, or to come again.
+    """Answer to a due trigger: when the flow is due next, that it no longer is, or that the trigger must come again.
 
-    `next_ms` is a planned time, 0 or less for no more. With an `error` the same planned time comes again: after
-    `retry_ms`, however often that is said, or as the trigger service thinks fit when that is -1.
+    `next_ms` is the next planned time, 0 or less for none. With an `error`, the same planned time comes again after
+    `retry_ms`, however often this is the answer; when that is -1, the trigger service decides when.
     """
 
     token: str

@@ -1,4 +1,4 @@
-"""The end of a run, of which whoever listens is to hear."""
+"""The end of a run, as it is published to listeners."""
 
 import json
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 
 MOST_KEPT = 10_000
-"""So many ends of a partition wait to be told; beyond that the oldest go untold."""
+"""The most ends of a partition that wait to be published; beyond that the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """A run ended with a status at `end_ms`."""
+    """A run that ended with a status at `end_ms`."""
 
     run: RunName
     run_id: str
@@ -22,7 +22,7 @@ class EndedRun:
     end_ms: int
 
     def payload(self, state: ChainState | None) -> str:
-        """Return the event's payload, a JSON object; `state` is the run's record, if it still is there."""
+        """Return the event's payload, a JSON object; `state` is the run's record, None if it is gone."""
         told: dict[str, object] = {
             "flow_id": self.run.flow_id,
             "cycle": self.run.cycle,

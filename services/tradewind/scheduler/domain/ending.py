@@ -1,4 +1,4 @@
-"""How a run ends: its outcome and the reason."""
+"""Decides how a run ends: its outcome and the reason."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -17,7 +17,7 @@ _ERRORS = {
 
 
 def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
-    """Return a run, all of whose components have ended, in its terminal status, and what changes."""
+    """Return a run whose components have all ended, in its terminal status, and the fields that change."""
     counts = state.counts()
     if state.stop is None and not counts.failed and not counts.terminated:
         status, reason = CycleStatus.COMPLETED, ""
@@ -46,7 +46,7 @@ def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
 
 
 def outcome_so_far(state: ChainState) -> tuple[CycleStatus, str]:
-    """Return what became of the components that handle no outcome, which have all ended, and the reason in words."""
+    """Return the outcome of the components that do not handle the outcome, and the reason; they must all have ended."""
     main = state
     handlers = state.facts.handlers
     if handlers is not None:
@@ -62,7 +62,7 @@ def _sum(state: ChainState, ids: Collection[str]) -> ComponentEnd:
 
 
 def given_up(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...]]:
-    """Return a run that can never be carried out, ended as failed."""
+    """Return a run that can never be carried out, ended as failed, and the fields that change."""
     notes = replace(state.notes, error="DEFINITION_LOST")
     return state._replace(status=CycleStatus.FAILED, reason=reason, notes=notes), (STATUS, REASON, ERROR)
 

@@ -1,4 +1,4 @@
-"""Events that cycles of a flow begin on, as defined: those of a name, or the ends of other flows."""
+"""The events that cycles of a flow begin on, as defined: events with a name, or the ends of other flows."""
 
 import json
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ _SHOWN_FLOWS = 3
 class EventSchedule:
     """Events called `name` whose payload matches `filter_json` ("" for all), or the ends of cycles of `flow_ids`.
 
-    Of these, those with one of `statuses`, any when there are none. Cycles that run for a node of another flow do not
-    count: what follows on their ends is the business of that flow.
+    Only ends with one of `statuses` count, or all ends when that is empty. Cycles that run for a node of another flow
+    do not count: it is up to that flow what follows their ends.
     """
 
     name: str = ""
@@ -37,12 +37,12 @@ class EventSchedule:
 
     @property
     def event_name(self) -> str:
-        """The name of the events that it is about."""
+        """The name of the events that begin cycles."""
         return self.name or FLOW_FINISHED
 
     @property
     def event_filter(self) -> str:
-        """The filter over their payloads, as JSON text, "" for all of them."""
+        """The filter on their payloads, as JSON text, "" for all events."""
         if self.name:
             return self.filter_json
         wanted: dict[str, Any] = {"flow_id": {"$in": list(self.flow_ids)}, "origin": {"$ne": "sub_flow"}}
@@ -52,7 +52,7 @@ class EventSchedule:
 
     @property
     def words(self) -> str:
-        """What it says, for people: `event "price"`, `the end of flow "prices" as completed`."""
+        """A description for people: `event "price"`, `the end of flow "prices" as completed`."""
         if self.name:
             return f"event {quoted(self.name)}" + (f" with {self.filter_json}" if self.filter_json else "")
         more = len(self.flow_ids) - _SHOWN_FLOWS
@@ -62,7 +62,7 @@ class EventSchedule:
         return f"the end of flow {flows}{ended}"
 
     def to_weather(self) -> dict[str, Any]:
-        """Return its field of a schedule in Weather Syntax."""
+        """Return it in Weather Syntax, as a field of a schedule."""
         if self.name:
             wanted = {"filter": json.loads(self.filter_json)} if self.filter_json else {}
             return {"event": {"name": self.name, **wanted}}
@@ -71,7 +71,7 @@ class EventSchedule:
 
 
 def read_event_schedule(value: dict[str, Any], path: str, faults: FaultList) -> EventSchedule | None:
-    """Read `event` or `flow_finished` of the schedule at `path`, None when neither is there or one is at fault."""
+    """Read `event` or `flow_finished` of the schedule at `path`; None when both are absent or one is at fault."""
     before = len(faults)
     fields = Fields(value, path, faults)
     found: EventSchedule | None = None

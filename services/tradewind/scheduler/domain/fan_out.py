@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_PARALLEL, MOST_ITEMS = 100, 10_000
 ERRORS = "errors"
-"""The output handle by which a mapped node tells which of its items did not complete."""
+"""The output handle on which a mapped node reports the items that did not complete."""
 FAN_OUT_FIELDS = ("map", "max_parallel", "min_success")
 
 
@@ -24,7 +24,7 @@ FAN_OUT_FIELDS = ("map", "max_parallel", "min_success")
 class FanOut:
     """The node runs once for each item of the list at input `handle`, at most `max_parallel` at once.
 
-    It completes when `min_success` items do, a number of them when it is an integer, else a share; None for all.
+    It completes when `min_success` items do: an integer is a number of items, a float a share of them, None all.
     """
 
     handle: str
@@ -32,7 +32,7 @@ class FanOut:
     min_success: int | float | None = None
 
     def to_weather(self) -> dict[str, Any]:
-        """Return its fields of the node in Weather Syntax, without those at their defaults."""
+        """Return it in Weather Syntax, as fields of the node, without fields at their defaults."""
         weather: dict[str, Any] = {"map": self.handle}
         if self.max_parallel != MAX_PARALLEL:
             weather["max_parallel"] = self.max_parallel
@@ -42,7 +42,7 @@ class FanOut:
 
 
 def read_fan_out(item: dict[str, Any], path: str, faults: FaultList) -> FanOut | None:
-    """Read the fields of the node at `path`; None when it runs once, or is at fault."""
+    """Read the fan-out fields of the node at `path`; None when the node runs once or they are at fault."""
     before = len(faults)
     fields = Fields(item, path, faults)
     if item.get("map") is None:
@@ -70,7 +70,7 @@ def _is_share(value: object) -> bool:
 
 
 def check_fan_outs(nodes: Iterable["NodeDraft"], edges: Iterable["EdgeDraft"], faults: FaultList) -> None:
-    """Check that one edge, and no more, brings each mapped node its list."""
+    """Check that exactly one edge brings each mapped node its list."""
     mapped = [node for node in nodes if node.definition is not None and node.definition.fan_out is not None]
     if not mapped:
         return
@@ -91,7 +91,7 @@ def check_fan_outs(nodes: Iterable["NodeDraft"], edges: Iterable["EdgeDraft"], f
 def warn_of_errors_handle(
     nodes: Iterable["NodeDraft"], outputs: Mapping[str, Iterable[str]], warnings: FaultList
 ) -> None:
-    """Warn of mapped nodes whose type has an output of the name that mapped nodes use themselves; `outputs` by type."""
+    """Warn of mapped nodes whose type declares an output named like the one that mapping adds; `outputs` is by type."""
     for node in nodes:
         mapped = node.definition is not None and node.definition.fan_out is not None
         if mapped and ERRORS in outputs.get(node.node_type or "", ()):

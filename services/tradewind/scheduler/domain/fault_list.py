@@ -3,7 +3,7 @@
 from tradewind.server.faults import Violation
 
 FAULT_LIMIT = 100
-"""How many violations are told one by one."""
+"""How many violations are listed one by one."""
 
 
 class FaultList:
@@ -14,14 +14,14 @@ class FaultList:
         self._count = 0
 
     def add(self, path: str, message: str) -> None:
-        """Note that what stands at `path` is wrong in the way that `message` says."""
+        """Add the fault at `path`; `message` says what is wrong."""
         self._count += 1
         if self._count <= FAULT_LIMIT:
             self._kept.append(Violation(path, message))
 
     @property
     def full(self) -> bool:
-        """True once a further fault would only be counted, so that its message need not be worked out."""
+        """True once a further fault would only be counted, so that its message need not be composed."""
         return self._count >= FAULT_LIMIT
 
     def copy(self) -> "FaultList":
@@ -32,7 +32,7 @@ class FaultList:
         return other
 
     def violations(self) -> tuple[Violation, ...]:
-        """Return the faults, and when there are over a hundred one more that says how many are left out."""
+        """Return the faults; if there are over a hundred, a last violation says how many are left out."""
         hidden = self._count - len(self._kept)
         if not hidden:
             return tuple(self._kept)

@@ -1,4 +1,4 @@
-"""Reads the fields of one JSON object, each with its rule, and tells what is missing, wrong or unknown."""
+"""Reads the fields of one JSON object, each by its rule, and notes what is missing, wrong or unknown."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,8 +14,8 @@ from tradewind.server.quoting import quoted
 class Fields:
     """The fields of the object at `path`; a field that is null counts as absent.
 
-    Each reader returns the field's value, its default when it is absent, and when it is at fault notes that and
-    returns the default too (None where there is none).
+    Each reader returns the field's value, or its default when it is absent. When the value is at fault, the reader
+    notes the fault and returns the default (None where there is none).
     """
 
     def __init__(self, value: Mapping[str, Any], path: str, faults: FaultList) -> None:
@@ -24,7 +24,7 @@ class Fields:
         self._faults = faults
 
     def refuse_unknown(self, known: Sequence[str], told: Sequence[str] = ()) -> None:
-        """Note every field that is not `known`, but those that are `told` already."""
+        """Note a fault for every field that is not in `known`, except those already reported, in `told`."""
         for name in self._value:
             if name in known or name in told:
                 continue
@@ -41,7 +41,7 @@ class Fields:
         return value
 
     def identifier(self, name: str) -> str | None:
-        """Return a required identifier; one that is text but illegal is returned beside its fault."""
+        """Return a required identifier; illegal text is noted as a fault, but returned."""
         value = self.required(name)
         if value is None:
             return None
@@ -161,7 +161,7 @@ class Fields:
         return value
 
     def objects(self, name: str) -> list[tuple[int, dict[str, Any]]]:
-        """Return the objects of a list with their places, [] when it is absent."""
+        """Return the objects of a list with their indexes, [] when it is absent."""
         value = self._value.get(name)
         if value is None:
             return []

@@ -1,4 +1,4 @@
-"""What became of the planned times of a flow, and of events, a line for each."""
+"""The outcomes of a flow's planned times and events, one line for each."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,14 +6,14 @@ from urllib.parse import quote, unquote
 
 
 class FiringOutcome(StrEnum):
-    """What became of a planned time."""
+    """The outcome of a planned time."""
 
     FIRED = "fired"
     """A cycle began."""
     SKIPPED = "skipped"
-    """None began, as one was running or the flow was paused."""
+    """No cycle began, because another was running or the flow was paused."""
     QUEUED = "queued"
-    """A cycle begins when the one before has ended."""
+    """A cycle begins when the previous cycle has ended."""
     MISSED = "missed"
     """It was found due too late."""
     DROPPED = "dropped"
@@ -22,9 +22,9 @@ class FiringOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A planned time and what became of it at `at_ms`, or `count` of them up to `last_ms` that fared alike.
+    """A planned time and its outcome at `at_ms`, or `count` planned times up to `last_ms` with the same outcome.
 
-    `cycle` is -1 where none began, `event_id` the id of the event where it was for one.
+    `cycle` is -1 if no cycle began, `event_id` is the id of the event if there was one.
     """
 
     planned_ms: int
@@ -40,7 +40,7 @@ class Firing:
 
     @classmethod
     def from_line(cls, line: str) -> "Firing":
-        """Return what a line of the ledger tells, as the scripts write it."""
+        """Return the firing in a line of the ledger, as the scripts write it."""
         planned, outcome, cycle, run, run_id, at, count, last, reason = line.split(" ", 8)
         last, _, event = last.partition("@")
         return cls(
@@ -58,5 +58,5 @@ class Firing:
 
 
 def event_mark(event_id: str) -> str:
-    """Return what stands in a line behind the last planned time, without spaces: the event's id; "" without one."""
+    """Return the event's id as it follows the last planned time in a line, without spaces; "" for no event."""
     return f"@{quote(event_id)}" if event_id else ""

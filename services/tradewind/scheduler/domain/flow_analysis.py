@@ -1,4 +1,4 @@
-"""Analyses a flow: the structure that can be made out, and every fault of the definition at once."""
+"""Analyses a flow: as much of its structure as can be made out, and every fault of the definition at once."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _PATH_NODES_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class FlowAnalysis:
-    """What a draft amounts to. `definition` is there exactly when there are no violations; warnings do not hinder."""
+    """The result of checking a draft. `definition` is set exactly when there are no violations, warnings or not."""
 
     structure: FlowStructure
     violations: tuple[Violation, ...]
@@ -35,11 +35,11 @@ class FlowAnalysis:
 def analyze(
     draft: FlowDraft, catalogue: NodeTypeCatalogue | None = None, caches: Collection[str] | None = None
 ) -> FlowAnalysis:
-    """Check a draft as a whole and work out its structure; nothing is raised, faults are data.
+    """Check a draft as a whole and work out its structure; faults are returned, never raised.
 
-    The structure has each distinct node id once and ignores edges that name no node. Without a catalogue (when nobody
-    could be asked) nothing is checked against node types but the built-in ones; without `caches`, the names of all,
-    none is missed.
+    The structure has each distinct node id once and ignores edges that name no node. Without a catalogue (when there
+    was nobody to ask), only nodes of built-in types are checked against their types. `caches` are the names of all
+    caches; without them, the caches that nodes name are not checked.
     """
     faults = draft.faults.copy()
     warnings = FaultList()
@@ -86,7 +86,7 @@ def _distinct_nodes(drafts: Sequence[NodeDraft], faults: FaultList) -> dict[str,
 
 
 def _check_ends(nodes: Mapping[str, NodeDraft], edges: Sequence[EdgeDraft], faults: FaultList) -> _Joined:
-    """Return the edges that join two known nodes, or one with itself."""
+    """Return the edges that join known nodes, self-loops included."""
     names = NearestName(nodes)
     joined: _Joined = []
     for edge in edges:
@@ -103,7 +103,7 @@ def _check_ends(nodes: Mapping[str, NodeDraft], edges: Sequence[EdgeDraft], faul
 
 
 def _tell_closed_paths(node_ids: Sequence[str], joined: _Joined, faults: FaultList) -> None:
-    """Note a closed path for each group of nodes that all reach each other; edges to oneself are told already."""
+    """Note a closed path for each group of nodes that all reach each other; self-loops have been noted before."""
     place = {node_id: index for index, node_id in enumerate(node_ids)}
     successors: list[list[int]] = [[] for _ in node_ids]
     edge_at: dict[tuple[int, int], str] = {}

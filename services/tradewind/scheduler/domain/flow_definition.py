@@ -1,4 +1,4 @@
-"""A flow as defined: what repeats how often, and by which rules."""
+"""A flow as defined: what repeats, how often, and by what rules."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,12 +14,14 @@ from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.domain.structure import FlowStructure, structure_of
 
 KEEP_CYCLES = 100
-"""How many ended cycles of a flow stay on record unless it says otherwise."""
+"""How many ended cycles of a flow stay on record by default."""
 
 
 class OverlapPolicy(StrEnum):
-    """What happens when a cycle is due while one runs: it does not begin; it waits, alone or with others; the one that
-    runs is stopped first; or both run."""
+    """What happens when a cycle is due while another runs.
+
+    The new cycle does not begin; it waits, alone or with others; the running cycle is stopped first; or both run.
+    """
 
     SKIP = "skip"
     QUEUE_ONE = "queue_one"
@@ -30,12 +32,13 @@ class OverlapPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlowDefinition:
-    """A flow without faults. Node ids are distinct, edges join existing nodes, no way along edges leads back.
+    """A flow without faults: node ids are distinct, edges join existing nodes, and the graph has no closed paths.
 
-    `cycle_timeout_ms` None means that a cycle may take for ever; `labels` are sorted by key; at most `max_running` of
-    its nodes run at once, 0 being no limit. Of ended cycles the newest `keep_cycles` stay, for `keep_for_ms`; 0 is as
-    long as each service keeps them. It pauses after so many failed cycles in a row, 0 being never.
-    The nodes of `on_failure` run when all others have ended badly, those of `last` last, in components of their own.
+    `cycle_timeout_ms` of None means that a cycle may take forever. `labels` are sorted by key. At most `max_running` of
+    the flow's nodes run at once, 0 for no limit. The newest `keep_cycles` ended cycles stay on record, for
+    `keep_for_ms`; 0 is for as long as each service keeps them. The flow pauses after `pause_after_failures` failed
+    cycles in a row, 0 for never. The nodes of `on_failure` run once all others have ended, if they ended badly; those
+    of `last` run last. Both are in components of their own.
     """
 
     schedule: ScheduleDefinition
@@ -59,7 +62,7 @@ class FlowDefinition:
         return structure_of(node_ids, ((edge.source, edge.target) for edge in self.edges))
 
     def handlers(self) -> Handlers | None:
-        """Return the components that handle the outcome of a cycle, None when none does."""
+        """Return the components that handle the outcome of a cycle, None when there are none."""
         if not self.on_failure and not self.last:
             return None
         on_failure, last = set(self.on_failure), set(self.last)
@@ -85,7 +88,7 @@ class FlowDefinition:
         )
 
     def to_weather(self) -> dict[str, Any]:
-        """Return it in Weather Syntax, without the fields that stand at their defaults; reading it gives it back."""
+        """Return it in Weather Syntax, without fields at their defaults; reading that gives an equal definition."""
         schedule = self.schedule
         weather: dict[str, Any] = {
             **(

@@ -1,4 +1,4 @@
-"""How two definitions of a flow differ."""
+"""The differences between two definitions of a flow."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field that differs; a value is JSON text, empty where the field is not there."""
+    """A field that differs; its values are JSON text, empty where the field is absent."""
 
     path: str
     before_json: str
@@ -34,7 +34,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A node that differs: all of it when it was added or removed, else `fields` with paths that begin at the node."""
+    """A node that differs: the whole node if it was added or removed, else `fields`, whose paths begin at the node."""
 
     node_id: str
     kind: ChangeKind
@@ -53,7 +53,7 @@ class EdgeChange:
 
 @dataclass(frozen=True, slots=True)
 class FlowDiff:
-    """What leads from one definition to another; `settings` is all but nodes and edges."""
+    """The changes that lead from one definition to another; `settings` is everything but nodes and edges."""
 
     nodes: tuple[NodeChange, ...] = ()
     edges: tuple[EdgeChange, ...] = ()
@@ -63,7 +63,7 @@ class FlowDiff:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes in a message."""
+        """Roughly how many bytes the diff takes in a message."""
         fields = (*self.settings, *(field for node in self.nodes for field in node.fields))
         values = sum(len(each.before_json) + len(each.after_json) + len(each.path) for each in fields)
         whole = sum(len(node.before_json) + len(node.after_json) + len(node.node_id) for node in self.nodes)
@@ -71,7 +71,7 @@ class FlowDiff:
 
 
 def diff_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> FlowDiff:
-    """Return what leads from one flow without faults, in Weather Syntax, to another. Linear time."""
+    """Return the changes that lead from one flow to another, both without faults and in Weather Syntax. Linear time."""
     nodes = [{node["id"]: node for node in flow["nodes"]} for flow in (before, after)]
     edges = [[_edge(edge) for edge in flow.get("edges", ())] for flow in (before, after)]
     removed, added = Counter(edges[0]) - Counter(edges[1]), Counter(edges[1]) - Counter(edges[0])
@@ -100,12 +100,12 @@ def _node_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterat
 
 
 def _field_changes(path: str, before: object, after: object) -> Iterator[FieldChange]:
-    """Yield the fields that differ. Objects are gone through, lists are compared as a whole."""
+    """Yield the fields that differ. Objects are compared field by field, lists as a whole."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in (*before, *(key for key in after if key not in before)):
             yield from _field_changes(join(path, key), before.get(key, _ABSENT), after.get(key, _ABSENT))
         return
-    # As text, for to Python 1 is True.
+    # Compared as text, because 1 == True in Python.
     texts = ["" if value is _ABSENT else canonical_json(value) for value in (before, after)]
     if texts[0] != texts[1]:
         yield FieldChange(path, *texts)

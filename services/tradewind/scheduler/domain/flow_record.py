@@ -1,4 +1,4 @@
-"""Flows as they stand on record, and what may be asked of the record."""
+"""Flows on record, and the changes that may be asked of the record."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,17 +10,17 @@ from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.server.schedules.schedule import Span
 
 DEFAULT_USER = "default"
-"""Whose a flow is while nobody says otherwise."""
+"""The owner of a flow unless the caller names one."""
 REMEMBERED_MS = 24 * 3600 * 1000
-"""How long a request is remembered unless it says otherwise, and at most."""
+"""How long a request is remembered, by default and at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class RememberedRequest:
-    """A client's name for a call, which makes repeating the call safe; `payload` is a digest of what was asked.
+    """A client's name for a call, which makes repeating the call safe; `payload` is a digest of the call's arguments.
 
-    It is remembered for `lifetime_ms` with the flow's partition, where one script can check it together with everything
-    else.
+    The request is remembered for `lifetime_ms` in the flow's partition, where one script can check it together with
+    everything else.
     """
 
     user_id: str
@@ -30,15 +30,15 @@ class RememberedRequest:
 
     @property
     def name(self) -> str:
-        """The part of its key that tells it from others."""
+        """The part of its key that is unique to the request."""
         return f"{self.user_id}:{self.request_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Who paused a flow, when and why; `next_ms` is what was planned next then, as `next_execution_ms` of a flow is.
+    """Who paused a flow, when and why; `next_ms` is what was planned next then, in the form of `next_execution_ms`.
 
-    A flow that paused itself had so many `failures` in a row, the last of them the cycle `failed_cycle`.
+    A flow that paused itself had `failures` failed cycles in a row, the last of which is `failed_cycle`.
     """
 
     by: str
@@ -63,9 +63,9 @@ class FlowRecord:
     """A flow on record. Times in milliseconds since the epoch, 0 for none.
 
     `last_cycle` is -1 before the first cycle. `schedule_epoch` rises with each change that the trigger service must
-    hear of; `anchor_ms` is the first planned time since it was started last, or given another schedule while it
-    ran. `config_json` is canonical Weather Syntax. `next_execution_ms` is below 0 while it begins on events, as
-    `ScheduleDefinition.stands_by_ms` says.
+    hear of. `anchor_ms` is the first planned time since the flow was last started, or was given another schedule while
+    it ran. `config_json` is canonical Weather Syntax. `next_execution_ms` is below 0 while cycles begin on events; see
+    `ScheduleDefinition.stands_by_ms`.
     """
 
     flow_id: str
@@ -91,9 +91,10 @@ class FlowRecord:
 
     @property
     def has_trigger(self) -> bool:
-        """Whether the trigger service is to have a trigger of it: while its schedule plans something.
+        """Whether the trigger service should hold a trigger for the flow: while its schedule plans something.
 
-        One that begins on events keeps it while it is paused, so that what comes meanwhile is put on record.
+        A flow that begins on events keeps its trigger while it is paused, so that events that come meanwhile are put on
+        record.
         """
         if self.schedule.on is None:
             return self.status is FlowStatus.RUNNING and self.next_execution_ms != 0
@@ -102,7 +103,7 @@ class FlowRecord:
 
     @property
     def etag(self) -> str:
-        """Changes with each new revision, also over a deletion."""
+        """Changes with each new revision, even when the flow is deleted and registered again."""
         return f"{self.created_ms}-{self.revision}"
 
 
@@ -110,10 +111,11 @@ class FlowRecord:
 class FlowRegistration:
     """A definition to put on record. An empty `user_id` keeps the owner, or is "default" for a new flow.
 
-    `digest` covers definition and labels: the same digest again changes nothing. `first_ms` is what a new schedule of a
-    running flow plans first, below 0 for one that begins on events, 0 for one that begins with the flow: it goes on an
-    interval from now, or sooner. With an `etag` only the flow that has it is changed, with `owner_only` only one of
-    `user_id`. `by` and `note` say who makes the revision, and why.
+    `digest` covers definition and labels: registering the same digest again changes nothing. `first_ms` is the first
+    planned time of a running flow under a new schedule. It is below 0 for a schedule that begins on events, and 0 for
+    one that begins with the flow: its next cycle is one interval from now, or sooner. With an `etag`, the flow is
+    changed only if it has that etag; with `owner_only`, only if `user_id` owns it. `by` and `note` say who makes the
+    revision, and why.
     """
 
     flow_id: str
@@ -134,7 +136,7 @@ class FlowRegistration:
     owner_only: bool = False
 
     def planned_next(self, next_execution_ms: int, now_ms: int) -> int:
-        """Return what a flow plans next by this schedule, when another one had planned `next_execution_ms`."""
+        """Return the next planned time under this schedule, when the old schedule had planned `next_execution_ms`."""
         if self.first_ms:
             return self.first_ms
         anchor = now_ms + self.schedule.interval_ms
@@ -142,7 +144,7 @@ class FlowRegistration:
 
 
 class RegisterOutcome(StrEnum):
-    """What became of a registration."""
+    """The outcome of a registration."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -159,10 +161,10 @@ class RegisterOutcome(StrEnum):
 class StatusChange:
     """A wish for another status. `allowed_from` are the statuses from which it may be reached.
 
-    `start_at_ms` is the first planned time, 0 for now, below 0 for a flow that begins on events; nothing is planned
-    when a pause ends of a flow whose schedule was over when it began, or is `over` since. A flow that leaves
-    `running`, but for a pause, has its open runs marked as stopping, with `by` and `reason`. `passed` are the planned
-    times that a pause has cost.
+    `start_at_ms` is the first planned time, 0 for now, below 0 for a flow that begins on events. Nothing is planned at
+    the end of a pause if the flow's schedule was over when the pause began, or is `over` since. When a flow leaves
+    `running` other than for a pause, its open runs are marked as stopping, with `by` and `reason`. `passed` are the
+    planned times that went by during a pause.
     """
 
     flow_id: str
@@ -176,7 +178,7 @@ class StatusChange:
 
 
 class StatusOutcome(StrEnum):
-    """What became of a wish for another status."""
+    """The outcome of a wish for another status."""
 
     CHANGED = "changed"
     UNCHANGED = "unchanged"
@@ -186,7 +188,7 @@ class StatusOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StatusAnswer:
-    """Answer to a StatusChange; `found` is the status before, `stopping` the runs that were marked by it."""
+    """Answer to a StatusChange; `found` is the previous status, `stopping` are the runs marked as stopping."""
 
     outcome: StatusOutcome
     found: FlowStatus | None = None

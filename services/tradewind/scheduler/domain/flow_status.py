@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 
 class FlowStatus(StrEnum):
-    """`deleting` is internal: the flow answers nothing but DeleteFlow any more, and its record vanishes in the end."""
+    """`deleting` is internal: the flow answers only DeleteFlow, and its record vanishes in the end."""
 
     REGISTERED = "registered"
     RUNNING = "running"
@@ -23,7 +23,7 @@ MOVES: Mapping[FlowStatus, frozenset[FlowStatus]] = MappingProxyType(
     {
         _S.REGISTERED: frozenset({_S.RUNNING, _S.STOPPED, _S.DELETING}),
         _S.RUNNING: frozenset({_S.PAUSED, _S.STOPPED, _S.COMPLETED, _S.FAILED, _S.DELETING}),
-        # A pause lets the running cycle finish, which ends a flow that runs once.
+        # A pause lets the running cycle finish; that ends a flow that runs once.
         _S.PAUSED: frozenset({_S.RUNNING, _S.STOPPED, _S.COMPLETED, _S.FAILED, _S.DELETING}),
         _S.STOPPED: frozenset({_S.RUNNING, _S.DELETING}),
         # Started again, it runs its one cycle again.
@@ -32,7 +32,7 @@ MOVES: Mapping[FlowStatus, frozenset[FlowStatus]] = MappingProxyType(
         _S.DELETING: frozenset(),
     }
 )
-"""Every allowed move. Staying is no move: starting a running flow, say, changes nothing and needs no leave."""
+"""Every allowed move. Staying is not a move: starting a running flow, for example, changes nothing and is allowed."""
 
 
 def can_move(current: FlowStatus, wanted: FlowStatus) -> bool:

@@ -1,4 +1,4 @@
-"""Changing fields of a flow that is on record, without its nodes and edges."""
+"""Changes fields of a flow on record, other than its nodes and edges."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from tradewind.server.nearest_name import NearestName
 from tradewind.server.quoting import quoted
 
 UPDATABLE = tuple(name for name in FLOW_FIELDS if name not in GRAPH_FIELDS)
-"""Fields of a flow that can be changed by themselves; `schedule.<field>` can, too."""
+"""Fields of a flow that can be changed by themselves; so can `schedule.<field>`."""
 _SCHEDULE = "schedule."
 
 
 def check_mask(paths: Sequence[str], faults: FaultList) -> None:
-    """Check that every path of a mask names a field that can be changed, and that there is one."""
+    """Check that every path of a mask names a field that can be changed, and that the mask is not empty."""
     if not paths:
         faults.add("update_mask", f"must name the fields that are to change; there are {listed(list(UPDATABLE))}")
     for place, path in enumerate(paths):
@@ -34,8 +34,8 @@ def check_mask(paths: Sequence[str], faults: FaultList) -> None:
 def updated(weather: Mapping[str, Any], given: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
     """Return a flow in Weather Syntax with the fields at `paths` taken from `given`, absent ones at their defaults.
 
-    An interval takes the place of a schedule, and the other way round; so does each of the fields that say when cycles
-    begin of the others. The result is still to be read and judged.
+    An interval replaces a schedule, and the other way round. In the same way, each of the fields that say when cycles
+    begin replaces the others. The result has yet to be read and checked.
     """
     changed = dict(weather)
     fields = [path.removeprefix(_SCHEDULE) for path in paths if path.startswith(_SCHEDULE)]

@@ -8,15 +8,15 @@ from typing import Any
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 
 BAD = frozenset({CycleStatus.FAILED, CycleStatus.PARTIAL, CycleStatus.TIMEOUT})
-"""Outcomes on which `on_failure` runs; somebody who cancelled a cycle knows."""
+"""Outcomes on which `on_failure` runs; not `cancelled`, because whoever cancels a cycle knows about it."""
 HANDLERS_MS = 600_000
-"""How long handlers may go on once their cycle was asked to stop, or has timed out."""
+"""How long handlers may go on once their cycle has been asked to stop, or has timed out."""
 SKIPPED_WELL = "the cycle did not fail"
 MOST_FAILED = 100
 
 
 class Phase(StrEnum):
-    """Where a cycle with handlers is."""
+    """The phase that a cycle with handlers is in."""
 
     MAIN = "main"
     ON_FAILURE = "on_failure"
@@ -26,20 +26,20 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Ids of the components that run on failure, and of those that run last."""
+    """The ids of the components that run on failure, and of those that run last."""
 
     on_failure: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Both."""
+        """The ids of both kinds."""
         return (*self.on_failure, *self.last)
 
     def phase(self, ended: Collection[str], count: int) -> Phase:
-        """Return where a cycle of `count` components is of which these have ended.
+        """Return the phase of a cycle of `count` components of which those in `ended` have ended.
 
-        Components that run on failure may end, as skipped, while those that run last do.
+        Components that run on failure may end, as skipped, while those that run last are running.
         """
         handlers = self.all
         if sum(each not in handlers for each in ended) < count - len(handlers):
@@ -49,7 +49,7 @@ class Handlers:
         return Phase.ON_FAILURE if any(each not in ended for each in self.on_failure) else Phase.FINALLY
 
     def due(self, ended: Collection[str], count: int, outcome: CycleStatus) -> Mapping[str, str]:
-        """Return the components to be released now, whatever was before: why it is skipped, or "", for each."""
+        """Return the components to release now, even if released before, each with why it is skipped, "" if it runs."""
         if self.phase(ended, count) is Phase.MAIN:
             return {}
         skip = "" if outcome in BAD else SKIPPED_WELL
@@ -62,5 +62,5 @@ class Handlers:
 def outcome_value(
     status: CycleStatus, reason: str, failed_nodes: list[dict[str, Any]], failed_count: int
 ) -> dict[str, Any]:
-    """Return what handlers are told of the outcome so far, the parameter `outcome` of their entry nodes."""
+    """Return the outcome so far as handlers receive it, in the parameter `outcome` of their entry nodes."""
     return {"status": status.value, "reason": reason, "failed_nodes": failed_nodes, "failed_count": failed_count}

@@ -1,4 +1,4 @@
-"""JSON text in and out: reading that tells where it is wrong, and the one canonical way of writing."""
+"""Reads JSON text, noting where it is wrong, and writes JSON in the one canonical form."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.server.quoting import quoted
 
 UNREADABLE = object()
-"""What `read_json_text` returns for text that is not JSON."""
+"""The value that `read_json_text` returns for text that is not JSON."""
 
 
 def canonical_json(value: Any) -> str:
@@ -22,9 +22,9 @@ def digest_of(text: str) -> str:
 
 
 def read_json_text(text: str, path: str, faults: FaultList) -> Any:
-    """Return what JSON `text` holds, or `UNREADABLE` with a fault at `path` that names line and column.
+    """Return the value of JSON `text`, or `UNREADABLE` with a fault at `path` that names line and column.
 
-    NaN and Infinity come back as floats: whoever walks the value knows a better path for that fault.
+    NaN and Infinity are returned as floats: whoever walks the value knows a better path for that fault.
     """
     repeated: list[str] = []
 

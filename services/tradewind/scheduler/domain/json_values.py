@@ -1,4 +1,4 @@
-"""Takes JSON values as they come from text or from a Struct and makes them exact, telling what JSON cannot carry."""
+"""Makes JSON values from text or from a Struct exact, and notes what JSON cannot carry."""
 
 import math
 from typing import Any
@@ -8,19 +8,19 @@ from tradewind.scheduler.domain.paths import join, shown
 from tradewind.server.quoting import quoted
 
 DEEPEST = 64
-"""How many lists and objects may stand within each other."""
+"""How deep lists and objects may be nested."""
 
 _EXACT = 2**53
 _Trail = tuple["_Trail", str | int] | None
-"""A path as linked pairs, so that it costs nothing until there is a fault to tell."""
+"""A path as linked pairs, so that it costs nothing until there is a fault to report."""
 
 
 def exact_value(value: object, faults: FaultList, *, from_struct: bool = False) -> Any:
     """Return a copy of a JSON value in which every integral double is an integer.
 
-    Faults are NaN and Infinity, nesting over 64 levels, text that is no Unicode and, for a value that came from a
+    Faults are NaN and Infinity, nesting over 64 levels, text that is not Unicode and, for a value that came from a
     `google.protobuf.Struct`, whose numbers are doubles, any number that may have been rounded there (2^53 and beyond).
-    What is at fault is replaced by something harmless, so that one fault does not bring others.
+    A faulty part is replaced by something harmless, so that one fault does not cause others.
     """
     return _Walk(faults, from_struct).value(value, None, 0)
 

@@ -1,4 +1,4 @@
-"""How many nodes begin in a time under a key, as a flow defines it."""
+"""The limit on how many nodes begin per unit of time under a key, as a flow defines it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ _FIELDS = ("key", "limit", "cost")
 
 @dataclass(frozen=True, slots=True)
 class KeyRate:
-    """Under `key` as many nodes of a user begin as the `limit`, such as `100/m`, allows; one takes `cost` of it."""
+    """A rate: under `key`, nodes of a user begin no faster than `limit`, such as `100/m`; each node uses up `cost`."""
 
     key: str
     limit: str

@@ -13,7 +13,7 @@ LONGEST_VALUE = 256
 
 
 def read_labels(labels: Mapping[str, Any], path: str, faults: FaultList) -> tuple[tuple[str, str], ...]:
-    """Return the labels that stand at `path`, sorted by key; a key is an identifier, a value at most 256 characters."""
+    """Return the labels at `path`, sorted by key; a key is an identifier, a value has at most 256 characters."""
     if len(labels) > MOST_LABELS:
         faults.add(path, f"{len(labels)} labels; at most {MOST_LABELS}")
     for key, value in labels.items():

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class LogLevel(StrEnum):
-    """How grave a line is, least first."""
+    """The severity of a line, lowest first."""
 
     DEBUG = "DEBUG"
     INFO = "INFO"
@@ -31,7 +31,7 @@ class LogSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line; `log_id` tells it from others of its cycle and source, `node_id` is empty for the cycle itself."""
+    """One line; `log_id` is unique within its cycle and source, `node_id` is empty for the cycle itself."""
 
     log_id: str
     flow_id: str
@@ -44,7 +44,7 @@ class LogLine:
 
 
 class LogText(NamedTuple):
-    """What the scheduler wants to say in a run's log."""
+    """A message from the scheduler for a run's log."""
 
     level: LogLevel
     text: str

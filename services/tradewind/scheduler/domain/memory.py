@@ -5,16 +5,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 MOST_BYTES = 64 * 1024
-"""How large the variables may be together, as one JSON object."""
+"""The largest total size of the variables, as one JSON object."""
 REMEMBERED = 32
-"""Of so many of the newest changes the ids are remembered, so that repeating one does nothing."""
+"""How many of the newest changes are remembered by id, so that repeating one does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryChange:
-    """Variables to set, as JSON text by name, and to delete; over `expected_version` only, if that is not None.
+    """Variables to set, as JSON text by name, and to delete.
 
-    A change with the id of one of the newest changes was made already; "" is no id.
+    The change is made only if `expected_version` is None or the version on record. A change whose id is among those of
+    the newest changes has been made already; "" means no id.
     """
 
     assigned: Mapping[str, str] = field(default_factory=dict)
@@ -32,24 +33,24 @@ class Memory:
     changes: tuple[str, ...] = ()
 
     def knows(self, change: MemoryChange) -> bool:
-        """Say whether the change is among the newest that were made."""
+        """Say whether the change is among the newest changes made."""
         return change.change_id != "" and change.change_id in self.changes
 
     def expected_by(self, change: MemoryChange) -> bool:
-        """Say whether this is the version that the change is meant for."""
+        """Say whether the change may be made to this version."""
         return change.expected_version in (None, self.version)
 
     def after(self, change: MemoryChange) -> "Memory":
-        """Return it changed, one version on."""
+        """Return the memory with the change made, one version up."""
         kept = {name: value for name, value in self.variables.items() if name not in change.deleted}
         known = (*self.changes, change.change_id) if change.change_id else self.changes
         return Memory(MappingProxyType({**kept, **change.assigned}), self.version + 1, known[-REMEMBERED:])
 
     @property
     def size(self) -> int:
-        """How many bytes its variables take as one JSON object, quotes and commas included."""
+        """The size in bytes of its variables as one JSON object, quotes and commas included."""
         return 2 + sum(len(name.encode()) + len(value.encode()) + 4 for name, value in self.variables.items())
 
 
 NO_MEMORY = Memory()
-"""Before the first change."""
+"""The memory before the first change."""

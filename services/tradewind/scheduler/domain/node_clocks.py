@@ -1,4 +1,4 @@
-"""What a flow says of a node's time limits."""
+"""A node's time limits, as a flow defines them."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ _SHORTEST_SILENCE_MS = 1000
 
 
 class NodeClocks(NamedTuple):
-    """Times in ms, 0 for none: the wait for a worker, one attempt, all from first ready to the end, and silence."""
+    """Limits in ms, 0 for none: wait for a worker, one attempt, total from first ready to the end, and silence."""
 
     schedule_to_start_ms: int
     start_to_close_ms: int

@@ -1,4 +1,4 @@
-"""How many node tasks stand where."""
+"""Counts of node tasks by status."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -22,18 +22,18 @@ class NodeCounts:
 
     @classmethod
     def of(cls, statuses: Iterable[str]) -> "NodeCounts":
-        """Count status words, `error` as `failed`. Raises ValueError for a word that is no status."""
+        """Count status words, `error` as `failed`. Raises ValueError for a word that is not a status."""
         counts = Counter(NodeStatus(word) for word in statuses)
         return cls(**{status.value: count for status, count in counts.items()})
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all node tasks."""
         return sum(asdict(self).values())
 
     @property
     def open(self) -> int:
-        """Those that are not terminal."""
+        """The number of node tasks that are not terminal."""
         return self.registered + self.pending + self.running + self.suspended
 
     def __add__(self, other: "NodeCounts") -> "NodeCounts":

@@ -13,9 +13,9 @@ from tradewind.scheduler.domain.key_rate import KeyRate
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
 
 SCHEDULE_TO_START_MS = 300_000
-"""How long a ready node waits for a worker unless it says otherwise."""
+"""How long a ready node waits for a worker by default."""
 START_TO_CLOSE_MS = 300_000
-"""How long one attempt of a node may take unless it says otherwise."""
+"""How long one attempt of a node may take by default."""
 
 
 class RunIf(StrEnum):
@@ -28,7 +28,7 @@ class RunIf(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeDefinition:
-    """A node; `config_json` is a canonical JSON object, and a time of 0 ms stands for no limit."""
+    """A node; `config_json` is a canonical JSON object, and a time of 0 ms means no limit."""
 
     node_id: str
     node_type: str
@@ -47,12 +47,12 @@ class NodeDefinition:
 
     @property
     def further_clocks(self) -> dict[str, int]:
-        """Those of its time limits, in ms, that stand under `timeouts`; absent ones are none."""
+        """The time limits, in ms, that are written under `timeouts`; a limit that is not set is left out."""
         clocks = {"total": self.total_ms, "heartbeat": self.heartbeat_ms}
         return {name: ms for name, ms in clocks.items() if ms}
 
     def to_weather(self) -> dict[str, Any]:
-        """Return it in Weather Syntax, without the fields that stand at their defaults."""
+        """Return it in Weather Syntax, without fields at their defaults."""
         weather: dict[str, Any] = {"id": self.node_id, "type": self.node_type}
         if self.config_json != "{}":
             weather["config"] = json.loads(self.config_json)
@@ -81,7 +81,7 @@ class NodeDefinition:
 
 @dataclass(frozen=True, slots=True)
 class EdgeDefinition:
-    """An edge: what `source` emits on `source_handle` reaches `target` on `target_handle`."""
+    """An edge: values that `source` emits on `source_handle` reach `target` on `target_handle`."""
 
     source: str
     source_handle: str

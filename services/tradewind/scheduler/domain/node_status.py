@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 
 class NodeStatus(StrEnum):
-    """`NodeStatus("error")` is `failed`: the specification's statistics call it so."""
+    """`NodeStatus("error")` is `failed`: the specification's statistics use that word."""
 
     REGISTERED = "registered"
     PENDING = "pending"
@@ -26,10 +26,10 @@ _S = NodeStatus
 
 MOVES: Mapping[NodeStatus, frozenset[NodeStatus]] = MappingProxyType(
     {
-        # From here and from pending straight to an end: a worker names a result that the store lost with its host.
+        # Straight to an end from here and from pending: a worker delivers a result that the store lost with its host.
         _S.REGISTERED: frozenset({_S.PENDING, _S.SUSPENDED, _S.COMPLETED, _S.FAILED, _S.SKIPPED}),
         _S.PENDING: frozenset({_S.RUNNING, _S.COMPLETED, _S.FAILED, _S.SKIPPED}),
-        # Back to pending: given back, lapsed, or to be tried again.
+        # Back to pending: the task was given back, its lease lapsed, or it is to be tried again.
         _S.RUNNING: frozenset({_S.PENDING, _S.SUSPENDED, _S.COMPLETED, _S.FAILED, _S.TERMINATED}),
         _S.SUSPENDED: frozenset({_S.PENDING, _S.COMPLETED, _S.FAILED, _S.TERMINATED}),
         _S.COMPLETED: frozenset(),
@@ -38,7 +38,7 @@ MOVES: Mapping[NodeStatus, frozenset[NodeStatus]] = MappingProxyType(
         _S.SKIPPED: frozenset(),
     }
 )
-"""Every allowed move. What never ran is skipped, what was stopped while it ran or waited is terminated."""
+"""Every allowed move. A task that never ran is skipped; one stopped while it ran or waited is terminated."""
 
 
 def can_move(current: NodeStatus, wanted: NodeStatus) -> bool:

@@ -1,4 +1,4 @@
-"""What the scheduler needs to know of the node types that live workers have declared."""
+"""What the scheduler needs to know about the node types that live workers have declared."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,7 +15,7 @@ class InputDeclaration:
 
 
 class NodeTypeDeclaration(Protocol):
-    """What one node type takes and gives."""
+    """The inputs, outputs and config of one node type."""
 
     @property
     def inputs(self) -> Mapping[str, InputDeclaration]:
@@ -29,24 +29,24 @@ class NodeTypeDeclaration(Protocol):
 
     @property
     def config_keys(self) -> Collection[str]:
-        """The keys that its config may have; none where it may have others."""
+        """The keys that its config may have; empty when other keys are allowed too."""
         ...
 
     def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:
-        """Return what is wrong with a config, in a stable order: keys that lead to the place within it, and a message.
+        """Return the faults of a config, in a stable order: the keys that lead to the place, and a message.
 
-        No keys mean the config as a whole. Faults within `{"$secret": ...}` may be told: they are left out.
+        No keys means the config as a whole. Faults within `{"$secret": ...}` may be included: the caller drops them.
         """
         ...
 
 
 class NodeTypeCatalogue(Protocol):
-    """The node types that live workers offer, as far as the flow at hand names them."""
+    """The node types that live workers offer, limited to those that the flow at hand names."""
 
     def declared(self, node_type: str) -> NodeTypeDeclaration | None:
         """Return the declaration of a type, or None when no live worker offers it."""
         ...
 
     def hint(self, node_type: str) -> str:
-        """Return what to say of the type that is meant instead of one that nobody offers, "" when none is near."""
+        """Return a hint at the offered type that was probably meant by an unknown one, "" when none is similar."""
         ...

@@ -1,4 +1,4 @@
-"""What became of a cycle, from what became of its components."""
+"""The outcome of a cycle, from the outcomes of its components."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ def cycle_outcome(
 ) -> CycleStatus:
     """Return the status in which a cycle ends once all its components have finished.
 
-    `ended_by` is `timeout` or `cancelled` when that ended the cycle, and then its outcome. Else it is `completed` when
-    no node failed or was terminated (one that was skipped, by a branch say, is no failure); `failed` when a failure
-    left no sink of the whole cycle completed, and after any failure under `fail_fast`; otherwise `partial`. Raises
-    ValueError for another `ended_by`, or when a node is still open.
+    `ended_by` is `timeout` or `cancelled` when that ended the cycle; it is then the outcome. Otherwise the outcome is
+    `completed` when no node failed or was terminated (a node that was skipped, by a branch for example, is not a
+    failure); `failed` when after a failure no sink of the whole cycle completed, and after any failure under
+    `fail_fast`; else `partial`. Raises ValueError for another `ended_by`, or when a node is still open.
     """
     if ended_by is not None:
         if ended_by not in (CycleStatus.TIMEOUT, CycleStatus.CANCELLED):

@@ -10,7 +10,7 @@ from tradewind.server.built_in import MOST_DEPTH
 class Parent:
     """Attempt `attempt` of a node of type `flow` in a run; `node` is `<node_id>`, or `<node_id>:<item>`.
 
-    `depth` is how many flows are above the cycle that runs for it, from 1.
+    `depth` is the number of flows above the cycle that runs for the node, from 1.
     """
 
     run: RunName
@@ -26,10 +26,10 @@ class Parent:
 
     @property
     def too_deep(self) -> bool:
-        """Whether so many flows are above the cycle that none may begin."""
+        """Whether too many flows are above the cycle for it to begin."""
         return self.depth > MOST_DEPTH
 
     @property
     def request_id(self) -> str:
-        """What makes asking twice for the cycle one cycle."""
+        """The request id with which asking for the cycle twice begins only one."""
         return f"sub-flow:{self.run_id}:{self.node}:{self.attempt}"

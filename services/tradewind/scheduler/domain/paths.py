@@ -8,7 +8,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]{0,63}", re.ASCII)
 
 
 def join(path: str, key: str | int) -> str:
-    """Return the path of the field `key`, or of the item at index `key`, of what stands at `path`; "" is the root."""
+    """Return the path of the field `key`, or of the item at index `key`, within the value at `path`; "" is the root."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     if not _PLAIN_KEY.fullmatch(key):
@@ -17,7 +17,7 @@ def join(path: str, key: str | int) -> str:
 
 
 def shown(value: object) -> str:
-    """Return how a message shows a JSON value: text and numbers as they are, anything larger by its kind."""
+    """Return a JSON value as a message shows it: text and numbers as they are, anything larger by its kind."""
     match value:
         case None:
             return "null"
@@ -36,7 +36,7 @@ def shown(value: object) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """Return quoted words joined for a sentence, at most twenty of them: every field of a flow, or of a node."""
+    """Return quoted words joined for a sentence, at most twenty: enough for every field of a flow or a node."""
     rest = len(words) - 20
     text = ", ".join(quoted(word) for word in words[:20])
     return f"{text} and {rest} more" if rest > 0 else text

@@ -1,4 +1,4 @@
-"""Who could run the nodes of a flow now."""
+"""The workers that could run the nodes of a flow now."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from tradewind.server.built_in import BUILT_IN
 
 @dataclass(frozen=True, slots=True)
 class WorkerSight:
-    """A live worker; one that is draining takes no work."""
+    """A live worker; a draining worker takes no work."""
 
     worker_id: str
     node_types: frozenset[str]
@@ -21,7 +21,7 @@ class WorkerSight:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The workers that offer a node type and take work, and what room they have, for all their types together."""
+    """The workers that offer a node type and take work, and their slots, shared by all their types."""
 
     node_type: str
     node_count: int
@@ -32,9 +32,9 @@ class Placement:
 
 
 def placements(nodes: Sequence[NodeDefinition], workers: Iterable[WorkerSight]) -> tuple[Placement, ...]:
-    """Return who could run the nodes, by type, in the order in which types first stand in the flow.
+    """Return the workers that could run the nodes, by type, in the order in which types first appear in the flow.
 
-    Built-in types need nobody.
+    Built-in types need no worker and are left out.
     """
     counts = Counter(node.node_type for node in nodes if node.node_type not in BUILT_IN)
     offering: dict[str, list[WorkerSight]] = {node_type: [] for node_type in counts}

@@ -11,9 +11,10 @@ from tradewind.scheduler.domain.node_status import NodeStatus, is_terminal
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What makes a run a rerun: the run before, by number and run_id, and the nodes that keep its results.
+    """What makes a run a rerun: the previous run, by number and run_id, and the nodes that keep its results.
 
-    `kept` pairs ids of components with places in their plans, in order. `from_nodes` were named to begin at.
+    `kept` pairs component ids with indexes of nodes in their plans, in order. `from_nodes` are the nodes that the
+    caller named to begin at.
     """
 
     source: int
@@ -30,7 +31,7 @@ class Rerun:
 
 
 class NodeResult(NamedTuple):
-    """What became of a node in the run before; `emitted` are the handles of its outputs."""
+    """The result of a node in the previous run; `emitted` are the handles of its outputs."""
 
     status: NodeStatus
     emitted: Collection[str] = ()
@@ -38,9 +39,9 @@ class NodeResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """The nodes of a component by what a rerun does with them, as places in its plan.
+    """The nodes of a component by what a rerun does with them, as indexes into its plan.
 
-    They keep their results, run again, or have results that are on record no more; the rest is skipped as before.
+    They keep their results, run again, or have results that are no longer on record; the rest are skipped as before.
     """
 
     kept: tuple[int, ...]
@@ -49,9 +50,9 @@ class Division:
 
 
 def divide(plan: ComponentPlan, results: Mapping[str, NodeResult], begin_at: Collection[str]) -> Division:
-    """Divide the nodes of a component. What has no good result runs again, `begin_at` too, and all downstream of these.
+    """Divide the nodes of a component: nodes without a good result, `begin_at` and all nodes downstream run again.
 
-    A node that a branch skipped is skipped again, as long as nothing that it waits for runs again. Linear time.
+    A node that a branch skipped is skipped again unless a node that it waits for runs again. Linear time.
     """
     into: list[list[PlanEdge]] = [[] for _ in plan.nodes]
     for edge in plan.edges:
@@ -74,7 +75,7 @@ def divide(plan: ComponentPlan, results: Mapping[str, NodeResult], begin_at: Col
 
 
 def _wants(run_if: RunIf, into: Collection[PlanEdge], plan: ComponentPlan, results: Mapping[str, NodeResult]) -> bool:
-    """Say whether a node runs, by signals of nodes none of which runs again."""
+    """Say whether a node would run on the signals of its sources, none of which runs again."""
     live = sum(
         result.status is NodeStatus.COMPLETED and edge.source_handle in result.emitted
         for edge in into
@@ -90,7 +91,7 @@ def _wants(run_if: RunIf, into: Collection[PlanEdge], plan: ComponentPlan, resul
 
 
 def _in_order(plan: ComponentPlan) -> Iterator[int]:
-    """Yield the places of nodes, each after all that lead to it."""
+    """Yield the indexes of the nodes in topological order."""
     waiting = [0] * len(plan.nodes)
     successors: list[list[int]] = [[] for _ in plan.nodes]
     for edge in plan.edges:

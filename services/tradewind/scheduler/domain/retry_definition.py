@@ -1,4 +1,4 @@
-"""What a flow says of a node's further attempts."""
+"""The retries of a node, as a flow defines them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +23,11 @@ _LONGEST_NAME = 256
 
 @dataclass(frozen=True, slots=True)
 class RetryDefinition:
-    """How often a node may be tried in all, and its waits: from `initial_ms` on, each `factor` times the one before,
-    up to `maximum_ms`, less up to the part `jitter`; `non_retryable` names exceptions and codes that end it at once."""
+    """How often a node may be tried in all, and the waits between attempts.
+
+    The first wait is `initial_ms`, each further wait `factor` times the previous one, up to `maximum_ms`. Each is
+    shortened by a random part of up to `jitter` of it. `non_retryable` names exceptions and codes that are not retried.
+    """
 
     attempts: int
     initial_ms: int = INITIAL_MS
@@ -34,7 +37,7 @@ class RetryDefinition:
     non_retryable: tuple[str, ...] = ()
 
     def to_weather(self) -> dict[str, Any]:
-        """Return it in Weather Syntax, without the fields that stand at their defaults."""
+        """Return it in Weather Syntax, without fields at their defaults."""
         weather: dict[str, Any] = {"attempts": self.attempts}
         if self.initial_ms != INITIAL_MS:
             weather["initial"] = format_duration(self.initial_ms)
@@ -50,7 +53,7 @@ class RetryDefinition:
 
 
 def read_retry(value: dict[str, Any], path: str, faults: FaultList) -> RetryDefinition | None:
-    """Read the object at `path`; None when it was at fault."""
+    """Read the object at `path`; None when it is at fault."""
     before = len(faults)
     fields = Fields(value, path, faults)
     fields.refuse_unknown(_FIELDS)

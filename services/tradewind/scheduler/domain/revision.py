@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 KEPT_REVISIONS = 100
-"""So many of the newest stay on record, the current one among them; others while open runs go by them."""
+"""How many of the newest revisions stay on record, the current one included; others stay while open runs use them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Who made a revision when (ms since the epoch) and why; `digest` covers its definition and its labels.
+    """Who made a revision, when (ms since the epoch) and why; `digest` covers its definition and its labels.
 
-    `open_runs` is how many runs that have not ended go by it.
+    `open_runs` is the number of runs that use the revision and have not ended.
     """
 
     number: int

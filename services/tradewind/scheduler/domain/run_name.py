@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class RunName(NamedTuple):
-    """A run of a cycle. A tuple because it is the key of every lookup on the hot path."""
+    """A run of a cycle; a tuple, because it is the key of every lookup on the hot path."""
 
     flow_id: str
     cycle: int

@@ -18,10 +18,10 @@ _FLOW_AFTER = {
 
 
 class RunUpdate(NamedTuple):
-    """A state to write over the version that it carries, only as far as `fields` names what changed.
+    """A state to write over the version that it carries; only the changed fields, named by `fields`, are written.
 
-    With the field `status` and a terminal one, the run ends with it. `check_in_ms` is when to look after an open run
-    again, -1 to leave that as it is. `log` is a line for its log.
+    A terminal status, with `status` among the fields, ends the run. `check_in_ms` is when to look after an open run
+    again, -1 to leave that as it is. `log` is a line for the run's log.
     """
 
     state: ChainState
@@ -31,11 +31,11 @@ class RunUpdate(NamedTuple):
 
     @property
     def ending(self) -> CycleStatus | None:
-        """The terminal status that it ends the run with, or None."""
+        """The terminal status with which the update ends the run, or None."""
         return self.state.status if STATUS in self.fields and is_terminal(self.state.status) else None
 
     @property
     def flow_status(self) -> FlowStatus | None:
-        """The status of a flow of whose schedule this end is the last, or None."""
+        """The status that the flow takes if this end is the last of its schedule, or None if the run does not end."""
         ending = self.ending
         return None if ending is None else _FLOW_AFTER[ending]

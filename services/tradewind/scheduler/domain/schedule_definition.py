@@ -1,4 +1,4 @@
-"""The schedule of a flow as defined: when its cycles are planned or on what they begin, and what is missed."""
+"""The schedule of a flow as defined: when its cycles are planned or which events begin them, and what is missed."""
 
 import json
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ LONGEST_CRON = 256
 """In characters."""
 MOST_CYCLES = 1_000_000_000
 WINDOW_MS = 3_600_000
-"""How late a planned time may fire unless a flow says otherwise: an hour."""
+"""How late a planned time may fire by default: an hour."""
 ON_TIME_MS = 10_000
-"""Without catching up, what is later than so much is missed."""
+"""Without catching up, a planned time that is later than this is missed."""
 
 SCHEDULE_FIELDS = (
     "interval",
@@ -40,12 +40,12 @@ SCHEDULE_FIELDS = (
 KINDS = ("interval", "cron", "at", *EVENT_FIELDS)
 """Fields that say when, or on what, cycles begin; a schedule has one of them."""
 _OF_TIMES = ("jitter", "catch_up")
-"""Fields that say nothing of events: each is a firing of its own, as soon as it comes."""
+"""Fields that do not apply to events: each event is a firing of its own, as soon as it comes."""
 _TIME_FORM = 'give a time with its offset, such as "2026-11-21T09:30:00Z" or "2026-11-21T09:30:00+01:00"'
 
 
 class CatchUp(StrEnum):
-    """Which of the planned times that passed fire late: none, the latest, or all of them."""
+    """Which of the planned times that have passed fire late: none, the latest, or all of them."""
 
     NONE = "none"
     LATEST = "latest"
@@ -54,10 +54,10 @@ class CatchUp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """An interval, a cron expression in a time zone, single times or events; none of them plans one cycle at the start.
+    """An interval, a cron expression in a time zone, single times or events; without any, one cycle at the start.
 
-    Times in epoch milliseconds, 0 for none. At most `max_cycles` begin, 0 being no limit. A planned time fires up to
-    `jitter_ms` late on purpose, and none that is later than `window_ms`.
+    Times in epoch milliseconds, 0 for none. At most `max_cycles` begin, 0 for no limit. A planned time fires up to
+    `jitter_ms` late on purpose, and does not fire if it is later than `window_ms`.
     """
 
     interval_ms: int = 0
@@ -74,7 +74,7 @@ class ScheduleDefinition:
 
     @property
     def once(self) -> bool:
-        """Whether it plans one cycle, when the flow is started."""
+        """Whether it plans a single cycle, at the start of the flow."""
         return not (self.interval_ms or self.cron or self.times_ms or self.on)
 
     @property
@@ -84,35 +84,36 @@ class ScheduleDefinition:
 
     @property
     def stands_by_ms(self) -> int:
-        """What a flow that begins on events has in place of its next planned time.
+        """The standby time: the value that a flow that begins on events has instead of its next planned time.
 
-        Minus the moment at which its window ends, -1 for a window without an end; 0 when it begins at times.
+        It is minus the moment at which its window ends, -1 for a window without an end; 0 when the flow begins at
+        planned times.
         """
         return -(self.end_ms or 1) if self.on else 0
 
     def is_missed(self, event_ms: int, now_ms: int) -> bool:
-        """Say whether an event is met too late for a cycle to begin."""
+        """Say whether an event is found too late for a cycle to begin."""
         return now_ms - event_ms > self.window_ms
 
     def is_over(self, now_ms: int) -> bool:
-        """Say whether its window has ended, so that nothing begins a cycle any more."""
+        """Say whether its window has ended, so that no more cycles begin."""
         return 0 < self.end_ms <= now_ms
 
     def planned(self, from_ms: int) -> Schedule:
-        """Return its planned times from a moment on, which is the first of them when it begins with the flow.
+        """Return its planned times from `from_ms` on, which is the first of them if the schedule begins with the flow.
 
-        There are none when it begins on events.
+        A schedule that begins on events has none.
         """
         return Schedule(self._grid(from_ms), max(self.start_ms, from_ms), self.end_ms)
 
     def judge(self, due_ms: int, now_ms: int) -> Verdict:
         """Judge a planned time that is due: what fires, what is due next, what was missed.
 
-        One that an earlier schedule planned may lie at the end of this one or after it: then this one is over.
+        A time that an earlier schedule planned may lie at or after the end of this one: then this one is over.
         """
         if self.is_over(due_ms):
             return Verdict(None, None)
-        # What was put off on purpose is not late for that.
+        # The delay that jitter adds on purpose does not count as late.
         window_ms = self.jitter_ms + (ON_TIME_MS if self.catch_up is CatchUp.NONE else self.window_ms)
         all_of_them = self.catch_up is CatchUp.ALL
         return catch_up(self.planned(due_ms), due_ms, now_ms, window_ms, all_of_them=all_of_them)
@@ -128,7 +129,7 @@ class ScheduleDefinition:
         return IntervalGrid(self.interval_ms, first_ms) if self.interval_ms else TimesGrid((first_ms,))
 
     def to_weather(self) -> dict[str, Any]:
-        """Return its fields in Weather Syntax, without those that stand at their defaults."""
+        """Return its fields in Weather Syntax, without fields at their defaults."""
         weather: dict[str, Any] = {}
         if self.interval_ms:
             weather["interval"] = format_duration(self.interval_ms)
@@ -159,12 +160,12 @@ class ScheduleDefinition:
 
     @property
     def only_interval(self) -> bool:
-        """Whether the field `interval` of the flow says all there is to say."""
+        """Whether the flow's field `interval` can express all of it."""
         return self == ScheduleDefinition(self.interval_ms)
 
 
 def schedule_from_json(text: str) -> ScheduleDefinition:
-    """Return the schedule that `ScheduleDefinition.to_json` wrote. Raises ValueError for text that is none."""
+    """Return the schedule that `ScheduleDefinition.to_json` wrote. Raises ValueError for any other text."""
     weather = json.loads(text)
     if not weather:
         return ScheduleDefinition()
@@ -176,7 +177,7 @@ def schedule_from_json(text: str) -> ScheduleDefinition:
 
 
 def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> ScheduleDefinition:
-    """Read the object at `path`; what is at fault is noted and stands at its default."""
+    """Read the object at `path`; a field at fault is noted and gets its default."""
     fields = Fields(value, path, faults)
     fields.refuse_unknown(SCHEDULE_FIELDS)
     given = [name for name in KINDS if value.get(name) is not None]
@@ -214,7 +215,7 @@ def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> Schedu
 
 
 def is_cron(text: str) -> bool:
-    """Say whether text is a cron expression, wherever it stands."""
+    """Say whether text is a cron expression, whichever field holds it."""
     if len(text) > LONGEST_CRON:
         return False
     try:

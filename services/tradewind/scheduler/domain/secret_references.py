@@ -10,11 +10,11 @@ from tradewind.server.identifiers import check_identifier
 SECRET_KEY = "$secret"
 
 Keys = tuple[str | int, ...]
-"""Where a value stands in a config: `("window",)`, `("symbols", 0)`."""
+"""The place of a value in a config: `("window",)`, `("symbols", 0)`."""
 
 
 def check_secrets(config: dict[str, Any], path: str, faults: FaultList) -> frozenset[Keys]:
-    """Check every secret reference in the config at `path` and return where they stand, relative to the config."""
+    """Check every secret reference in the config at `path` and return their places in the config."""
     if SECRET_KEY in config:
         faults.add(path, "a secret can stand for a value in the config, not for the whole of it")
         return frozenset()

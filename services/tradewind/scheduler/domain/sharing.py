@@ -1,4 +1,4 @@
-"""Which replica owns which partitions: evenly, and with as few moves as that takes."""
+"""Decides which replica owns which partitions: evenly, and with as few moves as that takes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,10 +8,10 @@ from tradewind.server.partitions import PARTITIONS
 
 
 def shares_of(replicas: Iterable[str], partitions: int = PARTITIONS) -> Mapping[str, frozenset[int]]:
-    """Return the partitions of each replica; no two differ by more than one, and all who ask get the same answer.
+    """Return the partitions of each replica; counts differ by one at most, and every caller gets the same answer.
 
-    Rendezvous hashing with bounded loads: of all pairs of a partition and a replica the one that weighs most is settled
-    first, so with a replica that comes or goes little more than its share moves.
+    Rendezvous hashing with bounded loads: of all pairs of a partition and a replica, the heaviest is settled first. So
+    when a replica comes or goes, little more than its share moves.
     """
     names = sorted(set(replicas))
     if not names:

@@ -1,4 +1,4 @@
-"""The limits of the system as they stand, as far as they concern a user's flows."""
+"""The current limits of the system that concern a user's flows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class StandingLimits:
-    """How many node tasks may run at once, and begin in a time; 0 is no limit.
+    """How many node tasks may run at once, and how many may begin per unit of time; 0 is no limit.
 
-    `running` is how many of the user's do now.
+    `running` is how many node tasks of the user run now.
     """
 
     max_running: int = 0

@@ -1,4 +1,4 @@
-"""What the edges of a flow make of its nodes: components, entry nodes, waves and closed paths."""
+"""The structure that edges give a flow: components, entry nodes, waves and closed paths."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from typing import Any
 from tradewind.scheduler.domain.closed_paths import closed_paths
 
 CONTAINS_CYCLE = "Contains cycle"
-"""The specification's words for a component that is no DAG."""
+"""The specification's words for a component that is not a DAG."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentStructure:
-    """Nodes connected by edges, whatever their direction.
+    """A component: nodes connected by edges, whatever their direction.
 
-    `nodes` and `entry_nodes` (those without input edges) stand in the order of the flow. `waves` holds, for a DAG,
-    every node once: wave 0 the entry nodes, each other node in the wave after the last of its sources. `cycle_path` is
-    empty for a DAG; else it is a way along edges from a node back to itself, that node first and last, and `waves`
-    holds only the nodes that need nothing from it.
+    `nodes` and `entry_nodes` (those without input edges) are in the order of the flow. For a DAG, `waves` holds every
+    node once: the entry nodes in wave 0, every other node in the wave after the last of its sources. `cycle_path` is
+    empty for a DAG. Otherwise it is a closed path, which begins and ends with the same node, and `waves` holds only the
+    nodes that do not depend on a closed path.
     """
 
     component_id: str
@@ -28,16 +28,16 @@ class ComponentStructure:
 
     @property
     def is_dag(self) -> bool:
-        """Whether no way along edges leads back to where it began."""
+        """Whether the component has no closed path."""
         return not self.cycle_path
 
     @property
     def node_count(self) -> int:
-        """How many nodes it has."""
+        """The number of its nodes."""
         return len(self.nodes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in the shape of the specification; a component with a cycle also tells `cycle_path`."""
+        """Return it in the shape of the specification; a component that is not a DAG also has `cycle_path`."""
         shape: dict[str, Any] = {
             "nodes": list(self.nodes),
             "entry_nodes": list(self.entry_nodes),
@@ -52,13 +52,13 @@ class ComponentStructure:
 
 @dataclass(frozen=True, slots=True)
 class FlowStructure:
-    """The components of a flow, "0", "1", ... in the order in which each one's first node stands in the flow."""
+    """The components of a flow, with ids "0", "1", ... in the order of their first nodes in the flow."""
 
     components: tuple[ComponentStructure, ...]
 
     @property
     def is_dag(self) -> bool:
-        """Whether every component is one."""
+        """Whether every component is a DAG."""
         return all(component.is_dag for component in self.components)
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def structure_of(node_ids: Sequence[str], edges: Iterable[tuple[str, str]]) -> F
 
 
 def _components(neighbours: list[list[int]]) -> list[int]:
-    """Return the component of each node, numbered by first node, by breadth-first search."""
+    """Return the component of each node, numbered in order of first nodes; breadth-first search."""
     component_of = [-1] * len(neighbours)
     count = 0
     for first in range(len(neighbours)):
@@ -134,7 +134,7 @@ def _components(neighbours: list[list[int]]) -> list[int]:
 
 
 def _waves(successors: list[list[int]]) -> list[list[int]]:
-    """Return nodes in waves, each in order of the flow; nodes on or behind a closed path are in none."""
+    """Return the waves of nodes, each in the order of the flow; nodes on or behind a closed path are in none."""
     undecided = [0] * len(successors)
     for targets in successors:
         for target in targets:

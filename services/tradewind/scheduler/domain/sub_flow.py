@@ -1,4 +1,4 @@
-"""Cycles that run for nodes of other flows: what the node task manager says of those nodes, and what it is told."""
+"""Cycles that run for nodes of other flows: the messages from and to the node task manager about those nodes."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -15,7 +15,7 @@ MOST_OUTPUT_BYTES = 1024 * 1024
 
 
 class SubFlowEvent(NamedTuple):
-    """A node waits for a cycle to begin, or nobody waits any more for the run `abandoned`; `node` as in Parent."""
+    """A node waits for a cycle to begin; or nobody waits any longer for the run `abandoned`. `node` is as in Parent."""
 
     run: RunName
     run_id: str
@@ -28,14 +28,14 @@ class SubFlowEvent(NamedTuple):
 
 
 Event: TypeAlias = ComponentEvent | SubFlowEvent
-"""What the node task manager says of a run."""
+"""An event of a run, from the node task manager."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubFlowWait:
-    """A node of a run that waits for a cycle of `flow_id`: for the run `child`, None while none is known.
+    """A node of a run that waits for a cycle of `flow_id`; `child` is the cycle's run, None while it is not known.
 
-    `inputs_json` is there where it was asked for, unless its size, `input_bytes`, is too large.
+    `inputs_json` is set if it was asked for, unless its size, `input_bytes`, is too large.
     """
 
     node: str
@@ -49,10 +49,10 @@ class SubFlowWait:
 
 @dataclass(frozen=True, slots=True)
 class SubFlowReport:
-    """What became of `child` (None when none could begin) for a node of `user_id`.
+    """The state of `child` (None when no cycle could begin), for a node of `user_id`.
 
-    It has begun; or it completed, and the node emits `output_json`; or with an `error_code` the node's attempt fails,
-    with `final` for good.
+    The child has begun; or it has completed, and the node emits `output_json`; or, with an `error_code`, the node's
+    attempt fails, with `final` for good.
     """
 
     parent: Parent
@@ -65,7 +65,7 @@ class SubFlowReport:
 
 
 def failed(state: ChainState) -> str:
-    """Say how a cycle ended that did not complete."""
+    """Return a text that says how a cycle ended that did not complete."""
     name = state.name
     why = f": {state.reason}" if state.reason else ""
     return f'cycle {name.cycle} of flow "{name.flow_id}" ended as {state.status.value}{why}'

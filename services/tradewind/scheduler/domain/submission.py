@@ -1,4 +1,4 @@
-"""What goes to the node task manager and what comes back from it."""
+"""The messages to the node task manager, and its answers and events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Submission(NamedTuple):
 
 
 class SubmitOutcome(StrEnum):
-    """What became of a submission."""
+    """The outcome of a submission."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -38,9 +38,9 @@ class SubmitAnswer:
 
 
 class ComponentEvent(NamedTuple):
-    """A component of a run has ended. `event_id` is its place among the events of its partition and shard.
+    """A component of a run has ended. `event_id` is the event's place among the events of its partition and shard.
 
-    `outputs` pairs handles with what the component's only sink, `sink`, has emitted, when that is small.
+    `outputs` pairs handles with the values that the component's only sink, `sink`, has emitted, if they are small.
     """
 
     run: RunName
@@ -56,7 +56,7 @@ class ComponentEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComponentSight:
-    """A component as the node task manager sees it; `open_nodes` are not terminal."""
+    """A component as the node task manager sees it; `end` counts the nodes that are terminal."""
 
     run: RunName
     run_id: str
@@ -68,7 +68,7 @@ class ComponentSight:
 
     @property
     def counts(self) -> NodeCounts:
-        """Its terminal nodes by status; what is still open counts as pending, for want of more detail."""
+        """Its terminal nodes by status; open nodes count as pending, for want of more detail."""
         end = self.end
         open_nodes = self.node_count - end.completed - end.failed - end.terminated - end.skipped
         return NodeCounts(

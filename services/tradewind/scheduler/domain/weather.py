@@ -1,4 +1,4 @@
-"""Reads Weather Syntax, the JSON in which users write flows, as far as each field can be judged by itself."""
+"""Reads Weather Syntax, the JSON in which users write flows, and checks each field by itself."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ from tradewind.server.quoting import quoted
 LARGEST_FLOW_BYTES = 3 * 1024 * 1024
 MOST_NODES = 10_000
 MOST_EDGES = 100_000
-"""More than fit into the largest flow, in fact."""
+"""More than actually fit into the largest flow."""
 MOST_KEPT_CYCLES = 10_000
 SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 86_400_000
 LONGEST_DESCRIPTION = 4096
@@ -49,14 +49,14 @@ FLOW_FIELDS = (
     "description",
 )
 GRAPH_FIELDS = ("nodes", "edges", "on_failure", "finally")
-"""Those of them that say what runs, and in which order."""
+"""The fields that say what runs, and in which order."""
 MOST_FAILURES = 1000
 LONGEST_ID = 128
 
 
 @dataclass(frozen=True, slots=True)
 class FlowDraft:
-    """A flow as far as it could be read. `definition` is None when a field was at fault."""
+    """As much of a flow as could be read. `definition` is None when a field was at fault."""
 
     nodes: tuple[NodeDraft, ...]
     edges: tuple[EdgeDraft, ...]
@@ -67,12 +67,12 @@ class FlowDraft:
 
     @property
     def uses_caches(self) -> bool:
-        """Whether outputs of some of its nodes may come from caches."""
+        """Whether outputs of any of its nodes may come from caches."""
         return any(node.cache is not None for node in self.nodes)
 
     @property
     def node_types(self) -> frozenset[str]:
-        """The types that its nodes name, for looking up what live workers declared of them."""
+        """The types that its nodes name, for looking up the declarations of live workers."""
         return frozenset(node.node_type for node in self.nodes if node.node_type is not None)
 
 
@@ -90,11 +90,11 @@ def read_weather_json(text: str, path: str = "weather_json") -> FlowDraft:
 
 
 def read_weather(value: object, *, from_struct: bool = False, earlier: FaultList | None = None) -> FlowDraft:
-    """Read Weather Syntax from values as `json.loads` makes them.
+    """Read Weather Syntax from a value as `json.loads` makes it.
 
-    `from_struct` says that they came in a `google.protobuf.Struct`, in which integers beyond 2^53 are rounded: those
-    are faults that name the way out, `weather_json`. `earlier` are faults that were found while `value` was made; they
-    come first.
+    `from_struct` says that the value came in a `google.protobuf.Struct`, in which integers beyond 2^53 are rounded:
+    they are faults whose text names the way out, `weather_json`. `earlier` are the faults found while `value` was made;
+    they come first.
     """
     faults = FaultList() if earlier is None else earlier.copy()
     exact = exact_value(value, faults, from_struct=from_struct)
@@ -105,7 +105,7 @@ def read_weather(value: object, *, from_struct: bool = False, earlier: FaultList
 
 
 def definition_from_json(text: str) -> FlowDefinition:
-    """Return the definition that `FlowDefinition.to_json` wrote. Raises ValueError for text that is none."""
+    """Return the definition that `FlowDefinition.to_json` wrote. Raises ValueError for any other text."""
     draft = read_weather_json(text)
     if draft.definition is None:
         first = draft.faults.violations()[0]
@@ -163,7 +163,7 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
 
 
 def _misplaced(value: dict[str, Any], faults: FaultList) -> list[str]:
-    """Note fields of a schedule that stand beside it, and return them."""
+    """Note fields of a schedule that stand beside it instead of in it, and return their names."""
     found = [name for name in SCHEDULE_FIELDS if name in value and name not in FLOW_FIELDS]
     for name in found:
         example = quoted(value[name]) if isinstance(value[name], str) else "..."
@@ -175,7 +175,10 @@ def _misplaced(value: dict[str, Any], faults: FaultList) -> list[str]:
 def _schedule(
     fields: Fields, value: dict[str, Any], faults: FaultList, *, when_is_told: bool = False
 ) -> ScheduleDefinition:
-    """Return what `interval` or `schedule` says; one of them is there, unless it is told already where it belongs."""
+    """Return the schedule given by `interval` or `schedule`.
+
+    One of them is required, unless a fault has already said that a misplaced field goes into `schedule`.
+    """
     for name in ("schedule", "interval"):
         if isinstance(text := value.get(name), str) and is_cron(text):
             faults.add(name, f'is a cron expression: write "schedule": {{"cron": {quoted(text)}}}')
@@ -194,7 +197,7 @@ def _schedule(
 
 
 def _check_counts(nodes: Any, edges: Any, faults: FaultList) -> bool:
-    """Check how many nodes and edges there are; return False when they are far too many to look at one by one."""
+    """Check how many nodes and edges there are; return False when there are far too many to check one by one."""
     node_count = len(nodes) if isinstance(nodes, list) else 0
     edge_count = len(edges) if isinstance(edges, list) else 0
     if nodes == []:

@@ -1,4 +1,4 @@
-"""Reads a node and an edge of Weather Syntax."""
+"""Reads the nodes and edges of Weather Syntax."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,8 +33,11 @@ _EDGE_FIELDS = ("source", "source_handle", "target", "target_handle")
 
 @dataclass(frozen=True, slots=True)
 class NodeDraft:
-    """A node as far as it could be read; `path` is where it stands, `secrets` where its config refers to secrets,
-    `cache` the name of the cache it uses, None for none."""
+    """As much of a node as could be read.
+
+    `path` is its place in the flow, `secrets` are the places of secret references in its config, and `cache` is the
+    name of the cache that it uses, None for none.
+    """
 
     path: str
     node_id: str | None
@@ -47,7 +50,7 @@ class NodeDraft:
 
 @dataclass(frozen=True, slots=True)
 class EdgeDraft:
-    """An edge as far as it could be read; `path` is where it stands."""
+    """As much of an edge as could be read; `path` is its place in the flow."""
 
     path: str
     source: str | None
