@@ -1,4 +1,4 @@
-"""Hearing of changes of runs."""
+"""A feed of changes to runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from tradewind.scheduler.domain.run_name import RunName
 class RunChange:
     """A change to a run, at `version`; cycle -1 says that the flow is gone.
 
-    `state_after(before)` returns the state after it, given the one before (None at the beginning), or None when the
-    record has to be read for that.
+    `state_after(before)` returns the state after the change, given the previous state (None at the beginning). It
+    returns None when the record has to be read instead.
     """
 
     run: RunName
@@ -22,13 +22,13 @@ class RunChange:
 
 
 class ChangeFeed(Protocol):
-    """Changes to runs, as they happen, on whichever replica."""
+    """Changes to runs as they happen, whichever replica makes them."""
 
     async def subscribe(
         self, partition: int, heard: Callable[[Sequence[RunChange]], None], resync: Callable[[], None]
     ) -> Callable[[], None]:
         """Call `heard` with each batch of changes of a partition from now on, and `resync` when some may be missed.
 
-        Returns, once nothing can be missed any more, what ends it.
+        Returns as soon as no change can be missed any more; the returned function ends the subscription.
         """
         ...

@@ -21,21 +21,23 @@ class CycleRecords(Protocol):
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
         """Begin cycles, each judged by itself, those of a partition in order; one round trip for all.
 
-        Checks, in this order: the flow is there and not being deleted; the request was not seen before; a scheduled one
-        carries a current schedule epoch, its flow is running, and its planned time was not answered before; the
-        revision is current; unless overlap is `allow` no cycle is open. For a scheduled one the store notes what was
-        missed and what is planned next, and, when a cycle is open or an earlier planned time waits, what becomes of the
-        planned time by the flow's overlap policy: that is `settled`. Else the number after the latest is allocated,
-        never one in use, and the run put on record at version 1, among the open ones. A flow of whose schedule nothing
-        is left has completed.
+        Checks, in this order: the flow exists and is not being deleted; the request has not been seen before; a
+        scheduled request carries the current schedule epoch, its flow is running, and its planned time has not been
+        answered before; the revision is current; unless overlap is `allow`, no cycle is open.
+
+        For a scheduled request the store notes which times were missed and what is planned next. When a cycle is open
+        or an earlier planned time waits, it settles the planned time by the flow's overlap policy and answers
+        `settled`. Otherwise it allocates the number after the latest, never one in use, and puts the run on record at
+        version 1, among the open runs. A flow whose schedule has nothing left completes.
         """
         ...
 
     async def begin_rerun(self, request: RerunRequest) -> BeginAnswer:
-        """Begin a further run of a cycle: at version 1, among the open ones, of the revision of the run before.
+        """Begin a further run of a cycle: at version 1, among the open runs, with the revision of the previous run.
 
-        Checks that the flow is there and not being deleted, that the request was not seen before, and that the run
-        before has ended and is the latest of its cycle. No overlap policy stands in its way, nor is it in anybody's.
+        Checks that the flow exists and is not being deleted, that the request has not been seen before, and that the
+        previous run has ended and is the latest of its cycle. Overlap policies do not apply: a rerun neither waits for
+        other cycles nor stands in their way.
         """
         ...
 
@@ -44,25 +46,26 @@ class CycleRecords(Protocol):
         ...
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
-        """Remove ended cycles beyond what their flows keep now, and index entries of expired ones.
+        """Remove ended cycles beyond the number that their flows keep now, and index entries of expired cycles.
 
-        Does so for some flows behind `after` ("" for the first) in the order of their ids, for none when a later owner
-        has the partition."""
+        Does so for some flows after `after` ("" for the first) in order of id, and for none when a later owner has the
+        partition.
+        """
         ...
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
-        """Return up to `limit` runs that are on record, newest first, from the one before `below`."""
+        """Return up to `limit` runs on record, newest first, beginning below `below` (None: with the newest)."""
         ...
 
     async def latest_run(self, flow_id: str, cycle: int) -> RunName | None:
-        """Return the latest run of a cycle that was begun and not trimmed."""
+        """Return the latest run of a cycle, None if the cycle has not begun or has been trimmed."""
         ...
 
 
 class ChainStateRepository(Protocol):
     """Chain states under compare-and-set. `CycleRecords.begin` is the first write of each, over version 0.
 
-    Nothing here makes a record: what DeleteFlow removed cannot come back by a late write.
+    Nothing here creates a record, so a late write cannot bring back what DeleteFlow has removed.
     """
 
     async def load(self, run: RunName) -> ChainState | None:
@@ -76,16 +79,17 @@ class ChainStateRepository(Protocol):
     async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
         """Write `fields` of a state over the version that it carries; the store raises the version.
 
-        `conflict` when the record has another version, `missing` when there is none of this run_id, `terminal` when it
-        has ended. With a terminal status the run ends: out of the open ones, end time set, and its records expire.
+        Answers `conflict` when the record has another version, `missing` when there is no record with this run_id,
+        `terminal` when the run has ended. A terminal status ends the run: it leaves the open runs, its end time is set,
+        and its records expire.
         """
         ...
 
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         """Do many updates, each by itself; one round trip for all.
 
-        A run that ends also trims its flow's oldest ended cycles beyond keep_cycles, ends a flow whose schedule is over
-        when nothing else of it is open, and pauses one in which too many cycles failed in a row.
+        The end of a run also trims the flow's oldest ended cycles beyond keep_cycles. It ends the flow if the schedule
+        is over and nothing else of the flow is open, and pauses the flow if too many cycles have failed in a row.
         """
         ...
 
@@ -94,11 +98,11 @@ class OpenRuns(Protocol):
     """Runs that have begun and not ended, by the time of their next check."""
 
     async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[RunName]]:
-        """Return, for each partition, up to `limit` runs due for a look."""
+        """Return, for each partition, up to `limit` runs that are due for a check."""
         ...
 
     async def postpone(self, runs: Mapping[RunName, int]) -> None:
-        """Look at open runs again after so many ms; runs that have ended meanwhile are left alone."""
+        """Check open runs again after the given ms; runs that have ended meanwhile are left alone."""
         ...
 
     async def of_flow(self, flow_id: str, limit: int) -> list[RunName]:
@@ -106,13 +110,13 @@ class OpenRuns(Protocol):
         ...
 
     async def forget(self, run: RunName) -> None:
-        """Take a run out that has no record any more, or has ended; where that is on record it stays."""
+        """Remove from the open runs a run that has ended or has no record; its record, if any, stays."""
         ...
 
 
 class LogLines(Protocol):
-    """The scheduler's own lines of cycles, but for what the records of their runs tell."""
+    """The scheduler's own log lines of cycles, other than those that follow from the records of runs."""
 
     async def read(self, flow_id: str, cycle: int) -> list[LogLine]:
-        """Return the lines of one of the newest hundred cycles, oldest first, at most 1000."""
+        """Return the lines of a cycle among the newest hundred, oldest first, at most 1000."""
         ...

@@ -1,4 +1,4 @@
-"""What telling the ends of cycles needs of stores and of other services."""
+"""What publishing the ends of cycles needs from stores and from other services."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -7,18 +7,18 @@ from tradewind.scheduler.domain.ended_run import EndedRun
 
 
 class Ends(Protocol):
-    """Ends of runs that are to be told; the script that ends a run puts them here.
+    """Ends of runs that are waiting to be delivered; the script that ends a run puts them here.
 
-    One store is of ends that the trigger service is told of, while somebody listens; another of those of runs that
-    nodes of other flows wait for.
+    There are two such stores: one of ends to publish to the trigger service, filled while somebody listens, and one of
+    ends that nodes of other flows wait for.
     """
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[EndedRun]:
-        """Return up to `limit` ends of each partition that are not told yet, the oldest first."""
+        """Return up to `limit` ends of each partition that have not been delivered, oldest first."""
         ...
 
     async def told(self, ends: Sequence[EndedRun]) -> None:
-        """Let go of ends that are told."""
+        """Remove ends that have been delivered."""
         ...
 
 
@@ -30,7 +30,7 @@ class Events(Protocol):
         ...
 
     async def publish(self, name: str, event_id: str, payload_json: str) -> None:
-        """Tell an event to whoever listens; the same id again is told to nobody twice.
+        """Publish an event to whoever listens; nobody gets the same id twice.
 
         Raises PeerRefused for an event that is at fault.
         """

@@ -1,4 +1,4 @@
-"""What explaining needs of other services."""
+"""What explaining needs from other services."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tradewind.server.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class KnownWorker:
-    """A worker on record that offers a node type, or did when it was last heard of."""
+    """A worker on record that offers a node type, or did so when it was last heard from."""
 
     worker_id: str
     capacity: int
@@ -21,20 +21,20 @@ class KnownWorker:
 
 
 class NodeTaskReasons(Protocol):
-    """What the node task manager knows of a node task. Raises PeerUnavailable when it cannot be reached."""
+    """What the node task manager knows about a node task. Raises PeerUnavailable when it cannot be reached."""
 
     async def explain(self, node_task_id: str, user_id: str) -> tuple[NodeTask, list[Reason]] | None:
-        """Return a node task and why it stands where it does; None for one that is not known."""
+        """Return a node task and the reasons for its status; None when it is not known."""
         ...
 
     async def connected(self, worker_ids: Sequence[str]) -> Collection[str] | None:
-        """Return which of some workers are connected; None when that cannot be told."""
+        """Return which of these workers are connected; None when that is not known."""
         ...
 
 
 class WorkerRecords(Protocol):
-    """The workers on record, those that are gone for less than a day among them."""
+    """The workers on record, including those that have been gone for less than a day."""
 
     async def workers(self, node_type: str) -> list[KnownWorker] | None:
-        """Return those that offer a node type, alive or on record still; None when nobody could be asked."""
+        """Return the workers that offer a node type, alive or still on record; None when nobody could be asked."""
         ...

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 Epochs = Mapping[int, int]
-"""Partitions that the caller owns, each with the epoch under which it does."""
+"""Partitions that the caller owns, each with the epoch under which it owns it."""
 
 
 NOT_OWNER: Epochs = MappingProxyType({})
@@ -13,7 +13,7 @@ NOT_OWNER: Epochs = MappingProxyType({})
 
 
 class Meeting(NamedTuple):
-    """Which replicas were here at a time, in ms of the store's clock; `lapsed`: who asks had gone before."""
+    """The replicas present at a time, in ms of the store's clock; `lapsed`: the caller's own presence had lapsed."""
 
     at_ms: int
     lapsed: bool
@@ -21,36 +21,37 @@ class Meeting(NamedTuple):
 
 
 NOBODY_MET = Meeting(0, False, ())
-"""Before the first one: what anybody owns stays theirs."""
+"""Before the first meeting: partitions that somebody owns stay with their owner."""
 
 
 class Partitions(Protocol):
-    """Which replicas are here, and who of them owns which partition.
+    """Which replicas are present, and which of them owns which partition.
 
-    A replica is here for as long as a lease lasts after it said so, and owns nothing any more after that. Nobody has to
-    renew what he owns: others take it when they meet without him, and epochs fence him off.
+    A replica that reports its presence counts as present for the length of a lease. When that lapses, it no longer owns
+    anything. Ownership itself need not be renewed: the other replicas take the partitions of a replica that is missing
+    from their meeting, and epochs fence it off.
     """
 
     @property
     def replica(self) -> str:
-        """The name under which this replica is met."""
+        """The name of this replica in meetings."""
         ...
 
     async def meet(self, *, alone: bool = False) -> Meeting:
-        """Say that this replica is here, and with `alone` that no other one is; return who is."""
+        """Report that this replica is present, and with `alone` that no other is; return who is present."""
         ...
 
     async def leave(self) -> None:
-        """Say that this replica is not here any more."""
+        """Report that this replica leaves."""
         ...
 
     async def take(self, partition: int, met: Meeting = NOBODY_MET) -> int:
-        """Take a partition unless it is owned by one who was met, or has been taken by another since.
+        """Take a partition unless a replica in the meeting `met` owns it, or another has taken it since that meeting.
 
-        Returns the new epoch, higher than any before, or 0 when somebody owns it.
+        Returns the new epoch, higher than any before, or 0 when somebody else owns the partition.
         """
         ...
 
     async def release(self, held: Mapping[int, int]) -> None:
-        """Leave these partitions to others, as far as they still are the caller's."""
+        """Give up these partitions, if they still are the caller's."""
         ...

@@ -1,4 +1,4 @@
-"""Other services: what is asked of them, and how they fail."""
+"""Other services: what the scheduler asks of them, and how they fail."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -19,7 +19,7 @@ from tradewind.server.faults import Unavailable
 class PeerUnavailable(Unavailable):
     """Another service cannot be reached, or does not answer in time; trying again later may work.
 
-    `answered` says that it did answer, with an error: what it was asked may be at fault.
+    `answered` says that it did answer, but with an error: the request may be at fault.
     """
 
     def __init__(self, peer: str, detail: str, *, answered: bool = False) -> None:
@@ -29,7 +29,7 @@ class PeerUnavailable(Unavailable):
 
 
 class PeerRefused(Exception):
-    """Another service finds fault with what it is asked; asking again will not help."""
+    """Another service refuses a request as faulty; asking again will not help."""
 
 
 class StaleSchedule(Exception):
@@ -40,23 +40,23 @@ class EventStream(Protocol):
     """Events of partitions that the receiver owns. Every method raises PeerUnavailable when the stream breaks."""
 
     async def subscribe(self, epochs: Mapping[int, int]) -> None:
-        """Deliver these partitions from now on, from the first event that is not acknowledged."""
+        """Deliver events of these partitions from now on, beginning with the first that is not acknowledged."""
         ...
 
     async def unsubscribe(self, partitions: Collection[int]) -> None:
-        """Deliver these partitions no more."""
+        """Stop delivering events of these partitions."""
         ...
 
     async def receive(self) -> tuple[list[Event], list[int]]:
-        """Wait for events; beside them the partitions that a higher epoch has taken over."""
+        """Wait for events; return them and the partitions that a higher epoch has taken over."""
         ...
 
     async def acknowledge(self, events: Iterable[Event]) -> None:
-        """Say that these events, and all before them, are handled for good."""
+        """Confirm that these events, and all before them, are handled for good."""
         ...
 
     async def close(self) -> None:
-        """End."""
+        """Close the stream."""
         ...
 
 
@@ -64,16 +64,19 @@ class DueStream(Protocol):
     """Due triggers of partitions that the receiver owns. Every method raises PeerUnavailable when it breaks."""
 
     async def subscribe(self, epochs: Mapping[int, int]) -> None:
-        """Deliver these partitions from now on."""
+        """Deliver due triggers of these partitions from now on."""
         ...
 
     async def unsubscribe(self, partitions: Collection[int]) -> None:
-        """Deliver these partitions no more."""
+        """Stop delivering due triggers of these partitions."""
         ...
 
     async def receive(self) -> tuple[list[DueFlow], list[int], bool]:
-        """Wait for due triggers; beside them the partitions that a higher epoch has taken over, and whether somebody
-        has begun to listen to ends of cycles."""
+        """Wait for due triggers.
+
+        Return them, the partitions that a higher epoch has taken over, and whether somebody has begun to listen to ends
+        of cycles.
+        """
         ...
 
     async def answer(self, answers: Sequence[DueAnswer]) -> None:
@@ -81,7 +84,7 @@ class DueStream(Protocol):
         ...
 
     async def close(self) -> None:
-        """End."""
+        """Close the stream."""
         ...
 
 
@@ -93,55 +96,55 @@ class NodeTasks(Protocol):
         ...
 
     async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
-        """Hand runs over, together at most 500 nodes' worth, with the bodies of plans it may not know.
+        """Hand over runs with at most 500 nodes in all, and the bodies of plans that it may not know.
 
-        Raises PeerRefused when it finds fault with one of them.
+        Raises PeerRefused when one of them is at fault.
         """
         ...
 
     async def stop(self, order: StopOrder) -> None:
-        """Stop a run, also one that is not submitted yet; repeating it does nothing."""
+        """Stop a run, even if it is not submitted yet; repeating the call does nothing."""
         ...
 
     async def release(self, state: ChainState, skips: Mapping[str, str], inputs_json: str) -> None:
-        """Let components of a run that were withheld begin with these inputs, or skip them for the reason given.
+        """Let withheld components of a run begin with these inputs, or skip them for the reason given.
 
-        One that is not withheld any more is left alone.
+        A component that is no longer withheld is left alone.
         """
         ...
 
     async def stop_node(self, state: ChainState, node_id: str, by: str, reason: str) -> NodeTask:
-        """Stop a node of a run and return its node task as it is then, as the node task manager says it."""
+        """Stop a node of a run and return its node task as it is then, in the node task manager's own message."""
         ...
 
     async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
-        """Tell a user that a flow was stopped."""
+        """Notify a user that a flow was stopped."""
         ...
 
     async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
-        """Return where the components of runs stand, unknown ones left out; at most 500 runs."""
+        """Return the components of up to 500 runs as they stand; unknown ones are left out."""
         ...
 
     async def purge(self, flow_id: str, user_id: str) -> bool:
-        """Remove everything of a flow in a bounded step; True when nothing is left."""
+        """Remove the data of a flow, one bounded step per call; True when nothing is left."""
         ...
 
     async def node_tasks(
         self, state: ChainState, *, node_ids: Sequence[str] = (), outputs: bool = False, signals: bool = False,
         page_size: int = 1000, page_token: str = "",
     ) -> ListNodeTasksResponse:  # fmt: skip
-        """Return a page of a run's node tasks, as the node task manager says it: the scheduler passes them on."""
+        """Return a page of a run's node tasks in the node task manager's own message, which the scheduler passes on."""
         ...
 
     async def outputs(self, node_tasks: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
-        """Return what node tasks (id, user) emitted, JSON text by handle, in order; of the first of them at least one.
+        """Return the outputs of node tasks (id, user), JSON text by handle, in order.
 
-        At most 1000; the answer stops early when it would be too large.
+        Takes at most 1000 node tasks. The answer stops early when it would be too large, but covers at least the first.
         """
         ...
 
     async def node_logs(self, state: ChainState, after: str) -> tuple[list[LogLine], bool]:
-        """Return lines that nodes wrote in a cycle after the line `after`, oldest first, and whether there are more."""
+        """Return lines that nodes wrote in a cycle, after line `after`, oldest first, and whether there are more."""
         ...
 
 
@@ -153,7 +156,7 @@ class Triggers(Protocol):
         ...
 
     async def save(self, flow_id: str, *, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int) -> None:
-        """Let a flow be due first at `first_ms`, then whenever its schedule plans it; or for the events it begins on.
+        """Make a flow due at `first_ms` first, then whenever its schedule plans it; or for the events it begins on.
 
         Raises StaleSchedule when a higher epoch is known.
         """
@@ -164,7 +167,7 @@ class Triggers(Protocol):
         ...
 
     async def remove(self, flow_id: str, schedule_epoch: int) -> None:
-        """Let a flow be due no more. Raises StaleSchedule when a higher epoch is known."""
+        """Remove a flow's trigger. Raises StaleSchedule when a higher epoch is known."""
         ...
 
 
@@ -180,8 +183,8 @@ class NodeTypes(Protocol):
     """The catalogue of node types that live workers offer."""
 
     async def catalogue(self, node_types: Collection[str], *, hints: bool = False) -> NodeTypeCatalogue | None:
-        """Return the declarations of these types as far as somebody offers them, None when nobody could be asked.
+        """Return the declarations of those of these types that somebody offers, None when nobody could be asked.
 
-        With `hints` it can also say which type is meant by one that nobody offers.
+        With `hints` the catalogue can also suggest which type was meant by one that nobody offers.
         """
         ...

@@ -1,4 +1,4 @@
-"""What planning asks other services: who could run a flow, and what would hold it back."""
+"""What planning asks other services: which workers could run a flow, and what would hold it back."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -11,13 +11,13 @@ class Workers(Protocol):
     """The workers that are alive."""
 
     async def offering(self, node_types: Collection[str]) -> list[WorkerSight] | None:
-        """Return live workers that offer any of these types, also draining ones; None when nobody could be asked."""
+        """Return live workers, even draining ones, that offer any of these types; None when nobody could be asked."""
         ...
 
 
 class Limits(Protocol):
-    """What bounds how many node tasks run."""
+    """The limits on how many node tasks run."""
 
     async def standing(self, user_id: str) -> StandingLimits | None:
-        """Return the limits as they stand for a user and how much is in use; None when nobody could be asked."""
+        """Return the current limits for a user and how much is in use; None when nobody could be asked."""
         ...

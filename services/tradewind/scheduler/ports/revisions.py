@@ -1,4 +1,4 @@
-"""What is needed of the store of revisions; its errors pass through, as those of every store."""
+"""The store of revisions; its errors pass through, like those of every store."""
 
 from typing import Protocol
 
@@ -6,11 +6,11 @@ from tradewind.scheduler.domain.revision import Revision
 
 
 class Revisions(Protocol):
-    """Revisions of flows. They are written with FlowRecords.register; `FlowRecords.definition` reads what they say."""
+    """Revisions of flows. `FlowRecords.register` writes them, and `FlowRecords.definition` reads their definitions."""
 
     async def newest(self, flow_id: str, below: int, limit: int) -> list[Revision]:
-        """Return up to `limit` revisions that are on record, the newest first, from below one on (0: the current one).
+        """Return up to `limit` revisions on record, newest first, from below number `below` (0: from the current one).
 
-        Each tells how many open runs go by it. Nothing for a flow that is not there.
+        Each has the number of open runs that use it. For a flow that does not exist there are none.
         """
         ...

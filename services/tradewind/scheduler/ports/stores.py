@@ -1,4 +1,4 @@
-"""What the scheduler keeps its data in, all of it."""
+"""All the stores in which the scheduler keeps its data."""
 
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from tradewind.scheduler.ports.waking import WakeChannel
 
 
 class Stores(Protocol):
-    """Every store, over the same data."""
+    """Every store; all work on the same data."""
 
     @property
     def flows(self) -> FlowRecords: ...

@@ -1,4 +1,4 @@
-"""What cycles that run for nodes of other flows need of the node task manager."""
+"""What cycles that run for nodes of other flows need from the node task manager."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
@@ -15,9 +15,9 @@ class SubFlowNodes(Protocol):
         ...
 
     async def inputs(self, run: RunName, user_id: str, nodes: Sequence[str]) -> list[SubFlowWait]:
-        """Return those of these nodes that wait, with their inputs; at most 100, and maybe only the first of them."""
+        """Return the waiting nodes among these, at most 100, with their inputs; the answer may stop early."""
         ...
 
     async def report(self, reports: Sequence[SubFlowReport]) -> list[bool]:
-        """Say what became of cycles, at most 100; say of each whether its node waited for it. It may be repeated."""
+        """Report on up to 100 cycles; return for each whether its node waited for it. The call may be repeated."""
         ...

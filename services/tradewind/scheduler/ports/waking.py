@@ -1,4 +1,4 @@
-"""Having work done by whichever replica owns a partition."""
+"""Gets work done by whichever replica owns a partition."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,26 +7,26 @@ from typing import Protocol
 
 
 class Work(StrEnum):
-    """What the owner of a partition does when it is told to, and looks for now and then in case nobody told."""
+    """Work that the owner of a partition does when woken, and looks for now and then in case nobody woke it."""
 
     RUNS = "runs"
     """Open runs to look after."""
     WAITING = "waiting"
-    """Cycles that wait, of queues and backfills."""
+    """Cycles that wait in queues and backfills."""
     JOBS = "jobs"
     """Bulk jobs to carry out."""
     OUTBOX = "outbox"
     """Schedules that the trigger service must hear of."""
     ENDS = "ends"
-    """Ends of cycles that are to be told."""
+    """Ends of cycles to publish."""
     RETURNS = "returns"
     """Ends of cycles that nodes of other flows wait for."""
     SHARES = "shares"
-    """Partitions to be shared anew; everybody's work."""
+    """Partitions to share out again; every replica's work."""
 
 
 class WakeOwner(Protocol):
-    """Has the owner of the partition that `key`, a flow's or a job's id, is in look for work in at most so many ms."""
+    """Wakes the owner of the partition of `key`, the id of a flow or job, to look for work in at most `in_ms`."""
 
     def __call__(self, work: Work, key: str, in_ms: int) -> None: ...
 
@@ -36,7 +36,7 @@ EVERY = -1
 
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """There is work in a partition, or in EVERY one, in so many ms."""
+    """There is work in a partition, or in EVERY one, in `in_ms`."""
 
     work: Work
     partition: int
@@ -44,15 +44,15 @@ class WakeUp:
 
 
 class WakeChannel(Protocol):
-    """Tells every replica what any of them found to be done; may lose messages, so that nobody relies on it alone."""
+    """Tells every replica about work that any of them has found; may lose messages, so nobody relies on it alone."""
 
     async def tell(self, wake_up: WakeUp) -> None:
-        """Tell it to all that listen."""
+        """Send a wake-up to all listeners."""
         ...
 
     async def listen(self, hear: Callable[[WakeUp], None], missed: Callable[[], None]) -> Callable[[], None]:
         """Call `hear` with each message from now on, and `missed` when some may have been lost.
 
-        Returns what ends it.
+        The returned function ends the listening.
         """
         ...
