@@ -1,1 +1,1 @@
-"""What the scheduler does, one verb a module."""
+"""What the scheduler does, one verb per module."""

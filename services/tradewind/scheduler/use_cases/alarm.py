@@ -1,4 +1,4 @@
-"""Wakes a loop at the earliest time that anybody asks for."""
+"""Wakes a loop at the earliest time that anybody has asked for."""
 
 import asyncio
 import math
@@ -7,21 +7,21 @@ from tradewind.server.beats import next_beat
 
 
 class Alarm:
-    """Sleeping costs nothing until then; ringing earlier is a comparison."""
+    """An alarm clock for one sleeper: sleeping costs nothing until it rings, and setting it costs one comparison."""
 
     def __init__(self) -> None:
         self._at_s: float | None = None
         self._sooner = asyncio.Event()
 
     def ring_in(self, ms: int) -> None:
-        """Wake the sleeper, or keep the next one awake, after at most so many ms."""
+        """Ring in at most `ms`; if nobody sleeps by then, the next `rest` returns at once."""
         at_s = asyncio.get_running_loop().time() + ms / 1000
         if self._at_s is None or at_s < self._at_s:
             self._at_s = at_s
             self._sooner.set()
 
     async def rest(self, every_s: float, at_most_s: float = math.inf) -> bool:
-        """Return when it rings, at the next beat of `every_s`, or after `at_most_s`; say whether it rang."""
+        """Sleep until it rings, the next beat of `every_s`, or `at_most_s` have passed; say whether it rang."""
         loop = asyncio.get_running_loop()
         end_s = min(next_beat(every_s), loop.time() + at_most_s)
         while True:

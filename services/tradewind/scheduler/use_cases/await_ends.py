@@ -23,9 +23,9 @@ _log = structlog.get_logger(__name__)
 
 
 class AwaitEnds:
-    """The replica that ends a run tells its own callers at once; the others hear of it by the change hub.
+    """The replica that ends a run tells its own callers at once; callers elsewhere hear of it through the change hub.
 
-    What both may miss, because a partition changes hands or the store was away, a look every 5 s finds.
+    Both can miss an end when a partition changes hands or the store is away; a check every 5 s finds it.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class AwaitEnds:
         return (await self.finish([wait], timeout_s))[state.name]
 
     def renamed(self, run: RunName) -> None:
-        """Wait no more for a run that stands under another number by now; wait for that one with `begin_late`."""
+        """Stop waiting for a run that has been given another number; wait for the new number with `begin_late`."""
         self._waiters.gone(run)
 
     def abandon(self, waits: Iterable[EndWait]) -> None:
@@ -66,12 +66,12 @@ class AwaitEnds:
             self._waiters.forget(wait)
 
     async def finish(self, waits: Sequence[EndWait], timeout_s: float) -> dict[RunName, ChainState]:
-        """Return the states of the runs once all have ended, or as they were last seen when the time is up.
+        """Return the states of the runs once all have ended, or their last known states when the time is up.
 
         Raises Unavailable when this server shuts down meanwhile.
         """
         open_waits = [wait for wait in waits if not wait.future.done()]
-        # Timers of their own: asyncio.timeout costs each of many short waits ten times as much.
+        # Plain timers: for many short waits, asyncio.timeout costs ten times as much per wait.
         timers = [asyncio.get_running_loop().call_later(timeout_s, wait.let_go) for wait in open_waits]
         elsewhere: set[str] = set()
         try:
@@ -93,7 +93,7 @@ class AwaitEnds:
         return {run: state for wait in waits for run, state in wait.states.items()}
 
     async def _listen_elsewhere(self, waits: Sequence[EndWait], listened: set[str], timeout_s: float) -> None:
-        """Listen to the flows of partitions that others own, then look at the runs once: they may have ended."""
+        """Listen to flows in partitions that others own, then check the runs once: they may have ended already."""
         runs = [run for wait in waits for run in wait.states if not self._owns(partition_of(run.flow_id))]
         if not runs:
             return
@@ -113,12 +113,12 @@ class AwaitEnds:
         self._waiters.break_off()
 
     async def stop(self) -> None:
-        """End; those who still wait hear nothing more."""
+        """Stop the checks; callers that still wait hear nothing more."""
         if self._looking is not None:
             await end_tasks([self._looking])
 
     async def _begin_looking(self, states: Iterable[ChainState]) -> EndWait:
-        """Begin to wait, then look: the runs may have ended since they were read."""
+        """Begin to wait, then check once: the runs may have ended since they were read."""
         wait = self._waiters.begin(states)
         try:
             await self._check([run for run in wait.states if self._waiters.wanted(run)])

@@ -1,4 +1,4 @@
-"""Backfills of flows: beginning, looking at and cancelling them."""
+"""Begins, reads and cancels backfills of flows."""
 
 import asyncio
 from dataclasses import replace
@@ -31,7 +31,7 @@ from tradewind.server.reasons import iso
 
 
 class BackfillFlows:
-    """What is on record is carried out by the owner of the partition; here its first cycles begin at once."""
+    """The owner of the partition carries out the backfills on record; their first cycles begin here, at once."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class BackfillFlows:
         by: str,
         request: RememberedRequest | None,
     ) -> Backfill:
-        """Run a cycle for each planned time of a flow from one moment on and before another, both past.
+        """Run a cycle for each planned time of a flow from `from_ms` on and before `to_ms`, both in the past.
 
-        Raises NotFound, InvalidInput for a range in which nothing, or more than 10 000 times, are planned,
-        FailedPrecondition for a flow that is being deleted, Exhausted when too many backfills of it are under way,
-        Conflict for a request_id that was used for something else.
+        Raises NotFound, InvalidInput for a range with no planned times or more than 10 000, FailedPrecondition for a
+        flow that is being deleted, Exhausted when too many of its backfills are under way, Conflict for a request_id
+        that was used for something else.
         """
         flow = await self._read.flow(flow_id)
         draft = await self._draft(flow, from_ms, to_ms, max_running, by)
@@ -89,9 +89,9 @@ class BackfillFlows:
         return backfill
 
     async def page(self, flow_id: str, below: int, limit: int) -> tuple[list[Backfill], int]:
-        """Return up to `limit` backfills with lower ids than `below` (0: the newest), and below which the next are.
+        """Return up to `limit` backfills with ids below `below` (0: any), newest first, and the next page's `below`.
 
-        The newest first, 0 when none follow. Raises NotFound.
+        The latter is 0 on the last page. Raises NotFound.
         """
         await self._read.flow(flow_id)
         ids = [each for each in await self._backfills.ids(flow_id) if not below or each < below]
@@ -99,7 +99,7 @@ class BackfillFlows:
         return [each for each in found if each is not None], ids[limit - 1] if len(ids) > limit else 0
 
     async def cancel(self, flow_id: str, backfill_id: int, by: str, reason: str) -> Backfill:
-        """Begin no more of a backfill; what runs goes on. One that has ended stays as it is. Raises NotFound."""
+        """Begin no more cycles of a backfill; running ones go on. An ended backfill stays as it is. Raises NotFound."""
         await self.get(flow_id, backfill_id)
         await self._backfills.cancel(flow_id, backfill_id, f"cancelled by {by}" + (f": {reason}" if reason else ""))
         return await self.get(flow_id, backfill_id)
@@ -119,7 +119,7 @@ class BackfillFlows:
             faults.append(Violation("flow_id", "its schedule plans no times that repeat; run cycles with RunFlows"))
         if faults:
             raise InvalidInput(faults)
-        # A calendar is counted time by time.
+        # In a thread: the times of a calendar are counted one by one.
         times = await asyncio.to_thread(past_times, flow.schedule, flow.anchor_ms, from_ms, to_ms)
         if times is None:
             raise InvalidInput([Violation("start", "nothing is planned from start on and before end")])
@@ -145,7 +145,10 @@ class BackfillFlows:
 
 
 def _too_many(times: PastTimes) -> str:
-    """Say how to split a range with too many times; where a calendar's first 10 000 end takes too long to find out."""
+    """Say how to split a range with too many times.
+
+    For a calendar the text does not say where the first 10 000 times end: finding out takes too long.
+    """
     count, into = f"more than {MOST_TIMES}", "several"
     if times.exact:
         count, parts = f"{times.count}", -(-times.count // MOST_TIMES)

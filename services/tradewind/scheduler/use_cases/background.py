@@ -1,4 +1,4 @@
-"""Work that goes on after the call that caused it was answered."""
+"""Work that goes on after the call that caused it has been answered."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,17 +13,17 @@ _log = structlog.get_logger(__name__)
 
 
 class Background:
-    """Runs coroutines on the side; an error is logged, since what matters is done again by a loop anyway."""
+    """Runs coroutines on the side. Errors are only logged, since a loop repeats all work that matters anyway."""
 
     def __init__(self) -> None:
         self._tasks = SideTasks()
 
     def begin(self, work: Coroutine[Any, Any, Any], what: str) -> None:
-        """Start `work`, which `what` names in the log."""
+        """Start `work`; `what` is its name in the log."""
         _ = self.task(work, what)
 
     def task(self, work: Coroutine[Any, Any, Any], what: str) -> "asyncio.Task[Any]":
-        """Start `work` and return its task, which never raises an error but returns None then."""
+        """Start `work` and return its task, which returns None instead of raising an error."""
 
         async def kept() -> Any:
             try:
@@ -35,5 +35,5 @@ class Background:
         return self._tasks.task(kept(), Context())
 
     async def stop(self) -> None:
-        """End what still runs."""
+        """End the work that is still running."""
         await self._tasks.end()

@@ -11,34 +11,34 @@ from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
 from tradewind.scheduler.use_cases.definitions import PlannedRun
 
 _MOST = 10_000
-"""So many backfills of a partition are looked at: those that wait, as for a paused flow, keep no others waiting."""
+"""The most backfills of a partition to look at; so many that those of paused flows, say, do not keep others waiting."""
 _AT_ONCE = 100
-"""So many cycles begin together."""
+"""The most cycles to begin together."""
 
 
 class BeginBackfilled:
-    """Level-triggered: it goes by which backfills are under way, and where they stand."""
+    """Level-triggered: it goes by the backfills that are under way, and their positions."""
 
     def __init__(self, begin: BeginCycles, backfills: Backfills) -> None:
         self._begin = begin
         self._backfills = backfills
 
     async def __call__(self, partitions: Collection[int], epochs: Epochs) -> list[PlannedRun]:
-        """Begin what there is room for in every backfill under way; return the runs to hand over."""
+        """Begin as many cycles of every backfill under way as there is room for; return the runs to hand over."""
         runs: list[PlannedRun] = []
         for flow_id, backfill_id in await self._backfills.active(partitions, _MOST):
             runs += await self.one(flow_id, backfill_id, epochs)
         return runs
 
     async def one(self, flow_id: str, backfill_id: int, epochs: Epochs = NOT_OWNER) -> list[PlannedRun]:
-        """Begin what there is room for in one backfill; return the runs to hand over."""
+        """Begin as many cycles of one backfill as there is room for; return the runs to hand over."""
         runs: list[PlannedRun] = []
         while True:
             (backfill,) = await self._backfills.find(flow_id, [backfill_id])
             wishes = _wishes(backfill)[:_AT_ONCE] if backfill else []
             begun = await self._begin(wishes, epochs) if wishes else []
             runs += filter(None, [each.run for each in begun])
-            # Where it was not moved on, somebody else does that, the flow is paused, or there is no room.
+            # If the backfill was not moved on, somebody else moves it, the flow is paused, or there is no room.
             if not any(each.answer.outcome in (BeginOutcome.BEGUN, BeginOutcome.DUPLICATE) for each in begun):
                 return runs
 

@@ -1,4 +1,4 @@
-"""Begins cycles: many flows at once, in few script calls whatever their partitions."""
+"""Begins cycles of many flows at once, in few script calls whatever their partitions."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -33,9 +33,9 @@ _REVISIONS_TRIED = 5
 
 
 class Wish(NamedTuple):
-    """A cycle wished for; the fields are those of BeginRequest. `traceparent` is that of who wishes.
+    """A wish for a cycle; the fields are as in BeginRequest. `traceparent` is the caller's.
 
-    What the flow's schedule makes of a time, or an event, that was found due at `now_ms` is judged here.
+    BeginCycles judges by the flow's schedule what to do about a time or event that was found due at `now_ms`.
     """
 
     flow_id: str
@@ -58,14 +58,14 @@ class Wish(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """What became of a wish; `planned` is there when the flow is."""
+    """The answer to a wish; `planned` is set if the flow exists."""
 
     answer: BeginAnswer
     planned: PlannedFlow | None = None
 
     @property
     def run(self) -> PlannedRun | None:
-        """What is to be handed over; None when no cycle has begun."""
+        """The run to hand over; None when no cycle has begun."""
         state = self.answer.state
         return None if state is None or self.planned is None else PlannedRun(state, self.planned)
 
@@ -74,7 +74,7 @@ _NOT_FOUND = Begun(BeginAnswer(BeginOutcome.NOT_FOUND))
 
 
 class BeginCycles:
-    """`check_in_ms` is when to look after a run of which nothing was heard; `wake` wakes who looks."""
+    """Begins cycles; after `check_in_ms`, the owner that `wake` wakes looks after a run if nothing is heard of it."""
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class BeginCycles:
         self._check_in_ms = check_in_ms
 
     async def __call__(self, wishes: Sequence[Wish], epochs: Epochs = NOT_OWNER) -> list[Begun]:
-        """Begin cycles, each judged by itself; return what became of each, in their order.
+        """Begin cycles, each judged by itself; return the answers in the order of the wishes.
 
         With `epochs` the caller acts as the owner of the partitions. Wishes for one flow keep their order; those for
-        several do not depend on each other.
+        different flows do not depend on each other.
         """
         results = [_NOT_FOUND] * len(wishes)
         places: Sequence[int] = range(len(wishes))
@@ -111,7 +111,7 @@ class BeginCycles:
     async def _attempt(
         self, wishes: Sequence[Wish], places: Sequence[int], results: list[Begun], epochs: Epochs
     ) -> list[int]:
-        """Begin the wishes at `places` and return the places of those whose definition was not the current one."""
+        """Begin the wishes at the indexes `places` and return the indexes of those whose definition was out of date."""
         current = self._definitions.current
         unknown = {wishes[place].flow_id for place in places if current(wishes[place].flow_id) is None}
         if unknown:
@@ -156,7 +156,7 @@ class BeginCycles:
         request: RememberedRequest | None,
         traceparent: str,
     ) -> BeginAnswer:
-        """Begin a further run of the cycle of a run that has ended, with what it ran."""
+        """Begin a further run of a cycle whose run `before` has ended, with the same definition."""
         flow_id = before.name.flow_id
         wanted = RerunRequest(
             before,
@@ -228,9 +228,8 @@ def _judged(event: DueEvent, wish: Wish, schedule: ScheduleDefinition) -> EventF
 def _run_id(wish: Wish, shape: CycleShape, fire_ms: int | None) -> str:
     """Return the id of a run that is to begin.
 
-    For a planned time, an event, or an attempt of a node, it is always the same: where the store forgot that it had
-    begun one, and the node task manager did not, the one that begins in its place is that run, and nothing of it runs
-    twice.
+    For a planned time, an event or an attempt of a node, the id is always the same. If the store has forgotten a run
+    that the node task manager still has, the run that begins instead is the same run, and none of it runs twice.
     """
     if wish.parent is not None:
         return run_id_of(wish.flow_id, shape.digest, wish.parent.request_id)

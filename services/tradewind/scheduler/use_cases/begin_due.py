@@ -19,12 +19,12 @@ _NOT_NOW = {
     BeginOutcome.NOT_FOUND,
     BeginOutcome.DELETING,
 }
-"""A newer schedule is with the trigger service already, or on its way there."""
+"""A newer schedule is already with the trigger service, or on its way there."""
 
 
 @dataclass(frozen=True, slots=True)
 class BegunDue:
-    """The answers to the triggers, the runs to hand over, and the flows to come back to when they are due."""
+    """The answers to the triggers, the runs to hand over, and the flows to try again when they are due."""
 
     answers: list[DueAnswer]
     runs: list[PlannedRun]
@@ -32,15 +32,15 @@ class BegunDue:
 
 
 class BeginDue:
-    """All due triggers at hand go together, in few script calls whatever their partitions."""
+    """Begins the cycles of all due triggers at hand together, in few script calls whatever their partitions."""
 
     def __init__(self, begin: BeginCycles) -> None:
         self._begin = begin
 
     async def __call__(self, due: Sequence[DueFlow], epochs: Epochs) -> BegunDue:
-        """Begin cycles as the owner of their partitions, also those that are due in a moment.
+        """Begin cycles as the owner of their partitions, including cycles that are due in a moment.
 
-        A trigger of a partition that has a newer owner gets no answer: its lease goes to that one.
+        A trigger of a partition that has a newer owner gets no answer: its lease goes to the newer owner.
         """
         wishes = [
             Wish(

@@ -1,4 +1,4 @@
-"""Begins cycles whose planned times waited for the one before to end."""
+"""Begins cycles whose planned times have waited for the previous cycle to end."""
 
 from collections.abc import Collection
 
@@ -13,21 +13,21 @@ _FLOWS_AT_ONCE = 500
 
 
 class BeginQueued:
-    """Level-triggered: it goes by which flows have planned times that wait."""
+    """Level-triggered: it goes by the flows that have planned times waiting."""
 
     def __init__(self, begin: BeginCycles, firings: Firings) -> None:
         self._begin = begin
         self._firings = firings
 
     async def __call__(self, partitions: Collection[int], epochs: Epochs) -> list[PlannedRun]:
-        """Begin the next cycle of every flow in which one waits and none is open; return the runs to hand over."""
+        """Begin the next cycle of every flow that has one waiting and none open; return the runs to hand over."""
         flows = await self._firings.waiting(partitions, _FLOWS_AT_ONCE)
         runs: list[PlannedRun] = []
         while flows:
             wishes = [Wish(flow_id, CycleOrigin.SCHEDULE, queued=True) for flow_id in flows]
             begun = await self._begin(wishes, epochs)
             runs += filter(None, [each.run for each in begun])
-            # With overlap `allow`, which the flow may have by now, nothing keeps the next one waiting.
+            # The flow may have been changed to overlap `allow`: then nothing keeps the next cycle waiting.
             flows = [
                 flow_id for flow_id, each in zip(flows, begun, strict=True) if each.answer.outcome is BeginOutcome.BEGUN
             ]

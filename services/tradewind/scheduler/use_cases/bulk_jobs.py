@@ -1,4 +1,4 @@
-"""Bulk jobs: asked for, looked at, cancelled, and carried out bit by bit."""
+"""Starts, reads and cancels bulk jobs, and carries them out bit by bit."""
 
 from dataclasses import asdict, replace
 
@@ -19,13 +19,13 @@ from tradewind.server.faults import Fault, NotFound, Unavailable
 from tradewind.server.identifiers import new_run_id
 
 _PAGE = 20
-"""How many runs are looked at in one step; after a crash in the middle of it they are looked at again."""
+"""How many runs one step looks at; after a crash in the middle of a step, the step looks at them again."""
 _FLOWS = 500
 _TRIES = 20
 
 
 class KeepBulkJobs:
-    """Any replica answers; `wake` wakes the one that carries a job out."""
+    """Answers calls about jobs, on any replica; `wake` wakes the replica that carries a job out."""
 
     def __init__(self, jobs: BulkJobs, wake: WakeOwner, clock: Clock) -> None:
         self._jobs = jobs
@@ -58,7 +58,7 @@ class KeepBulkJobs:
         return await self._jobs.newest(before, limit)
 
     async def cancel(self, job_id: str) -> BulkJob:
-        """End a job, what it did stays done; an ended one is left as it is. Raises NotFound."""
+        """End a job; what it has done stays done. An ended job is left as it is. Raises NotFound."""
         for _ in range(_TRIES):
             job = await self.find(job_id)
             if job.status is not BulkStatus.RUNNING:
@@ -69,7 +69,7 @@ class KeepBulkJobs:
 
 
 class CarryOutJobs:
-    """Goes by the record of a job: a step that a crash interrupted is repeated, and finds what it had done."""
+    """Carries out jobs by their records: a step that a crash interrupts is repeated, and finds what it has done."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class CarryOutJobs:
         self._clock = clock
 
     async def step(self, job_id: str) -> bool:
-        """Carry out a bounded part of a job; return whether something is left.
+        """Carry out a bounded part of a job; return whether anything is left.
 
-        Raises Unavailable, and errors of the store: then this step is to be repeated.
+        Raises Unavailable, and errors of the store; the caller must then repeat the step.
         """
         job = await self._jobs.find(job_id)
         if job is None or job.status is not BulkStatus.RUNNING:
@@ -98,7 +98,7 @@ class CarryOutJobs:
         after = await self._next(job)
         if after is None:
             after = job.ended(BulkStatus.COMPLETED, self._clock.now_ms())
-        # Whoever cancelled it meanwhile has the last word.
+        # If somebody has cancelled the job meanwhile, this write fails and the job stays cancelled.
         await self._jobs.save(after)
         return after.status is BulkStatus.RUNNING
 
@@ -112,7 +112,7 @@ class CarryOutJobs:
         below = RunName(job.flow_id, job.cycle, job.run) if job.cycle >= 0 else None
         states = await self._cycles.newest(job.flow_id, below, _PAGE)
         for state in states:
-            # Of the runs of a cycle the latest comes first, and is the one that counts.
+            # The latest run of a cycle comes first, and is the only one that counts.
             if state.name.cycle != job.cycle and not job.full:
                 job = await self._look(job, state)
             job = job.at(state.name)
@@ -140,7 +140,7 @@ class CarryOutJobs:
         return job.met(state, None if job.dry_run else await self._act(job, state))
 
     async def _act(self, job: BulkJob, state: ChainState) -> tuple[str, str] | None:
-        """Do to a cycle what is to be done; return why it could not be."""
+        """Apply the job's action to a cycle; return why it failed, None if it did not."""
         flow_id, cycle, run = state.name
         try:
             if job.action is BulkAction.STOP:

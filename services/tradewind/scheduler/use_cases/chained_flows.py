@@ -1,4 +1,4 @@
-"""Checks which flows begin a flow by their ends: that none of them is begun by it in turn."""
+"""Checks that a flow does not begin, by its own end, any of the flows whose ends begin it."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ class ChainedFlows:
         self._flows = flows
 
     async def __call__(self, flow_id: str, schedule: ScheduleDefinition) -> PathsFound:
-        """Return what is found of a schedule that is to be that of a flow."""
+        """Return the faults and warnings of the schedule that a flow is to get."""
         named = schedule.on.flow_ids if schedule.on else ()
         if not named:
             return PathsFound()

@@ -1,4 +1,4 @@
-"""Starting, stopping and deleting flows."""
+"""Starts, pauses, resumes, stops and deletes flows."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ from tradewind.server.schedules.schedule import Span
 _READ_AT_ONCE = 500
 _STOP_AGAIN_MS = 1_000
 _SETTLED_WITHIN_S = 3.0
-"""How long a call waits for the trigger service; what takes longer is done behind it."""
+"""How long a call waits for the trigger service; work that takes longer goes on in the background."""
 
 _log = structlog.get_logger(__name__)
 
 
 class ChangeFlow:
-    """Everything here is on record before the first other service hears of it."""
+    """Changes the status of flows. Every change is on record before another service hears of it."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class ChangeFlow:
     async def start(self, flow_id: str, start_at_ms: int = 0) -> FlowRecord:
         """Let cycles begin on time, the first at `start_at_ms` (0 for now) or when the schedule plans it after that.
 
-        A running flow is left as it is, a paused one is resumed. Raises NotFound; FailedPrecondition for a flow that is
-        being deleted, or, unless it is paused, whose schedule plans nothing any more; InvalidInput for a first time of
-        one that begins on events.
+        A running flow is left as it is, a paused flow is resumed. Raises NotFound; FailedPrecondition for a flow that
+        is being deleted, or one that is not paused and whose schedule plans nothing more; InvalidInput for a first time
+        of a flow that begins on events.
         """
         flow = await self._found(flow_id)
         if flow.status is FlowStatus.RUNNING:
@@ -77,12 +77,12 @@ class ChangeFlow:
         )
         await self._change(change)
         if flow.status is FlowStatus.PAUSED:
-            # Its backfills go on.
+            # The flow's backfills go on.
             self._wake(Work.WAITING, flow_id, 0)
         return await self.settled(flow_id)
 
     async def pause(self, flow_id: str, by: str, note: str) -> FlowRecord:
-        """Let no cycle begin until the flow is resumed; what runs goes on. A paused flow is left as it is.
+        """Let no cycle begin until the flow is resumed; running cycles go on. A paused flow is left as it is.
 
         Raises NotFound, FailedPrecondition for a flow that is not running.
         """
@@ -92,8 +92,8 @@ class ChangeFlow:
     async def resume(self, flow_id: str) -> FlowRecord:
         """Let cycles begin again, from the next planned time on; a running flow is left as it is.
 
-        One of which nothing is planned any more completes when no cycle runs. Raises NotFound, FailedPrecondition for
-        a flow that is not paused.
+        A flow that has nothing more planned completes when no cycle runs. Raises NotFound, FailedPrecondition for a
+        flow that is not paused.
         """
         flow = await self._found(flow_id)
         if flow.status not in (FlowStatus.PAUSED, FlowStatus.RUNNING):
@@ -107,14 +107,14 @@ class ChangeFlow:
         return flow
 
     async def stop(self, flow_id: str, by: str, reason: str) -> FlowRecord:
-        """Let no cycle begin and stop what runs, also what RunFlow began; it stays stopped until it is started.
+        """Let no cycle begin, and stop running cycles, even those that RunFlow began, until the flow is started again.
 
         Raises NotFound, FailedPrecondition for a flow that is being deleted.
         """
         answer = await self._change(
             StatusChange(flow_id, FlowStatus.STOPPED, _from(FlowStatus.STOPPED), by=by, reason=reason)
         )
-        # The owner of the partition repeats it until they have ended; this makes it quick.
+        # The owner of the partition repeats the stops until the runs have ended; this only makes it quick.
         self._background.begin(self._stop_runs(answer.stopping), "stop of runs")
         self._wake(Work.RUNS, flow_id, _STOP_AGAIN_MS)
         flow = await self.settled(flow_id)
@@ -124,7 +124,7 @@ class ChangeFlow:
         return flow
 
     async def delete(self, flow_id: str, wait_s: float) -> bool:
-        """Stop a flow and remove everything of it; return whether nothing is left after at most `wait_s`.
+        """Stop a flow and remove all its data; return whether nothing is left after at most `wait_s`.
 
         Raises NotFound.
         """
@@ -143,7 +143,7 @@ class ChangeFlow:
         return await self._flows.find([flow_id]) == [None]
 
     async def settled(self, flow_id: str) -> FlowRecord:
-        """Bring the trigger service in line, if it answers in time, and return the flow as it stands."""
+        """Bring the trigger service up to date, if it answers in time, and return the flow as it is then."""
         settling = self._background.task(self._settle.attempt(flow_id), "settling of a flow's trigger")
         await asyncio.wait([settling], timeout=_SETTLED_WITHIN_S)
         return await self._found(flow_id)
@@ -169,10 +169,10 @@ class ChangeFlow:
 
 
 def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int | None, Span | None]:
-    """Return the first planned time of a flow that is started or resumed (0 for now), and those that its pause cost.
+    """Return the first planned time of a flow that is started or resumed (0 for now), and the times its pause skipped.
 
-    It is None for a paused flow of which nothing is planned any more. Raises FailedPrecondition for another such flow,
-    InvalidInput for a first time where none is planned.
+    The first planned time is None for a paused flow that has nothing more planned. Raises FailedPrecondition for such a
+    flow that is not paused, InvalidInput for a `start_at_ms` of a flow that begins on events.
     """
     schedule, pause, passed = flow.schedule, flow.pause, None
     first_ms: int | None = None
@@ -180,9 +180,9 @@ def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int 
         message = f"the flow begins on {schedule.on.words}: say from when in the field start of its schedule"
         raise InvalidInput([Violation("start_at", message)])
     if pause is not None and not pause.next_ms:
-        # The schedule was over, and its last cycle runs.
+        # The schedule was over when the pause began, and its last cycle runs.
         return None, None
-    # One that runs once, and whose time has passed, begins now.
+    # A flow that runs once, and whose time has passed, begins now.
     if pause is not None and not schedule.on and pause.next_ms > (now_ms if schedule.once else 0):
         planned = schedule.planned(pause.next_ms)
         first_ms = planned.after(max(now_ms, pause.next_ms) - 1)

@@ -1,4 +1,4 @@
-"""Brings changes to runs, on whichever replica they happen, to those who listen in this process."""
+"""Brings changes to runs, whichever replica makes them, to the listeners in this process."""
 
 import asyncio
 from collections import Counter
@@ -20,11 +20,14 @@ _RETRY_S = 1.0
 _log = structlog.get_logger(__name__)
 
 Listener = Callable[[str, ChainState | None], None]
-"""Hears of a flow and the state of one of its runs, None when the flow is gone. Must not block."""
+"""Receives the id of a flow and the new state of one of its runs, None when the flow is gone. Must not block."""
 
 
 class ChangeHub:
-    """One subscription for each partition that anybody listens to; states are read only where a change cannot tell."""
+    """Keeps one subscription for each partition that anybody listens to.
+
+    A state is read from the store only when it does not follow from the change itself.
+    """
 
     def __init__(self, feed: ChangeFeed, cycles: CycleRecords, states: ChainStateRepository) -> None:
         self._feed = feed
@@ -34,12 +37,15 @@ class ChangeHub:
         self._subscribed: dict[int, Callable[[], None]] = {}
         self._subscribing = asyncio.Lock()
         self._known: dict[str, dict[RunName, ChainState]] = {}
-        """The open runs of each flow that is listened to."""
+        """The open runs of each flow that has listeners."""
         self._to_load: dict[RunName, None] = {}
         self._loading: asyncio.Task[None] | None = None
 
     async def listen(self, flow_id: str, listener: Listener) -> None:
-        """Hear of every change to the flow's runs from now on, once, until it has been left as often as listened to."""
+        """Send every change to the flow's runs to `listener` from now on, each once however often it listens.
+
+        It must `leave` as often as it has called this.
+        """
         self._listeners.setdefault(flow_id, Counter())[listener] += 1
         partition = partition_of(flow_id)
         async with self._subscribing:
@@ -49,7 +55,7 @@ class ChangeHub:
                 )
 
     def leave(self, flow_id: str, listener: Listener) -> None:
-        """Hear no more of a flow."""
+        """Stop listening to a flow."""
         listeners = self._listeners.get(flow_id, Counter())
         if listeners[listener] > 1:
             listeners[listener] -= 1
@@ -64,14 +70,14 @@ class ChangeHub:
             self._subscribed.pop(partition)()
 
     def seen(self, states: Sequence[ChainState]) -> None:
-        """Take states that a listener has read itself as known, so that changes to them can be told without reading."""
+        """Note states that a listener has read itself, so that changes to them need no further reading."""
         for state in states:
             before = self._state_of(state.name)
             if state.name.flow_id in self._listeners and (before is None or before.rank < state.rank):
                 self._remember(state)
 
     async def stop(self) -> None:
-        """End."""
+        """End all subscriptions."""
         for end in self._subscribed.values():
             end()
         self._subscribed.clear()
@@ -90,7 +96,7 @@ class ChangeHub:
             if run in self._to_load:
                 continue
             before = self._state_of(run)
-            # One that is not newer is known already, unless the store lost what is known.
+            # A change that is not newer is already known, unless the store has lost the known state: so read the run.
             state = change.state_after(before) if before is None or before.version < change.version else None
             if state is None:
                 self._load(run)
@@ -116,14 +122,14 @@ class ChangeHub:
             listener(flow_id, state)
 
     def _resync(self, partition: int) -> None:
-        """After a gap: read what is known as open, and the newest runs of each flow."""
+        """After a gap, read the runs known as open, and the newest runs of each flow."""
         for flow_id in self._listeners:
             if partition_of(flow_id) == partition:
                 for run in (*self._known.get(flow_id, ()), RunName(flow_id, -1)):
                     self._load(run)
 
     def _load(self, run: RunName) -> None:
-        """Read a run as soon as may be; number -1 stands for the newest ones of its flow."""
+        """Read a run as soon as possible; cycle -1 stands for the newest runs of the flow."""
         self._to_load[run] = None
         if self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(self._read())
@@ -131,7 +137,7 @@ class ChangeHub:
     async def _read(self) -> None:
         try:
             while self._to_load:
-                # Taken before they are read: a change that is heard meanwhile may have come too late for it.
+                # Taken out before they are read: the read may miss a change that is heard meanwhile.
                 wanted = list(self._to_load)[:500]
                 for run in wanted:
                     del self._to_load[run]

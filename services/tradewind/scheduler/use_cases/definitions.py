@@ -17,20 +17,20 @@ from tradewind.server.built_in import FLOW
 _NODE_BYTES = 200
 _EDGE_BYTES = 100
 _INPUT_BYTES = 2048
-"""So many bytes of inputs weigh as much as a node: 1 MiB of them as much as the 500 nodes of a batch."""
+"""How many bytes of inputs weigh as much as one node: 1 MiB weighs as much as the 500 nodes of a batch."""
 
 MOST_NODES = 500_000
-"""How many nodes' worth of definitions stay in memory."""
+"""How many nodes the definitions kept in memory may have in all."""
 
 _DIGEST = 12
-"""So many characters of the digest of a registration tell it from others of its flow."""
+"""How many characters of its digest tell a registration from others of its flow."""
 _Key = tuple[str, int, str]
-"""A flow, and number and digest of a revision."""
+"""The id of a flow, and the number and digest of a revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFlow:
-    """One revision of a flow, ready to be run. `components` pairs ids with digests of plans.
+    """One revision of a flow, ready to run. `components` pairs component ids with the digests of their plans.
 
     `entry_types` are the node types of its entry nodes.
     """
@@ -43,29 +43,29 @@ class PlannedFlow:
 
     @property
     def weight(self) -> int:
-        """How many nodes a run of it has."""
+        """The number of nodes in a run."""
         return len(self.shape.node_ids)
 
     def plan_size(self, digest: str) -> int:
-        """Return about how many bytes the body of a plan takes in a message."""
+        """Return roughly how many bytes the body of a plan takes in a message."""
         plan = self.plans[digest]
         return sum(len(node.config_json) + _NODE_BYTES for node in plan.nodes) + len(plan.edges) * _EDGE_BYTES
 
 
 class PlannedRun(NamedTuple):
-    """A run and what it runs."""
+    """A run and the revision of the flow that it runs."""
 
     state: ChainState
     planned: PlannedFlow
 
     @property
     def weight(self) -> int:
-        """How much of a batch it takes."""
+        """How much of a batch the run takes up, in nodes."""
         return self.planned.weight + len(self.state.facts.inputs_json) // _INPUT_BYTES
 
 
 def planned_flow(flow_id: str, user_id: str, revision: int, digest: str, definition: FlowDefinition) -> PlannedFlow:
-    """Return what running a revision of a flow takes; `digest` as in CycleShape."""
+    """Return a revision of a flow, ready to run; `digest` is as in CycleShape."""
     plans = definition.plans()
     sources = {edge.source for edge in definition.edges}
     targets = {edge.target for edge in definition.edges}
@@ -94,7 +94,7 @@ def planned_flow(flow_id: str, user_id: str, revision: int, digest: str, definit
 
 
 class Definitions:
-    """Gives out planned flows. The current revision of a flow is a guess that beginning a cycle checks."""
+    """Provides planned flows. The current revision of a flow is a guess, which is checked when a cycle begins."""
 
     def __init__(self, flows: FlowRecords, most_nodes: int = MOST_NODES) -> None:
         self._flows = flows
@@ -104,14 +104,14 @@ class Definitions:
         self._current: dict[str, PlannedFlow] = {}
 
     def current(self, flow_id: str) -> PlannedFlow | None:
-        """Return what was the current revision when last heard of, None when that is not known."""
+        """Return the current revision as last heard of, None when it is not known."""
         planned = self._current.get(flow_id)
         if planned is not None:
             self._use((flow_id, planned.shape.revision, planned.shape.digest))
         return planned
 
     async def load(self, flow_ids: Sequence[str]) -> None:
-        """Learn the current revisions of flows; one that is not on record is forgotten."""
+        """Learn the current revisions of flows; a flow that is not on record is forgotten."""
         for flow_id, record in zip(flow_ids, await self._flows.find(flow_ids), strict=True):
             if record is None:
                 self._current.pop(flow_id, None)
@@ -119,7 +119,7 @@ class Definitions:
                 self.learn(record)
 
     def learn(self, record: FlowRecord) -> PlannedFlow:
-        """Take the definition of a record at hand as the current one."""
+        """Take the definition in a record as the current one."""
         key = (record.flow_id, record.revision, record.digest[:_DIGEST])
         planned = self._use(key)
         if planned is None or planned.shape.user_id != record.user_id:
@@ -128,7 +128,7 @@ class Definitions:
         return planned
 
     async def of_run(self, run: ChainState) -> PlannedFlow | None:
-        """Return the revision that a run began with, None when it is on record no more."""
+        """Return the revision that a run began with, None when it is no longer on record."""
         flow_id, facts = run.name.flow_id, run.facts
         key = (flow_id, facts.revision, facts.digest)
         known = self._use(key)
@@ -138,7 +138,7 @@ class Definitions:
         return None if text is None else self._keep(key, facts.user_id, text)
 
     def forget(self, flow_id: str) -> None:
-        """Let go of what was the current revision."""
+        """Forget which revision of a flow is current."""
         self._current.pop(flow_id, None)
 
     def _use(self, key: _Key) -> PlannedFlow | None:

@@ -1,4 +1,4 @@
-"""Everything of a cycle: its nodes, signals, log lines and statistics."""
+"""Describes a cycle: its nodes, signals, log lines and statistics."""
 
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ _FIELD_OF = {
 
 @dataclass(frozen=True, slots=True)
 class CycleDescription:
-    """A page of it; log lines and statistics come with the first page only."""
+    """A page of a cycle's description; log lines and statistics come with the first page only."""
 
     state: ChainState
     flow: FlowRecord
@@ -44,7 +44,7 @@ class CycleDescription:
 
 
 class DescribeCycle:
-    """Puts together what the scheduler has on record and what the node task manager says."""
+    """Combines the scheduler's records with the answers of the node task manager."""
 
     def __init__(self, read: ReadFlows, logs: ReadLogs, node_tasks: NodeTasks) -> None:
         self._read = read
@@ -62,7 +62,7 @@ class DescribeCycle:
         page_size: int,
         page_token: str,
     ) -> CycleDescription:
-        """Return a page of a cycle's nodes, and with the first one its newest lines and its statistics.
+        """Return a page of a cycle's nodes; the first page also has its newest lines and its statistics.
 
         Raises NotFound, and PeerUnavailable when the node task manager is away.
         """
@@ -86,7 +86,7 @@ class DescribeCycle:
         return CycleDescription(state, flow, page, tuple(newest), await self._statistics(state, page))
 
     async def _statistics(self, state: ChainState, page: ListNodeTasksResponse) -> NodeCounts:
-        """Count all nodes by status: by the record once the cycle has ended, else one by one."""
+        """Count all nodes by status: from the record once the cycle has ended, otherwise one by one."""
         if is_terminal(state.status) and state.all_finished:
             end = state.counts()
             return NodeCounts(
@@ -96,7 +96,7 @@ class DescribeCycle:
         while page.next_page_token:
             page = await self._node_tasks.node_tasks(state, page_size=PAGE, page_token=page.next_page_token)
             counts += _count(page.node_tasks)
-        # Those that the node task manager does not know yet, or no more.
+        # The rest are nodes that the node task manager does not know yet, or no longer knows.
         return counts + NodeCounts(registered=max(0, state.facts.node_count - counts.total))
 
 

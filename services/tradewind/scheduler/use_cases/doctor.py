@@ -1,4 +1,4 @@
-"""Looking through partitions for broken invariants, those between services among them."""
+"""Looks through partitions for broken invariants, including invariants between services."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
@@ -29,10 +29,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PartitionLook:
-    """What a step found in the store, and what other services must know of: running flows and submitted runs.
+    """The findings of a step in the store, and what other services must know: running flows and submitted runs.
 
-    Beside a flow's id stand its schedule epoch, and by how many ms its next planned time has passed, 0 for one that
-    begins on events.
+    `running` has, for each flow, its id, its schedule epoch, and how many ms ago its next planned time was, 0 for a
+    flow that begins on events.
     """
 
     examined: Examined
@@ -46,7 +46,7 @@ class PartitionDoctor(Protocol):
     async def examine(
         self, partition: int, epoch: int, at: str, records: int, again: Collection[str] | None, mend: bool
     ) -> PartitionLook:
-        """Take a step, as Examiner says; one with the epoch of a former owner finds nothing and is the last."""
+        """Take a step, as Examiner says; with the epoch of a former owner, it finds nothing and is the last."""
         ...
 
 
@@ -66,7 +66,7 @@ class ExaminePartition:
 
 
 class AskPeers:
-    """Compares records with what the trigger service and the node task manager say; one that is away is not asked."""
+    """Compares records with the trigger service and the node task manager; a service that is away is skipped."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class AskPeers:
         self._clock = clock
 
     async def __call__(self, look: PartitionLook, again: Collection[str] | None, mend: bool) -> list[Finding]:
-        """Return what they do not know; with `again` only of what was found before, mended if asked for."""
+        """Return findings of what the services do not know; with `again`, only those made before, mended if `mend`."""
         open_states = [state for state in await self._stores.states.load_many(look.submitted) if state is not None]
         found = await self._without_trigger(look.running)
         try:
@@ -102,7 +102,7 @@ class AskPeers:
     async def _silent(self, flow_ids: Sequence[str], explained: Collection[str]) -> list[Finding]:
         found: list[Finding] = []
         for flow in await self._stores.flows.find([flow_id for flow_id in flow_ids if flow_id not in explained]):
-            # The only firing of a flow that runs once comes again until no other cycle runs.
+            # A flow that runs once may be late while a cycle runs: its only firing is retried until none does.
             if flow is None or flow.running_cycles:
                 continue
             late_ms = self._clock.now_ms() - flow.next_execution_ms - flow.schedule.jitter_ms
@@ -138,7 +138,7 @@ class AskPeers:
         ]
 
     async def _not_returned(self, states: Sequence[ChainState]) -> list[Finding]:
-        """Find nodes that wait for cycles which have ended, and whose ends are not on their way."""
+        """Find nodes that wait for cycles that have ended, where the end is not on its way to them."""
         waiting: dict[RunName, str] = {}
         for state in states:
             if state.facts.runs_flows:
@@ -159,13 +159,13 @@ class AskPeers:
 
     async def _mended(self, finding: Finding) -> Finding:
         if finding.check in ("run-unknown", "end-not-returned"):
-            # Whoever looks after the run does what is due.
+            # The owner that looks after the run does the rest.
             run = RunName.parse(":".join(finding.subject.split(":")[:3]))
             await self._stores.open_runs.postpone({run: 0})
             self._wake(Work.RUNS, run.flow_id, 0)
         else:
             if finding.check == "trigger-silent":
-                # Saved under the same epoch it would stay as it is.
+                # Under the same epoch, saving the trigger again would change nothing.
                 await self._stores.flows.raise_schedule_epoch(finding.subject)
             await self._stores.outbox.add(finding.subject)
             self._wake(Work.OUTBOX, finding.subject, 0)
@@ -173,7 +173,7 @@ class AskPeers:
 
 
 class ExaminePartitions:
-    """The examiners of all partitions, or in the background of those that this replica owns."""
+    """Provides the examiners of all partitions or, for the background, of those that this replica owns."""
 
     def __init__(self, store: PartitionDoctor, peers: AskPeers, own: OwnPartitions) -> None:
         self._store = store
@@ -181,7 +181,7 @@ class ExaminePartitions:
         self._own = own
 
     async def __call__(self, everything: bool) -> Iterable[Examiner]:
-        """Return them."""
+        """Return the examiners of all partitions if `everything`, else of the partitions that this replica owns."""
         epochs = dict.fromkeys(range(PARTITIONS), 0) if everything else self._own.epochs
         return [
             ExaminePartition(partition, epoch, self._store, self._peers) for partition, epoch in sorted(epochs.items())

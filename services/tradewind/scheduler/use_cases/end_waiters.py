@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.run_name import RunName
 
 
 class EndWait:
-    """One caller's wait for some runs: one future however many they are. `states` holds the newest known."""
+    """One caller's wait for some runs: one future for all of them. `states` holds their newest known states."""
 
     __slots__ = ("broken_off", "future", "missing", "states")
 
@@ -20,7 +20,7 @@ class EndWait:
         self.broken_off = False
 
     def settle(self, run: RunName, state: ChainState | None) -> None:
-        """Take the end of one run; None when its record is gone."""
+        """Note the end of one run; `state` is None when its record is gone."""
         if state is not None:
             self.states[run] = state
         self.missing -= 1
@@ -41,7 +41,7 @@ class EndWaiters:
         self._leaving = False
 
     def begin(self, states: Iterable[ChainState]) -> EndWait:
-        """Wait for these runs, as far as they are open; take `forget` when nobody waits any more."""
+        """Wait for those of these runs that are open; call `forget` when the caller stops waiting."""
         by_run = {state.name: state for state in states}
         wait = EndWait(by_run, asyncio.get_running_loop().create_future())
         for run, state in by_run.items():
@@ -67,7 +67,7 @@ class EndWaiters:
                     del self._waits[run]
 
     def break_off(self) -> None:
-        """End all waits, and those that begin later, whatever is still missing: this process shuts down."""
+        """End all waits, and any that begin later, even if runs are missing: this process is shutting down."""
         self._leaving = True
         for wait in [wait for waits in self._waits.values() for wait in waits]:
             if not wait.future.done():
@@ -94,6 +94,6 @@ class EndWaiters:
             self.gone(run)
 
     def gone(self, run: RunName) -> None:
-        """Tell the waiters for a run that there is no record of it any more."""
+        """Tell the waiters for a run that its record is gone."""
         for wait in self._waits.pop(run, ()):
             wait.settle(run, None)

@@ -1,4 +1,4 @@
-"""Why a flow begins no cycle, and why a node of a cycle stands where it does."""
+"""Explains why a flow begins no cycle, and why a node of a cycle has the status that it has."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -42,9 +42,9 @@ _TICKS = {
 
 
 class ExplainFlow:
-    """Goes by the flow's record, its open cycles and what became of its latest planned times.
+    """Goes by the flow's record, its open cycles and the outcomes of its latest planned times.
 
-    `refusal()` is why the store takes no writes, "" when it does.
+    `refusal()` returns why the store takes no writes, "" when it takes them.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class ExplainFlow:
         return flow, ordered(reasons)
 
     async def _last_cycle(self, flow: FlowRecord) -> list[Reason]:
-        """Tell of the latest cycle if it did not complete."""
+        """Return how the latest cycle ended, if it did not complete."""
         try:
             state = await self._read.cycle(flow.flow_id, flow.last_cycle, None)
         except NotFound:
-            # None has begun, or its record has passed its retention.
+            # No cycle has begun, or the record has passed its retention.
             return []
         if not is_terminal(state.status) or state.status is CycleStatus.COMPLETED:
             return []
@@ -127,7 +127,7 @@ class ExplainFlow:
 
 
 def _waits_for_event(on: EventSchedule, firings: Sequence[Firing]) -> Reason:
-    """What a cycle begins on, and what became of the last one."""
+    """Return which events cycles begin on, and the outcome of the last event."""
     last = next((firing for firing in firings if firing.event_id), None)
     words = f"waits for {on.words}"
     if last is None:
@@ -147,7 +147,7 @@ def _waits_for_event(on: EventSchedule, firings: Sequence[Firing]) -> Reason:
 
 
 async def _is_known(node_tasks: NodeTasks, state: ChainState) -> bool:
-    """Whether the node task manager has a run; that is noted only a while after it was submitted."""
+    """Say whether the node task manager has a run; the record notes that only some time after submission."""
     if state.submitted_ms or state.components:
         return True
     try:
@@ -191,7 +191,7 @@ def _paused(flow: FlowRecord) -> Reason:
 
 
 def _open(state: ChainState, *, known: bool) -> list[Reason]:
-    """What an open cycle waits for as a whole; `known` to the node task manager or not."""
+    """Return what an open cycle waits for as a whole; `known` says whether the node task manager has it."""
     cycle, since = state.name.cycle, iso(state.facts.start_ms)
     reasons = []
     if state.stop is not None:
@@ -227,7 +227,7 @@ async def _ended(node_tasks: NodeTasks, state: ChainState, code: str) -> Reason:
 
 
 def _backfill(backfill: Backfill, flow: FlowRecord) -> Reason:
-    """How far a backfill is that is under way."""
+    """Return the progress of a backfill that is under way."""
     draft = backfill.draft
     words = f"backfill {backfill.backfill_id} has {backfill.left} of {draft.times} cycles to go"
     words += f", {draft.max_running} at a time"
@@ -246,7 +246,7 @@ def _backfill(backfill: Backfill, flow: FlowRecord) -> Reason:
 
 
 def _ticks(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
-    """The latest planned time, or event, if no cycle began for it."""
+    """Return the outcome of the latest planned time, or event, if no cycle began for it."""
     for firing in firings[:1]:
         if firing.outcome in _TICKS:
             code, words = _TICKS[firing.outcome]
@@ -266,7 +266,7 @@ def _ticks(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
 
 @dataclass(frozen=True, slots=True)
 class NodeExplanation:
-    """A node of a cycle; `node_task` is None while, or once, the node task manager does not know it."""
+    """A node of a cycle; `node_task` is None if the node task manager does not know it yet, or no longer."""
 
     state: ChainState
     node_task: NodeTask | None
@@ -274,9 +274,9 @@ class NodeExplanation:
 
 
 class ExplainNode:
-    """Adds to what the node task manager knows the cycle it is in, and the workers that offer its type.
+    """Adds to the node task manager's reasons those of the node's cycle and of the workers that offer its type.
 
-    `refusal()` is why the scheduler's store takes no writes, "" when it does.
+    `refusal()` returns why the scheduler's store takes no writes, "" when it takes them.
     """
 
     def __init__(
@@ -296,8 +296,10 @@ class ExplainNode:
         self._refusal = refusal
 
     async def __call__(self, flow_id: str, cycle: int | None, run: int | None, node_id: str) -> NodeExplanation:
-        """Return a node, or an item `<node>:<item>` of one that runs over a list, and the reasons, the most decisive
-        first. Raises NotFound, PeerUnavailable."""
+        """Return a node and the reasons, the most decisive first. Raises NotFound, PeerUnavailable.
+
+        `node_id` may also be `<node>:<item>`, an item of a node that runs over a list.
+        """
         state = await self._read.cycle(flow_id, cycle, run)
         task_id = f"{state.name}:{node_id}"
         node, of_list, _ = node_id.partition(":")
@@ -313,7 +315,7 @@ class ExplainNode:
             known = found is not None or await _is_known(self._node_tasks, state)
             reasons = [each for each in _open(state, known=known) if each.code != "cycle_running"]
             if found is None or all(each.code != "store_takes_no_writes" for each in found[1]):
-                # Mostly it is one store, and is told of already.
+                # Both services mostly use the same store: then this reason is there already.
                 reasons += store_takes_no_writes(await self._refusal())
             if known and found is None:
                 words = "its component has not been handed over: it begins when others have ended"
@@ -325,12 +327,12 @@ class ExplainNode:
             nobody = next((reason for reason in told if reason.code == "no_live_worker"), None)
             told = [reason for reason in told if reason is not nobody]
             reasons.append(await self._offering(node_task.node_type, nobody))
-        # What became of the node itself comes before what became of its cycle.
+        # The end of the node itself comes before the end of its cycle.
         ended = node_task.status in _ENDED
         return NodeExplanation(state, node_task, [*told, *reasons] if ended else ordered([*reasons, *told]))
 
     async def _require_unknown(self, state: ChainState, node_id: str, task_id: str) -> None:
-        """Raise NotFound for an item that is not known of a node that is."""
+        """Raise NotFound for an unknown item of a known node."""
         found = await self._known.explain(f"{state.name}:{node_id}", state.facts.user_id)
         if found is not None:
             total = found[0].items.total if found[0].HasField("items") else None
@@ -338,9 +340,10 @@ class ExplainNode:
             raise NotFound("node task", task_id, hint=f'; node "{node_id}" {words}')
 
     async def _offering(self, node_type: str, nobody: Reason | None) -> Reason:
-        """Why none of them takes it: the node task manager knows who is connected, the registry who is on record.
+        """Return why no worker takes the node.
 
-        `nobody` is that no worker is connected that offers the type, if so it is.
+        The node task manager knows which workers are connected, the registry which are on record. `nobody` is the
+        reason that no connected worker offers the type, None if one does.
         """
         workers = await self._workers.workers(node_type)
         if workers is None:

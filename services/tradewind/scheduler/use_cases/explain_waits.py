@@ -1,4 +1,4 @@
-"""Why nodes of a cycle wait, in words: a sentence for each, by what a page of them shows."""
+"""Explains in a sentence why each node of a cycle waits, from a page of node tasks alone."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ from tradewind.server.reasons import waits_for_nodes, workers_busy
 
 
 def explain_waits(page: ListNodeTasksResponse) -> None:
-    """Add to a page of node tasks with their signals what each that has not begun waits for, unless it has a reason.
+    """Add to each node task of a page that has not begun the reason why it waits, unless it has a reason already.
 
-    ExplainNode tells all of one.
+    The page must have signals. ExplainNode gives all the reasons of a single node.
     """
     undecided = _undecided(page.signals)
     for task in page.node_tasks:
@@ -22,7 +22,7 @@ def explain_waits(page: ListNodeTasksResponse) -> None:
 
 
 def _undecided(signals: Iterable[Signal]) -> dict[str, dict[str, str]]:
-    """Return, by node, the sources that are not decided yet."""
+    """Return, by node, the sources whose signals are still undecided."""
     sources: dict[str, dict[str, str]] = defaultdict(dict)
     for signal in signals:
         if signal.status == SignalStatus.SIGNAL_STATUS_WAITING:

@@ -1,4 +1,4 @@
-"""The nodes of a run that did not succeed, and what is told of them."""
+"""Finds the nodes of a run that did not succeed, and describes their failures."""
 
 from collections.abc import Collection
 
@@ -15,7 +15,7 @@ _LONGEST = 1000
 async def failed_nodes(
     node_tasks: NodeTasks, state: ChainState, most: int, statuses: Collection[NodeTaskStatus.ValueType] = FAILED
 ) -> list[NodeTask]:
-    """Return the first nodes of a run that are in one of these statuses. Raises PeerUnavailable."""
+    """Return up to `most` nodes of a run that are in one of these statuses. Raises PeerUnavailable."""
     found: list[NodeTask] = []
     token = ""
     while len(found) < most:
@@ -28,7 +28,7 @@ async def failed_nodes(
 
 
 def failure_words(task: NodeTask) -> str:
-    """Return which node failed, with what error, of which at most 1000 characters are told, and why it was final."""
+    """Return which node failed, with up to 1000 characters of the error, and why it was not tried again."""
     error = task.error
     parts = (error.code, error.type, error.message[:_LONGEST])
     words = f"node {quoted(task.node_id)}: {': '.join(filter(None, parts))}"

@@ -1,4 +1,4 @@
-"""What callers of the scheduler are told when it cannot be done."""
+"""The errors that callers of the scheduler get."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _SHOWN = 20
 
 
 def flow_not_found(flow_id: str, hint: str = "") -> NotFound:
-    """No flow has this id; `hint` may name one that has a similar one."""
+    """No flow has this id; `hint` may name a similar id that exists."""
     return NotFound("flow", flow_id, hint=hint)
 
 
@@ -37,7 +37,7 @@ def flow_not_owned(flow_id: str) -> PermissionDenied:
 
 
 def flow_moved(flow: FlowRecord) -> Aborted:
-    """The flow was changed since the etag was read."""
+    """The flow has been changed since the etag was read."""
     return Aborted(
         "VERSION_CONFLICT",
         f'flow "{flow.flow_id}" was changed meanwhile and is at revision {flow.revision}, etag "{flow.etag}"; read it '
@@ -47,7 +47,7 @@ def flow_moved(flow: FlowRecord) -> Aborted:
 
 
 def revision_not_found(flow_id: str, revision: int, latest: int) -> NotFound:
-    """The flow has no such revision, or it is on record no more; `latest` is the current one."""
+    """The flow has no such revision, or it is no longer on record; `latest` is the current one."""
     hint = "; it is on record no more" if revision >= 1 else "; the first was 1"
     if revision > latest:
         hint = f"; the latest is {latest}"
@@ -84,7 +84,7 @@ def flow_not_paused(flow: FlowRecord) -> FailedPrecondition:
 
 
 def schedule_over(flow: FlowRecord) -> FailedPrecondition:
-    """The flow's schedule plans nothing any more."""
+    """The flow's schedule has nothing more planned."""
     return FailedPrecondition(
         "SCHEDULE_OVER",
         f'the schedule of flow "{flow.flow_id}" plans nothing any more; register it with one that does, or run a cycle '
@@ -101,7 +101,7 @@ def cycle_not_found(flow_id: str, cycle: int | None = None, run: int | None = No
 
 
 def no_such_cycle(flow: FlowRecord, cycle: int | None, run: int | None) -> NotFound:
-    """The same, of a flow that was read: its latest cycle says why."""
+    """The same, for a flow at hand: its latest cycle helps to say why."""
     hint = ""
     if flow.last_cycle < 0:
         hint = "; the flow has had none yet"
@@ -118,7 +118,7 @@ def backfill_not_found(flow_id: str, backfill_id: int) -> NotFound:
 
 
 def too_many_backfills(flow_id: str, most: int) -> Exhausted:
-    """So many backfills of the flow are under way already."""
+    """The flow already has `most` backfills under way."""
     return Exhausted(
         "QUEUE_FULL",
         f'{most} backfills of flow "{flow_id}" are under way; wait for one of them, or cancel one',
@@ -164,7 +164,7 @@ def nothing_to_rerun(run: RunName) -> FailedPrecondition:
 
 
 def results_expired(run: RunName, nodes: Sequence[str]) -> FailedPrecondition:
-    """Results that a rerun is to keep are on record no more."""
+    """Results that a rerun is to keep are no longer on record."""
     shown = ", ".join(nodes[:_SHOWN]) + (f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else "")
     return FailedPrecondition(
         "RESULTS_EXPIRED",
@@ -176,7 +176,7 @@ def results_expired(run: RunName, nodes: Sequence[str]) -> FailedPrecondition:
 
 
 def revision_expired(state: ChainState) -> FailedPrecondition:
-    """The revision that a cycle began with is on record no more."""
+    """The revision that a cycle began with is no longer on record."""
     run = state.name
     return FailedPrecondition(
         "RESULTS_EXPIRED",
@@ -188,7 +188,7 @@ def revision_expired(state: ChainState) -> FailedPrecondition:
 
 
 def cycle_ended(state: ChainState) -> FailedPrecondition:
-    """What has ended cannot be stopped."""
+    """A run that has ended cannot be stopped."""
     run = state.name
     return FailedPrecondition(
         "CYCLE_ENDED",
@@ -199,7 +199,7 @@ def cycle_ended(state: ChainState) -> FailedPrecondition:
 
 
 def memory_closed(state: ChainState) -> FailedPrecondition:
-    """The cycle has ended, and what belongs to it changes no more."""
+    """The cycle has ended, so its variables can no longer change."""
     return FailedPrecondition(
         "WRONG_STATUS",
         f"cycle {state.name.cycle} of {state.name.flow_id} has ended ({state.status.value}); keep in the memory of the "
@@ -210,7 +210,7 @@ def memory_closed(state: ChainState) -> FailedPrecondition:
 
 
 def memory_moved(whose: str, version: int) -> Aborted:
-    """Somebody else changed the variables meanwhile; `version` is the one on record, -1 when that is not known."""
+    """Somebody else changed the variables meanwhile; `version` is the version on record, -1 if not known."""
     metadata = {"version": str(version)} if version >= 0 else {}
     return Aborted(
         "VERSION_CONFLICT", f"the memory of {whose} was changed by others; read it again and repeat", metadata
@@ -228,7 +228,7 @@ def memory_full(whose: str, size: int) -> Exhausted:
 
 
 def overlap_skipped(flow_id: str, running: RunName | None) -> Aborted:
-    """A cycle of the flow is still running, and its overlap policy is to skip."""
+    """A cycle of the flow is still running, and the flow's overlap policy is not `allow`."""
     which = f"cycle {running.cycle}" if running else "a cycle"
     metadata = {"flow_id": flow_id} | ({"cycle": str(running.cycle)} if running else {})
     return Aborted(

@@ -1,4 +1,4 @@
-"""Ways from flow to flow, along what is on record of each: the flows that it runs, or those that begin it."""
+"""Finds paths from flow to flow, by their records: along the flows that each runs, or those that begin it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.server.faults import Violation
 
 MOST_FLOWS = 1000
-"""So many flows are looked at; of those that run others, the depth of cycles at run time ends a chain beyond that."""
+"""The most flows to look at; a longer chain of flows that run others is ended at run time, by the depth of cycles."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathsFound:
-    """What is wrong with the flows that a definition names, and what is worth a warning."""
+    """The faults and warnings about the flows that a definition names."""
 
     faults: tuple[Violation, ...] = ()
     warnings: tuple[Violation, ...] = ()
@@ -22,7 +22,7 @@ class PathsFound:
 async def edges_from(
     flows: FlowRecords, flow_id: str, named: Sequence[str], next_of: Callable[[FlowRecord], Sequence[str]]
 ) -> tuple[Mapping[str, Sequence[str]], set[str]]:
-    """Return what follows on each flow, as far as is reached from one that is to name these, and those unknown."""
+    """Return the edges of all flows that are reached from `flow_id`, which is to name `named`, and unknown flows."""
     edges: dict[str, Sequence[str]] = {flow_id: named}
     unknown: set[str] = set()
     level = [each for each in dict.fromkeys(named) if each != flow_id]
@@ -36,7 +36,7 @@ async def edges_from(
 
 
 def path_back(flow_id: str, target: str, edges: Mapping[str, Sequence[str]]) -> list[str] | None:
-    """Return the shortest way along edges from a flow through `target` back to it, None when there is none."""
+    """Return the shortest path along edges from a flow through `target` back to it, None when there is none."""
     ways = [[flow_id, target]]
     seen = {target}
     for way in ways:

@@ -1,4 +1,4 @@
-"""Folds what the node task manager says of components into chain states, and ends the runs that are done."""
+"""Folds the node task manager's events about components into chain states, and ends the runs that are done."""
 
 from collections.abc import Callable, Iterable
 
@@ -29,11 +29,11 @@ _BACKOFF_S = (0.002, 0.1)
 
 Ends = dict[str, ComponentEnd]
 News = dict[tuple[RunName, str], Ends]
-"""What is new of each run, by its name and run_id."""
+"""The new ends of components of each run, by its name and run_id."""
 
 
 class FoldEvents:
-    """One compare-and-set for each run, whatever the number of its events; its end is part of the same write."""
+    """Writes one compare-and-set per run, however many events it has; the end of the run is part of the same write."""
 
     def __init__(
         self,
@@ -44,8 +44,10 @@ class FoldEvents:
         look: Callable[[], None] = lambda: None,
         traces: TraceRuns | None = None,
     ) -> None:
-        """`follow_up` is called when an end lets something else begin, or has paused a flow, `look` when a run is due
-        for a look at once."""
+        """Call `follow_up` when an end lets something else begin, or has paused a flow.
+
+        Call `look` when a run needs looking after at once.
+        """
         self._states = states
         self._open_states = open_states
         self._waiters = waiters
@@ -56,9 +58,9 @@ class FoldEvents:
     async def __call__(self, events: Iterable[ComponentEvent], epochs: Epochs) -> set[int]:
         """Fold events of partitions that the caller owns; return the partitions that it has lost.
 
-        Returns when every event is on record, or was found to be of a run that is gone or has ended: then all but those
-        of lost partitions may be acknowledged. Conflicts are retried with jittered backoff. Errors of the store pass
-        through; doing all of it again is harmless.
+        Returns when every event is on record, or belongs to a run that is gone or has ended. The caller may then
+        acknowledge all events except those of lost partitions. Conflicts are retried with jittered backoff. Errors of
+        the store pass through; folding the same events again is harmless.
         """
         news: News = {}
         for event in events:
@@ -72,7 +74,7 @@ class FoldEvents:
         return lost
 
     async def _round(self, news: News, epochs: Epochs, lost: set[int]) -> News:
-        """Try each run once and return those in conflict; their states are forgotten, so that they are read anew."""
+        """Try each run once and return those in conflict; their states are forgotten, so that they are read again."""
         states = await self._known(news)
         updates: list[RunUpdate] = []
         for (run, run_id), ends in news.items():
@@ -99,7 +101,7 @@ class FoldEvents:
         return again
 
     def took_place(self, state: ChainState, result: UpdateResult) -> None:
-        """See to what follows a write of this state: it is kept, or its end is counted and told to those who wait."""
+        """Do what follows a write of this state: remember the state, or count the end and tell callers that wait."""
         if result.follow_up:
             self._follow_up(state.name.flow_id, result.follow_up)
         if not result.end_ms:
@@ -113,9 +115,9 @@ class FoldEvents:
             self._waiters.ended(written(state, result.version, result.end_ms))
 
     async def give_up(self, state: ChainState, reason: str, epochs: Epochs = NOT_OWNER) -> ChainState:
-        """End a run that can never be carried out as failed; return how it stands then.
+        """End, as failed, a run that can never be carried out; return its state after that.
 
-        One that somebody else has changed stays as it was given, for whoever looks after it next.
+        If somebody else has changed the run, nothing is written and `state` is returned: the next check sees to it.
         """
         final, fields = given_up(state, reason)
         (result,) = await self._states.update_many([RunUpdate(final, fields)], epochs)
@@ -126,7 +128,7 @@ class FoldEvents:
         return written(final, result.version, result.end_ms)
 
     async def _known(self, runs: Iterable[tuple[RunName, str]]) -> dict[RunName, ChainState]:
-        """Return the states of runs; one that is remembered may be of another run that had the name before."""
+        """Return the states of runs; a remembered state that belongs to another run of the same name is not used."""
         states: dict[RunName, ChainState] = {}
         unknown: list[RunName] = []
         for run, run_id in runs:
@@ -142,7 +144,7 @@ class FoldEvents:
 
 
 def folded(state: ChainState, ends: Ends) -> RunUpdate | None:
-    """Return the write that takes these ends into a state, None when it knows them all."""
+    """Return the write that adds these ends to a state, None when the state has them all."""
     new = ends if not state.components else {key: end for key, end in ends.items() if key not in state.components}
     if not new:
         return None
@@ -160,7 +162,7 @@ def folded(state: ChainState, ends: Ends) -> RunUpdate | None:
     fields = [component_field(component_id) for component_id in new]
     if not merged.all_finished:
         if merged.facts.handlers is not None and merged.phase is not Phase.MAIN:
-            # What handles the outcome is to be released.
+            # The components that handle the outcome are to be released.
             return RunUpdate(merged, fields, check_in_ms=0)
         return RunUpdate(merged, fields)
     final, more = ended(merged)
@@ -168,7 +170,7 @@ def folded(state: ChainState, ends: Ends) -> RunUpdate | None:
 
 
 def written(state: ChainState, version: int, end_ms: int) -> ChainState:
-    """Return a state as the store has written it."""
+    """Return a state as it is after the store has written it."""
     return ChainState(
         state.name,
         state.facts,

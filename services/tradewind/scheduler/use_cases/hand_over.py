@@ -1,4 +1,4 @@
-"""Hands begun cycles over to the node task manager, in natural batches: those of schedules before any others."""
+"""Hands over begun cycles to the node task manager, in natural batches, scheduled cycles before all others."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,21 +34,21 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Group:
-    """Runs that go together, and what they weigh."""
+    """Runs that are submitted together, and their weight."""
 
     runs: list[PlannedRun]
     weight: int
 
     @property
     def on_time(self) -> bool:
-        """Whether they began because it was time for them."""
+        """Whether all of them were begun by schedules."""
         return all(
             run.state.facts.origin is CycleOrigin.SCHEDULE and run.state.facts.rerun is None for run in self.runs
         )
 
 
 class HandOver:
-    """Submits runs. Whatever happens they stay open on record, so that what fails here is done again later."""
+    """Submits runs. Whatever happens, the runs stay open on record, so that a failed submission is repeated later."""
 
     def __init__(
         self,
@@ -68,22 +68,22 @@ class HandOver:
         self._wake = wake
         self._clock = clock
         self.unreached: PeerUnavailable | None = None
-        """Why the node task manager did not get what was sent to it last."""
+        """Why the last submission did not reach the node task manager, None if it did."""
         self._failing = Spells(_log, "cycles_not_submitted", "cycles_not_submitted_no_more")
         self._batcher: Batcher[_Group, list[ChainState]] = Batcher(
             self._flush, weigh=lambda group: group.weight, max_weight=NODES_AT_ONCE
         )
 
     def begin(self, runs: Sequence[PlannedRun]) -> list[tuple[int, "asyncio.Future[list[ChainState]]"]]:
-        """Submit runs; return how many go together each time and what to await for how they stand then, in their order.
+        """Submit runs in groups; return the size of each group and a future for its states afterwards, in order.
 
-        One that was refused, or could not be sent, has its reason in its record. One whose name was found to be
-        somebody else's has another number.
+        A run that was refused, or could not be sent, has the reason in its record. A run whose name turned out to be
+        taken has another number.
         """
         return [(len(group.runs), self._batcher.submit(group, ahead=group.on_time)) for group in _cut(runs)]
 
     async def __call__(self, runs: Sequence[PlannedRun]) -> list[ChainState]:
-        """Submit runs and return how they stand then."""
+        """Submit runs and return their states afterwards."""
         return [state for _, submitted in self.begin(runs) for state in await submitted]
 
     async def _flush(self, groups: list[_Group]) -> list[list[ChainState]]:
@@ -101,7 +101,7 @@ class HandOver:
         except PeerRefused as error:
             if len(runs) == 1:
                 return await self._refused([(runs[0], f"the node task manager refuses it: {error}", 0)])
-            # One of them is at fault: the others must not wait for it.
+            # One of the runs is at fault: the others must not wait for it.
             half = len(runs) // 2
             return [*await self._submit(runs[:half]), *await self._submit(runs[half:])]
         states = [run.state for run in runs]
@@ -126,7 +126,7 @@ class HandOver:
         return states
 
     async def _send(self, runs: Sequence[PlannedRun]) -> list[SubmitAnswer]:
-        """Submit, and submit again with plans what the node task manager does not know yet."""
+        """Submit runs, then submit those again whose plans the node task manager does not know, with the plans."""
         answers = await self._node_tasks.submit([_submission(run) for run in runs], ())
         unknown = [place for place, answer in enumerate(answers) if answer.outcome is SubmitOutcome.PLAN_UNKNOWN]
         for batch in _by_plan_size(runs, answers, unknown):
@@ -170,7 +170,7 @@ class HandOver:
         return state, answer
 
     async def _stopping(self, state: ChainState, stop: StopRequest) -> ChainState:
-        """Ask a run to stop, before it is submitted, as it was under the number that it had before."""
+        """Ask a renumbered run to stop, before it is submitted, as it was asked under its previous number."""
         state = state._replace(stop=stop)
         (result,) = await self._states.update_many([RunUpdate(state, (STOP,), check_in_ms=0)])
         state = state._replace(version=result.version)
@@ -180,17 +180,17 @@ class HandOver:
         return state
 
     async def _given_up(self, state: ChainState, answer: SubmitAnswer) -> ChainState:
-        """End a rerun that has nothing to build on: its name is taken, or the results that it was to keep are gone."""
+        """End a rerun that cannot go on: its name is taken, or the results that it was to keep are gone."""
         reason = "the results that it was to keep have expired" if answer.reason == _EXPIRED else _words(answer)
         return await self._fold.give_up(state, reason)
 
     async def _refused(self, runs: Sequence[tuple[PlannedRun, str, int]]) -> list[ChainState]:
-        """Put the reason why runs wait on record, and when they are tried again."""
+        """Put on record why runs wait, and when they are tried again."""
         now_ms = self._clock.now_ms()
         updates: list[RunUpdate] = []
         for run, reason, retry_ms in runs:
             age_ms = now_ms - run.state.facts.start_ms
-            # Who looks after runs tries a peer that is away with a batch of them a second, however many wait.
+            # LookAfterRuns tries a peer that is away with one batch of runs a second, however many runs wait.
             check_in_ms = _RETRY_MS[0] if self.unreached is not None else retry_after(age_ms, retry_ms)
             log = LogText(LogLevel.WARNING, f"Not submitted yet: {reason}") if reason != run.state.reason else None
             updates.append(RunUpdate(run.state._replace(reason=reason), (REASON,), check_in_ms, log))
@@ -205,7 +205,10 @@ class HandOver:
 
 
 def retry_after(age_ms: int, least_ms: int = 0) -> int:
-    """Return how long to wait before a run of this age that was refused is submitted again: it doubles, up to 30 s."""
+    """Return how long to wait before a refused run of this age is submitted again.
+
+    The wait doubles each time, from 1 s to 30 s, because it equals the age. It is at least `least_ms`.
+    """
     return max(least_ms, min(_RETRY_MS[1], max(_RETRY_MS[0], age_ms)))
 
 
@@ -214,7 +217,7 @@ def _submission(run: PlannedRun) -> Submission:
 
 
 def _name_is_taken(answer: SubmitAnswer) -> bool:
-    # A run that began before its flow was purged there can only be begun again.
+    # FLOW_DELETING: a run that began before its flow was purged there can only be begun again, under another number.
     return answer.outcome is SubmitOutcome.RUN_CONFLICT or answer.reason == "FLOW_DELETING"
 
 
@@ -227,7 +230,7 @@ def _words(answer: SubmitAnswer) -> str:
 
 
 def _cut(runs: Sequence[PlannedRun]) -> list[_Group]:
-    """Return runs in groups of at most a batch's weight; a heavier run stands alone."""
+    """Return runs in groups of at most a batch's weight; a heavier run gets a group of its own."""
     groups: list[_Group] = []
     for run in runs:
         weight = run.weight
@@ -241,7 +244,10 @@ def _cut(runs: Sequence[PlannedRun]) -> list[_Group]:
 def _by_plan_size(
     runs: Sequence[PlannedRun], answers: Sequence[SubmitAnswer], places: Sequence[int]
 ) -> list[list[int]]:
-    """Return places in batches whose plans, each counted once, make at most 1 MiB; what is larger goes alone."""
+    """Return `places` in batches of at most 1 MiB of inputs and plans, each plan counted once.
+
+    A larger run gets a batch of its own.
+    """
     batches: list[list[int]] = []
     sent: set[str] = set()
     size = 0

@@ -1,4 +1,4 @@
-"""Reading and changing the variables that nodes keep, of a cycle or of a flow."""
+"""Reads and changes the variables that nodes keep, of a cycle or of a flow."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ _DEADLINE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose variables: those of a cycle when `cycle` is given, of its latest run unless `run` is; else the flow's.
+    """The owner of the variables: the flow, or with `cycle`, a run of that cycle, the latest unless `run` is given.
 
-    With `run_id` the run must be that one.
+    With `run_id`, the run must have that id.
     """
 
     flow_id: str
@@ -38,9 +38,9 @@ class Scope:
 
 
 class KeepMemory:
-    """A cycle's variables are part of its chain state; a flow's stand for themselves.
+    """The variables of a cycle are part of its chain state; those of a flow have a record of their own.
 
-    Those who change the same ones take turns here: only writers of other replicas make one begin again.
+    Callers in this process that change the same variables take turns, so only writers on other replicas cause retries.
     """
 
     def __init__(
@@ -62,10 +62,11 @@ class KeepMemory:
         return memory
 
     async def change(self, scope: Scope, change: MemoryChange, result_json: str | None = None) -> Memory:
-        """Change variables, and with `result_json` what a cycle says that it gives; return them as they are then.
+        """Change variables and, with `result_json`, a cycle's result; return the variables as they are then.
 
-        Raises NotFound, FailedPrecondition for a cycle that has ended, Aborted when another version is on record than
-        the one expected, Exhausted when they would be larger than 64 KiB. A change known by its id is not made again.
+        Raises NotFound, FailedPrecondition for a cycle that has ended, Aborted when the version on record is not the
+        expected one, Exhausted when the variables would be larger than 64 KiB. A change known by its id is not made
+        again.
         """
         if scope.cycle is None:
             async with self._turn(scope.flow_id):

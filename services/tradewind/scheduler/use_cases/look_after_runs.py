@@ -1,4 +1,4 @@
-"""Looks after open runs: what was not submitted is, what was missed is noticed, what takes too long is stopped."""
+"""Looks after open runs: submits runs that were not submitted, notices missed ends, stops runs that take too long."""
 
 import asyncio
 from collections import Counter
@@ -33,9 +33,9 @@ _log = structlog.get_logger(__name__)
 
 
 class LookAfterRuns:
-    """Level-triggered: it goes by what is on record here and there, whatever messages were lost.
+    """Level-triggered: it goes by the records of both services, whatever messages were lost.
 
-    `compare_ms` is how often an open run is compared with what the node task manager says of it.
+    `compare_ms` is how often an open run is compared with the node task manager's view of it.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class LookAfterRuns:
         self._release_handlers = ReleaseHandlers(node_tasks)
 
     async def __call__(self, runs: Sequence[RunName], epochs: Epochs) -> None:
-        """Look after runs that are due for it, at most 500; each is due again when there is reason to look again.
+        """Look after up to 500 runs that are due for a check; each becomes due again when there is reason to look.
 
-        Raises PeerUnavailable when the node task manager is away; the runs are due again soon then.
+        Raises PeerUnavailable when the node task manager is away; the runs are then due again soon.
         """
         states: list[ChainState] = []
         for run, state in zip(runs, await self._states.load_many(runs), strict=True):
@@ -80,7 +80,7 @@ class LookAfterRuns:
         self._open_states.keep(states)
         if not states:
             return
-        # Whatever goes wrong from here on, they are looked at again.
+        # Whatever goes wrong from here on, the runs are checked again.
         await self._open_runs.postpone({state.name: self._wait_ms(state, _SOON_MS) for state in states})
         done = await self._done([state for state in states if self._is_overdue(state)])
         states = [state if state.name in done else await self._timed_out(state, epochs) for state in states]
@@ -88,7 +88,7 @@ class LookAfterRuns:
         await self._compare(states, epochs)
 
     def _wait_ms(self, state: ChainState, wish_ms: int) -> int:
-        """Return when to look again, the deadline of the run at the latest."""
+        """Return in how many ms to look again: as wished, but no later than the run's deadline."""
         deadline_ms = state.facts.deadline_ms
         if not deadline_ms or state.stop is not None:
             return wish_ms
@@ -99,7 +99,7 @@ class LookAfterRuns:
         return 0 < deadline_ms <= self._clock.now_ms() and state.stop is None
 
     async def _done(self, states: Sequence[ChainState]) -> set[RunName]:
-        """Return those runs whose components have all ended: while no scheduler was there, none heard of that."""
+        """Return the runs whose components have all ended: they may have done so while no scheduler was running."""
         if not states:
             return set()
         sights = await self._node_tasks.components(states)
@@ -107,7 +107,7 @@ class LookAfterRuns:
         return {state.name for state in states if ended[state.name, state.facts.run_id] == state.facts.component_count}
 
     async def _timed_out(self, state: ChainState, epochs: Epochs) -> ChainState:
-        """Mark a run as stopping whose deadline has passed."""
+        """Mark a run as stopping if its deadline has passed."""
         if not self._is_overdue(state):
             return state
         seconds = (state.facts.deadline_ms - state.facts.start_ms) / 1000
@@ -123,13 +123,13 @@ class LookAfterRuns:
             await asyncio.gather(*map(self._node_tasks.stop, orders))
 
     def _orders(self, state: ChainState) -> list[StopOrder]:
-        """Return the orders that stop a run, after a grace also what handles its outcome."""
+        """Return the orders that stop a run; after a grace period they include components that handle its outcome."""
         stop = state.stop
         late = stop is not None and self._clock.now_ms() >= stop.at_ms + HANDLERS_MS
         return stop_orders(state, with_handlers=late)
 
     async def _release(self, state: ChainState, withheld: Collection[str]) -> None:
-        """Let what handles the outcome begin; what the node task manager refuses waits for the next look."""
+        """Release components that handle the outcome; if the node task manager refuses, the next check tries again."""
         if withheld:
             try:
                 await self._release_handlers(state, withheld)
@@ -137,7 +137,7 @@ class LookAfterRuns:
                 _log.warning("handlers_not_released", run=str(state.name), error=str(error))
 
     async def _compare(self, states: Sequence[ChainState], epochs: Epochs) -> None:
-        """Compare runs with what the node task manager says of their components."""
+        """Compare runs with the node task manager's view of their components."""
         seen: dict[RunName, list[ComponentSight]] = {}
         for sight in await self._node_tasks.components(states):
             seen.setdefault(sight.run, []).append(sight)
@@ -155,11 +155,11 @@ class LookAfterRuns:
             if state.submitted_ms and not state.reason:
                 calm[state.name] = wait_ms
             else:
-                # Why it waited counts no more.
+                # The reason why the run waited no longer applies.
                 known = state._replace(submitted_ms=state.submitted_ms or self._clock.now_ms(), reason="")
                 fields = (SUBMITTED, REASON) if state.reason else (SUBMITTED,)
                 await self._write(RunUpdate(known, fields, wait_ms), epochs)
-        # What was written meanwhile says itself when to look: an end may have let what handles the outcome begin.
+        # Runs written meanwhile have set their own next check: an end may have let handlers of the outcome begin.
         written = {
             state.name for state in states if (self._open_states.get(state.name) or state).version != state.version
         }
@@ -171,11 +171,11 @@ class LookAfterRuns:
         if self._sub_flows is not None:
             await self._look_after_sub_flows(self._sub_flows, states)
         if again and self._hand_over.unreached is not None:
-            # However many wait, a peer that is away is tried with these alone before there is a pause.
+            # However many runs wait, a peer that is away is tried with these alone before there is a pause.
             raise self._hand_over.unreached
 
     async def _look_after_sub_flows(self, sub_flows: SubFlows, states: Sequence[ChainState]) -> None:
-        """Compare runs that run cycles of other flows, and cycles that run for them."""
+        """Look after runs that run cycles of other flows, and runs that run for nodes of other flows."""
         children = [state for state in states if state.facts.parent is not None]
         if children:
             await sub_flows.still_wanted(children)
@@ -185,7 +185,7 @@ class LookAfterRuns:
             try:
                 await sub_flows.look(state)
             except PeerRefused as error:
-                # No other run is to wait for this one; the next look tries again.
+                # The other runs must not wait for this one; the next check tries again.
                 _log.warning("sub_flows_not_looked_after", run=str(state.name), error=str(error))
 
     async def _submit_again(self, states: Sequence[ChainState], epochs: Epochs) -> None:
@@ -202,7 +202,7 @@ class LookAfterRuns:
             await self._hand_over(runs)
 
     async def _write(self, update: RunUpdate, epochs: Epochs) -> ChainState | None:
-        """Write a state as the owner; None when somebody else has changed it, to be looked at again."""
+        """Write a state as the owner; None when somebody else has changed it, so that it must be looked at again."""
         (result,) = await self._states.update_many([update], epochs)
         if not result.ok:
             self._open_states.drop(update.state.name)

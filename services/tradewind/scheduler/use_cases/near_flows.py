@@ -1,4 +1,4 @@
-"""Names the flow that somebody who misspelt its id most likely meant."""
+"""Names the flow that a caller with a misspelt id most likely meant."""
 
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.faults import flow_not_found
@@ -10,9 +10,9 @@ _MOST = 200
 
 
 async def no_such_flow(flows: FlowRecords, flow_id: str) -> NotFound:
-    """Return the refusal for a flow that is not there, with the nearest id of one that the caller may see.
+    """Return the error for a flow that does not exist, with the most similar id that the caller may see.
 
-    Of many flows only the first two hundred are looked at, and two hundred behind those that begin as this one does.
+    Of many flows, it looks at the first two hundred only, and at two hundred from the first half of `flow_id` on.
     """
     ids = await flows.list_ids("", _MOST)
     if len(ids) == _MOST:

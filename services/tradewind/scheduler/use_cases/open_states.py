@@ -1,7 +1,7 @@
-"""The states of open runs that this process has seen last; a hint that every compare-and-set checks.
+"""The states of open runs as this process last saw them: hints, which every compare-and-set checks.
 
-It checks them by versions, which a store that lost its last second gives to other states: so all are forgotten when the
-connection to the store is lost.
+The check goes by versions. A store that has lost its last second gives the same versions to other states, so all hints
+are forgotten when the connection to the store is lost.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.run_name import RunName
 
 
 class OpenStates:
-    """Keeps the newest `most` states."""
+    """Remembers the newest `most` states."""
 
     def __init__(self, most: int = 100_000) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""Which partitions this replica owns, and under which epochs."""
+"""Takes and gives up partitions for this replica, and knows under which epochs it owns them."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -14,9 +14,10 @@ _log = structlog.get_logger(__name__)
 
 
 class OwnPartitions:
-    """Takes the share of this replica, `name`, in the partitions: all of them until `share` has found others.
+    """Takes this replica's share of the partitions: all of them until `share` has found other replicas.
 
-    `changed` callbacks run after every gain or loss. Others are told when it comes, leaves or gives something up.
+    `name` is the name of this replica. `changed` callbacks run after every gain or loss. The other replicas are told
+    when this one comes, leaves or gives up partitions.
     """
 
     def __init__(self, partitions: Partitions, name: str, wakes: WakeChannel) -> None:
@@ -31,19 +32,20 @@ class OwnPartitions:
 
     @property
     def epochs(self) -> Mapping[int, int]:
-        """The partitions that are owned now, each with the epoch under which it is.
+        """The partitions that this replica owns now, with their epochs.
 
-        A copy: what is lost while something is under way must not go on as if nobody owned it.
+        A copy: work under way must keep the epoch of a partition that is lost meanwhile, or it would go on as if nobody
+        owned the partition.
         """
         return dict(self._held)
 
     def owns(self, partition: int) -> bool:
-        """Say whether a partition is owned."""
+        """Say whether this replica owns a partition."""
         return partition in self._held
 
     @property
     def complete(self) -> bool:
-        """Whether every partition that is wanted is owned."""
+        """Whether this replica owns every partition of its share."""
         return self._held.keys() >= self._wanted
 
     def on_change(self, changed: Callable[[], None]) -> None:
@@ -51,9 +53,9 @@ class OwnPartitions:
         self._changed.append(changed)
 
     async def take(self) -> None:
-        """Take what is wanted and was not owned by anybody met by `share`."""
+        """Take the partitions of this replica's share that no replica in the last meeting of `share` owns."""
         if self._doubted:
-            # Whoever said that they are lost may have meant an older epoch.
+            # The report that they are lost may have been about an older epoch.
             doubted, self._doubted = self._doubted, {}
             await self._partitions.release(doubted)
         gained = {}
@@ -67,9 +69,9 @@ class OwnPartitions:
             self._tell()
 
     async def share(self, *, alone: bool = False) -> None:
-        """Say that this replica is here, with `alone` that no other one is; give up what is the share of others now.
+        """Report that this replica is present, with `alone` that no other is; give up partitions of others' shares.
 
-        All is lost when it had not said so for the time of a lease: others may have taken it.
+        If the lease had lapsed since the last report, all partitions are lost: others may have taken them.
         """
         self._met = met = await self._partitions.meet(alone=alone)
         if met.lapsed:
@@ -83,7 +85,7 @@ class OwnPartitions:
             await self._have_shared()
 
     def lose(self, partitions: Iterable[int], why: str) -> None:
-        """Own these partitions no more: somebody else does."""
+        """Note that somebody else owns these partitions."""
         lost = {partition: self._held.pop(partition) for partition in partitions if partition in self._held}
         if lost:
             _log.warning("partitions_lost", partitions=sorted(lost), why=why)
@@ -91,7 +93,7 @@ class OwnPartitions:
             self._tell()
 
     async def release(self) -> None:
-        """Give everything up, so that others need not wait for the lease to lapse."""
+        """Give up all partitions, so that others need not wait for the lease to lapse."""
         held, self._held = self._held, {}
         self._tell()
         await self._partitions.leave()

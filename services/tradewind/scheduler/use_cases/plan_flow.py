@@ -1,4 +1,4 @@
-"""Says what would come of registering a flow, and stores nothing."""
+"""Says what registering a flow would do, without storing anything."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from tradewind.server.quoting import quoted
 
 _NEXT_TIMES = 5
 _TIMES_LOOKED_AT = 100
-"""By so many planned times it is judged how often cycles begin."""
+"""How many planned times are used to judge how often cycles begin."""
 
 _NO_WORKERS_KNOWN = Violation("nodes", "the registry cannot be reached: where nodes could run is not known")
 _NO_LIMITS_KNOWN = Violation("flow", "the node task manager cannot be reached: the system's limits were not looked at")
@@ -33,9 +33,9 @@ _NO_LIMITS_KNOWN = Violation("flow", "the node task manager cannot be reached: t
 
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
-    """What would come of a registration; with faults in `analysis`, only what could be made out.
+    """The effect that a registration would have; with faults in `analysis`, as much of it as can be made out.
 
-    `standing` is the flow as it is, None for a new one; `changed` says whether there would be a new revision.
+    `standing` is the flow on record, None for a new flow; `changed` says whether there would be a new revision.
     """
 
     analysis: FlowAnalysis
@@ -48,7 +48,7 @@ class FlowPlan:
 
 
 class PlanFlow:
-    """Judges a wish as RegisterFlow does, and looks at who could run it and what would hold it back."""
+    """Judges a wish as RegisterFlow does, and finds which workers could run the flow and what would hold it back."""
 
     def __init__(
         self, register: RegisterFlow, flows: FlowRecords, workers: Workers, limits: Limits, clock: Clock
@@ -60,9 +60,10 @@ class PlanFlow:
         self._clock = clock
 
     async def __call__(self, wish: RegistrationWish) -> FlowPlan:
-        """Return what would come of it. Faults are part of the plan.
+        """Return what the registration would do. Faults are part of the plan.
 
-        Raises what RegisterFlow raises because of the flow that stands.
+        Raises what RegisterFlow raises because of the flow on record, and Exhausted when the changes are too large for
+        an answer.
         """
         own = wish.faults()
         analysis = await self._register.analyze(wish.draft, "" if own else wish.flow_id)

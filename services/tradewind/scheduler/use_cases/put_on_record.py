@@ -1,4 +1,4 @@
-"""Puts a judged definition on record, for those who register, update or roll back a flow."""
+"""Puts a checked definition on record, to register, update or roll back a flow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from tradewind.server.identifiers import request_id_faults
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A registered flow; `changed` is False when the same definition was there already."""
+    """A registered flow; `changed` is False when the same definition was already on record."""
 
     flow: FlowRecord
     changed: bool
@@ -39,7 +39,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who makes a revision and why; `etag` is that of the flow it is meant to change, empty for whichever stands.
+    """Who makes a revision and why; `etag` is the etag of the flow that it is meant to change, empty for any.
 
     `request_id` makes repeating the call safe, empty for none.
     """
@@ -50,7 +50,7 @@ class Author:
     request_id: str = ""
 
     def faults(self) -> list[Violation]:
-        """Return what is wrong with it."""
+        """Return the faults of its fields."""
         found = request_id_faults(self.request_id)
         for path, value, most in (("by", self.by, 128), ("note", self.note, 1024)):
             if len(value) > most:
@@ -58,14 +58,14 @@ class Author:
         return found
 
     def request(self, user_id: str, *payload: object) -> RememberedRequest | None:
-        """Return the request as it is remembered, None without an id; `payload` is what it asks for."""
+        """Return the request as it is remembered, None without an id; `payload` are the arguments of the call."""
         if not self.request_id:
             return None
         return RememberedRequest(user_id or "default", self.request_id, digest_of(canonical_json(payload)))
 
 
 class PutOnRecord:
-    """The last step of a change: store it, learn it, and bring the trigger of a running flow in line."""
+    """The last step of a change: stores it, learns the definition, and brings a running flow's trigger up to date."""
 
     def __init__(self, flows: FlowRecords, definitions: Definitions, change_flow: ChangeFlow) -> None:
         self._flows = flows
@@ -76,8 +76,8 @@ class PutOnRecord:
         """Store a registration.
 
         Raises FailedPrecondition for a flow that is being deleted, Conflict for a request_id that was used for
-        something else, Aborted for an etag that is not the present one, NotFound for one of a flow that is not there,
-        PermissionDenied for another user's flow that only its owner may change.
+        something else, Aborted for an etag that is not the current one, NotFound for an etag when the flow does not
+        exist, PermissionDenied for another user's flow that only its owner may change.
         """
         flow_id = registration.flow_id
         outcome, _ = await self._flows.register(registration)
@@ -111,9 +111,9 @@ def registration_of(
     user_id: str = "",
     request: RememberedRequest | None = None,
 ) -> FlowRegistration:
-    """Return what is put on record; `labels` are all of the flow, `standing` the flow as it is, where that is known.
+    """Return what is put on record; `labels` are all labels of the flow, `standing` is the flow on record, if known.
 
-    Raises InvalidInput when a schedule that is not the standing one plans nothing any more.
+    Raises InvalidInput when a schedule other than that of `standing` has nothing more planned.
     """
     config_json = definition.to_json()
     pairs = tuple(sorted(labels.items()))
@@ -138,9 +138,9 @@ def registration_of(
 
 
 def first_planned_of(definition: FlowDefinition, now_ms: int) -> int:
-    """Return what a schedule with a grid of its own plans next, 0 for one that begins with the flow.
+    """Return the next planned time of a schedule with a grid of its own, 0 for one that begins with the flow.
 
-    For one that begins on events, what stands by in place of it. Raises InvalidInput when it plans nothing any more.
+    For a schedule that begins on events, it is the standby time. Raises InvalidInput when nothing more is planned.
     """
     schedule = definition.schedule
     if schedule.begins_with_the_flow:

@@ -21,7 +21,7 @@ _LEAST_READ = 50
 
 @dataclass(frozen=True, slots=True)
 class FlowFilter:
-    """Which flows are wanted; empty and 0 mean that everything will do. Times in milliseconds."""
+    """Which flows are wanted; empty and 0 mean any. Times in milliseconds."""
 
     statuses: Collection[FlowStatus] = ()
     labels: Mapping[str, str] | None = None
@@ -44,7 +44,7 @@ class FlowFilter:
 
 @dataclass(frozen=True, slots=True)
 class CycleFilter:
-    """Which cycles are wanted; empty and 0 mean that everything will do. Times in milliseconds."""
+    """Which cycles are wanted; empty and 0 mean any. Times in milliseconds."""
 
     statuses: Collection[CycleStatus] = ()
     started_after_ms: int = 0
@@ -59,7 +59,7 @@ class CycleFilter:
 
 
 class ReadFlows:
-    """Answers what is on record."""
+    """Reads flows and cycles from the record."""
 
     def __init__(self, flows: FlowRecords, cycles: CycleRecords, states: ChainStateRepository) -> None:
         self._flows = flows
@@ -74,22 +74,22 @@ class ReadFlows:
         return flow
 
     async def missing(self, flow_id: str) -> NotFound:
-        """Return the refusal for a flow that is not there."""
+        """Return the error for a flow that does not exist."""
         return await no_such_flow(self._flows, flow_id)
 
     async def owners(self, flow_ids: Collection[str]) -> set[str]:
-        """Return to whom flows belong, as far as there are any."""
+        """Return the owners of those of these flows that exist."""
         return {owner for owner in await self._flows.owners(list(flow_ids)) if owner is not None}
 
     async def latest(self, flow_id: str) -> ChainState | None:
-        """Return the latest cycle of a flow that is on record, None when there is none."""
+        """Return the latest run of a flow on record, None when there is none."""
         found = await self._cycles.newest(flow_id, None, 1)
         return found[0] if found else None
 
     async def flows(self, wanted: FlowFilter, after: str, limit: int) -> tuple[list[FlowRecord], str | None]:
-        """Return up to `limit` flows with greater ids than `after`, by id, and after which one the next page begins.
+        """Return up to `limit` flows with ids greater than `after`, by id, and the next page's `after`, None for none.
 
-        Fewer where they would not go into one message.
+        There are fewer when one message would not hold them.
         """
         page: Page[FlowRecord] = Page(limit)
         while True:
@@ -121,9 +121,9 @@ class ReadFlows:
     async def cycles(
         self, flow_id: str, wanted: CycleFilter, below: RunName | None, limit: int
     ) -> tuple[list[ChainState], RunName | None]:
-        """Return up to `limit` cycles of a flow, newest first, and below which one the next page begins.
+        """Return up to `limit` runs of a flow, newest first, and the next page's `below`, None for none.
 
-        Fewer where they would not go into one message. Raises NotFound.
+        There are fewer when one message would not hold them. Raises NotFound.
         """
         await self.flow(flow_id)
         page: Page[ChainState] = Page(limit)

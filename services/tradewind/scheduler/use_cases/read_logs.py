@@ -18,7 +18,7 @@ LOGGED_CYCLES = 5
 
 
 class LogPosition(msgspec.Struct, array_like=True, frozen=True):
-    """Up to where lines have been read: the cycle, how many of the scheduler's lines, and the last line of a node."""
+    """How far lines have been read: the cycle, the number of the scheduler's own lines, and the last line of a node."""
 
     cycle: int
     own: int = 0
@@ -27,7 +27,7 @@ class LogPosition(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class LineFilter:
-    """Which lines are wanted: of one node when not empty, at least this grave."""
+    """Which lines are wanted: those of one node if not empty, of at least this level."""
 
     node_id: str = ""
     least: LogLevel = LogLevel.DEBUG
@@ -38,7 +38,7 @@ class LineFilter:
 
 
 class ReadLogs:
-    """Reads what is there, in bounded pieces."""
+    """Reads logs in bounded pieces."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ReadLogs:
     ) -> tuple[list[LogLine], LogPosition | None]:
         """Return up to `limit` lines of a cycle, or of the newest five, oldest first, and where the next page begins.
 
-        Fewer where they would not go into one message. Raises NotFound when there is no such flow or cycle,
+        There are fewer when one message would not hold them. Raises NotFound when there is no such flow or cycle,
         PeerUnavailable when the node task manager is away.
         """
         await self._read.flow(flow_id)
@@ -80,7 +80,7 @@ class ReadLogs:
     async def of_cycle(
         self, state: ChainState, after: LogPosition | None = None
     ) -> AsyncIterator[tuple[LogLine, LogPosition]]:
-        """Yield the lines of a cycle, oldest first, each with the position behind it."""
+        """Yield the lines of a cycle, oldest first, each with the position after it."""
         cycle = state.name.cycle
         place, node_line = (after.own, after.node_line) if after is not None else (0, "")
         own = cycle_log(await self._runs(state), await self._logs.read(state.name.flow_id, cycle))
@@ -101,7 +101,7 @@ class ReadLogs:
             yield line, LogPosition(cycle, place, node_line)
 
     async def _runs(self, state: ChainState) -> list[ChainState]:
-        """Return the runs of a cycle, in their order; this one as it was read."""
+        """Return the runs of a cycle, in order; the run of `state` as it is given."""
         flow_id, cycle, _ = state.name
         latest = await self._cycles.latest_run(flow_id, cycle)
         if latest is None or latest.run == 0:

@@ -1,4 +1,4 @@
-"""Answers what the revisions of a flow are, and how they differ."""
+"""Reads the revisions of a flow, and compares them."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ LARGEST_DIFF_BYTES = 3 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RevisionPage:
-    """Revisions, the newest first; below which the next page begins, 0 for none; the number of the current one."""
+    """Revisions, newest first; the next page's `below`, 0 for none; the number of the current revision."""
 
     revisions: tuple[Revision, ...]
     following: int
@@ -25,7 +25,7 @@ class RevisionPage:
 
 
 class ReadRevisions:
-    """Reads what is on record."""
+    """Reads revisions from the record."""
 
     def __init__(self, read: ReadFlows, flows: FlowRecords, revisions: Revisions) -> None:
         self._read = read
@@ -33,14 +33,14 @@ class ReadRevisions:
         self._revisions = revisions
 
     async def page(self, flow_id: str, below: int, limit: int) -> RevisionPage:
-        """Return up to `limit` revisions below one, from the current one on for 0. Raises NotFound."""
+        """Return up to `limit` revisions below number `below` (0: from the current one on). Raises NotFound."""
         flow = await self._read.flow(flow_id)
         found = await self._revisions.newest(flow_id, below, limit + 1)
         more = len(found) > limit
         return RevisionPage(tuple(found[:limit]), found[limit - 1].number if more else 0, flow.revision)
 
     async def revision(self, flow_id: str, number: int) -> tuple[Revision, str, int]:
-        """Return a revision, the current one for 0, its definition as JSON text, and the current one's number.
+        """Return a revision (0: the current one), its definition as JSON text, and the current revision's number.
 
         Raises NotFound.
         """
@@ -53,10 +53,10 @@ class ReadRevisions:
         return found[0], text, current
 
     async def diff(self, flow_id: str, first: int, second: int) -> tuple[int, int, FlowDiff]:
-        """Return two revisions' numbers, and what leads from the first to the second.
+        """Return the numbers of two revisions, and the changes that lead from the first to the second.
 
-        0 stands for the current one as the second, for the one on record before the second as the first. Raises
-        NotFound, Exhausted when there is too much to tell.
+        A `second` of 0 is the current revision; a `first` of 0 is the revision on record before the second. Raises
+        NotFound, Exhausted when the changes are too large for an answer.
         """
         after, after_text, latest = await self.revision(flow_id, second)
         if not first:

@@ -1,4 +1,4 @@
-"""Answers when cycles are planned, and what became of planned times."""
+"""Reads the planned times of flows that are still to come, and the outcomes of those that have passed."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -13,7 +13,7 @@ from tradewind.server.clock import Clock
 
 
 class ReadSchedules:
-    """Looks ahead by the definition, and back by the record."""
+    """Looks ahead by the definition, and looks back by the record."""
 
     def __init__(self, read: ReadFlows, firings: Firings, clock: Clock) -> None:
         self._read = read
@@ -21,19 +21,17 @@ class ReadSchedules:
         self._clock = clock
 
     async def upcoming(self, flow_id: str, count: int) -> tuple[FlowRecord, list[int]]:
-        """Return a flow and its next planned times, at most `count`.
+        """Return a flow and up to `count` of its next planned times.
 
-        Those of a flow that is not running are what it would plan if it were started, or resumed, now. Raises NotFound.
+        For a flow that is not running, they are the times as if it were started or resumed now. Raises NotFound.
         """
         flow = await self._read.flow(flow_id)
         return flow, list(islice(planned_times(flow, self._clock.now_ms()), count))
 
     async def firings(self, flow_id: str, before_ms: int, limit: int, backfill_id: int = 0) -> tuple[list[Firing], int]:
-        """Return what became of planned times, the latest first, and before which the next page begins, 0 for none.
+        """Return the outcomes of planned times, latest first, and the next page's `before_ms`, 0 for none.
 
-        Those of the flow, or of one backfill.
-
-        Raises NotFound.
+        They are those of the flow, or of one backfill. Raises NotFound.
         """
         await self._read.flow(flow_id)
         found = await self._firings.newest(flow_id, before_ms, limit + 1, backfill_id)
@@ -42,9 +40,9 @@ class ReadSchedules:
 
 
 def planned_times(flow: FlowRecord, now_ms: int) -> Iterator[int]:
-    """Yield the planned times of a flow: those to come, or what they would be if it were started, or resumed, now.
+    """Yield the coming planned times of a flow; for a flow that is not running, as if it were started or resumed now.
 
-    One that begins on events has none.
+    A flow that begins on events has none.
     """
     if flow.status is FlowStatus.RUNNING:
         if flow.next_execution_ms > 0:
@@ -57,7 +55,7 @@ def planned_times(flow: FlowRecord, now_ms: int) -> Iterator[int]:
 
 
 def times_from(schedule: ScheduleDefinition, first_ms: int, least_ms: int = 0) -> Iterator[int]:
-    """Yield the planned times of a schedule that is followed from `first_ms` on; none before `least_ms`."""
+    """Yield the planned times of a schedule that is followed from `first_ms` on, without those before `least_ms`."""
     planned = schedule.planned(first_ms)
     following = planned.after(max(first_ms, least_ms) - 1)
     while following is not None:

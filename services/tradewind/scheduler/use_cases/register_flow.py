@@ -31,9 +31,9 @@ _NOBODY_ASKED = Violation(
 
 @dataclass(frozen=True, slots=True)
 class RegistrationWish:
-    """What somebody asks to register: a definition as far as it could be read, labels beside its own, whose it is.
+    """A request to register a flow: the definition as far as it could be read, further labels, and the owner.
 
-    With `owner_only` the flow of another user stays as it is.
+    With `owner_only`, the flow of another user is not changed.
     """
 
     flow_id: str
@@ -44,7 +44,7 @@ class RegistrationWish:
     owner_only: bool = False
 
     def faults(self) -> list[Violation]:
-        """Return what is wrong with it besides its definition."""
+        """Return the faults of the request, other than those of the definition."""
         found = FaultList()
         read_labels(self.labels, "labels", found)
         definition = self.draft.definition
@@ -57,7 +57,7 @@ class RegistrationWish:
 
 
 class RegisterFlow:
-    """Judges definitions by themselves and by what live workers offer, and puts good ones on record."""
+    """Checks definitions, by themselves and against what live workers offer, and puts good ones on record."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class RegisterFlow:
         self._clock = clock
 
     async def analyze(self, draft: FlowDraft, flow_id: str = "") -> FlowAnalysis:
-        """Return what a draft amounts to, every fault of it as data; as the definition of a flow where it is named."""
+        """Return the analysis of a draft, with all its faults; with `flow_id`, as the definition of that flow."""
         declared = draft.node_types - BUILT_IN.keys()
         catalogue = await self._node_types.catalogue(declared, hints=True) if declared else None
         caches = await self._caches.known() if draft.uses_caches else None
@@ -105,11 +105,11 @@ class RegisterFlow:
         return ()
 
     async def paths_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
-        """Return why a definition may not be that of a flow, because of the flows that it runs or that begin it."""
+        """Return the faults of a definition of this flow that lie in the flows that it runs, or that begin it."""
         return (*(await self._paths(flow_id, definition)).faults, *await self.chains_of(flow_id, definition))
 
     async def chains_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
-        """Return why a definition may not be that of a flow, because of the flows that begin it by their ends."""
+        """Return the faults of a definition of this flow that lie in the flows whose ends begin it."""
         return (await self._chains(flow_id, definition.schedule)).faults
 
     async def __call__(self, wish: RegistrationWish) -> Registered:
@@ -124,7 +124,7 @@ class RegisterFlow:
         return await self._put(self.registration(wish, analysis), analysis.warnings)
 
     def registration(self, wish: RegistrationWish, analysis: FlowAnalysis) -> FlowRegistration:
-        """Return what would be put on record. Raises InvalidInput when its schedule plans nothing any more."""
+        """Return what would be put on record. Raises InvalidInput when the schedule has nothing more planned."""
         definition = analysis.definition
         if definition is None:
             raise InvalidInput(analysis.violations)

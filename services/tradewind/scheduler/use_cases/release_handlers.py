@@ -1,4 +1,4 @@
-"""Lets what handles the outcome of a cycle begin, once all else of it has ended."""
+"""Lets the components that handle the outcome of a cycle begin, once all others have ended."""
 
 import json
 from collections.abc import Collection
@@ -16,17 +16,17 @@ _WORDS = {
     NodeTaskStatus.NODE_TASK_STATUS_TERMINATED: "terminated",
 }
 _LONGEST = 1000
-"""So many characters of an error or reason are told."""
+"""The most characters of an error or reason to pass on."""
 
 
 class ReleaseHandlers:
-    """Goes by the record: what was released before a crash is left alone, what was not is released now."""
+    """Goes by the record: components released before a crash are left alone, the others are released now."""
 
     def __init__(self, node_tasks: NodeTasks) -> None:
         self._node_tasks = node_tasks
 
     async def __call__(self, state: ChainState, withheld: Collection[str]) -> None:
-        """Release those of the components that still are withheld whose turn it is. Raises PeerUnavailable."""
+        """Release those of the withheld components that are due. Raises PeerUnavailable."""
         handlers = state.facts.handlers
         if handlers is None or state.phase is Phase.MAIN:
             return

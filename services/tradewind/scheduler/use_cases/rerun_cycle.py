@@ -1,4 +1,4 @@
-"""Runs a cycle again, keeping the results that are good."""
+"""Runs a cycle again, keeping the good results."""
 
 import json
 from dataclasses import dataclass
@@ -45,10 +45,10 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class RerunWish:
-    """A rerun that is wished for: of the latest cycle unless `cycle` names one, and of its latest run.
+    """A wish for a rerun of the latest cycle, or of `cycle`, from its latest run.
 
-    `run` is there to be sure that it still is the latest. `inputs_json` is an object, or empty, whose fields replace
-    those of the run before.
+    `run` makes sure that the caller means the latest run. `inputs_json` is an object, or empty; its fields replace
+    those of the previous run.
     """
 
     flow_id: str
@@ -64,14 +64,14 @@ class RerunWish:
 
 @dataclass(frozen=True, slots=True)
 class Reran:
-    """The new run; `planned` is there unless this was answered before."""
+    """The new run; `planned` is None for a repeated request when the revision is no longer on record."""
 
     state: ChainState
     planned: PlannedFlow | None = None
 
 
 class RerunCycle:
-    """Works out what to keep of the run before, then begins another one and hands it over."""
+    """Works out what to keep of the previous run, then begins the new run and hands it over."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class RerunCycle:
         self._await_ends = await_ends
 
     async def __call__(self, wish: RerunWish, wait_s: float = 0.0) -> Reran:
-        """Begin the run and hand it over; with `wait_s` answer when it has ended or the time is up.
+        """Begin the run and hand it over; with `wait_s`, return when it has ended or the time is up.
 
         Raises NotFound, InvalidInput, FailedPrecondition, Conflict, and PeerUnavailable when the node task manager,
         which has the results, is away.
@@ -134,7 +134,7 @@ class RerunCycle:
             raise too_many_runs(before.name, MOST_RUNS)
 
     async def _again(self, wish: RerunWish, answer: BeginAnswer, wait_s: float) -> Reran:
-        """Return what this request began before; raise what refuses it."""
+        """Return the run that this request has begun before; raise the error if it is refused."""
         match answer.outcome:
             case BeginOutcome.NOT_FOUND:
                 raise flow_not_found(wish.flow_id)
@@ -177,7 +177,7 @@ class RerunCycle:
         for component_id, digest in planned.components:
             plan = planned.plans[digest]
             if component_id in handlers:
-                # What handles the outcome does so in each run.
+                # Components that handle the outcome run in every run.
                 end = before.components.get(component_id)
                 ill = ill or end is None or end.failed + end.terminated > 0
                 ill = ill or any(node.node_id in begin_at for node in plan.nodes)
@@ -187,7 +187,7 @@ class RerunCycle:
                 kept.append((component_id, divided.kept))
             again.update(plan.nodes[place].node_id for place in divided.again)
             unknown = [plan.nodes[place].node_id for place in divided.expired]
-            # A component that never ended has no results that could have expired.
+            # If the component never ended, results that are missing have not expired: there never were any.
             if component_id in before.components:
                 expired += unknown
             else:
@@ -214,7 +214,7 @@ class RerunCycle:
 
 
 def _merged(before: str, given: str, planned: PlannedFlow, again: frozenset[str]) -> str:
-    """Return the inputs of the new run. Raises InvalidInput when none of its nodes would see what is given."""
+    """Return the inputs of the new run. Raises InvalidInput when no node that runs again would see those given."""
     if not given:
         return before
     if not any(_is_entry(planned, digest, again) for _, digest in planned.components):

@@ -1,4 +1,4 @@
-"""Tells nodes that wait for cycles of other flows how these ended."""
+"""Reports to nodes that wait for cycles of other flows how those cycles ended."""
 
 import asyncio
 import json
@@ -21,13 +21,13 @@ _AT_ONCE = 100
 _READ_AT_ONCE = 20
 _BYTES_AT_ONCE = 2 * 1024 * 1024
 _FAILED = 3
-"""So many nodes that failed are named."""
+"""The most failed nodes to name."""
 
 _log = structlog.get_logger(__name__)
 
 
 class ReturnEnds:
-    """An end is let go of once the node task manager has it, so one may be told again after a crash, to no harm."""
+    """An end is kept until the node task manager has it. After a crash it may be reported again, which is harmless."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class ReturnEnds:
         self._node_tasks = node_tasks
 
     async def __call__(self, partitions: Collection[int]) -> None:
-        """Tell what waits in partitions that the caller owns. Raises PeerUnavailable."""
+        """Report the ends that wait in partitions that the caller owns. Raises PeerUnavailable."""
         while ends := await self._returns.waiting(partitions, _AT_ONCE):
             states = await self._states.load_many([end.run for end in ends])
-            # Of one that is on record no more the owner of the node finds out.
+            # If a run's record is gone, the owner of the node finds out by itself.
             there = [s for end, s in zip(ends, states, strict=True) if s is not None and s.facts.run_id == end.run_id]
             try:
                 await self.states(there)
             except PeerRefused as error:
-                # Nobody is to wait behind them; whoever looks after the runs above tells them again.
+                # Other ends must not wait behind these: looking after the parent runs reports them again.
                 _log.error("ends_refused", runs=[str(end.run) for end in ends], error=str(error))
             await self._returns.told(ends)
 
     async def states(self, ended: Sequence[ChainState]) -> None:
-        """Tell how these cycles ended. Raises PeerUnavailable."""
+        """Report how these cycles ended. Raises PeerUnavailable."""
         reports: list[SubFlowReport] = []
         size = 0
         for first in range(0, len(ended), _READ_AT_ONCE):
@@ -99,7 +99,7 @@ class ReturnEnds:
 
 
 def _as_object(sinks: Sequence[tuple[str, Outputs]]) -> str:
-    """Return a JSON object of what sinks emitted, by node and handle."""
+    """Return the outputs of sinks as a JSON object, by node and handle."""
     nodes = (f"{json.dumps(node)}:{{{','.join(_pairs(outputs))}}}" for node, outputs in sinks)
     return "{" + ",".join(nodes) + "}"
 

@@ -1,4 +1,4 @@
-"""Changes a flow that is on record: fields of it, or back to what an older revision says."""
+"""Changes a flow on record: updates some of its fields, or rolls it back to an older revision."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ from tradewind.server.clock import Clock
 from tradewind.server.faults import Aborted, InvalidInput, Violation
 
 _DEADLINE_S = 5.0
-"""For how long a change without an etag is made anew because somebody else's came first."""
+"""How long a change without an etag is tried again when other changes come first."""
 
 
 class ReviseFlow:
-    """A change is made of the flow as it was read, and refused when somebody has changed it since."""
+    """Changes a flow as it was read; the change is refused when somebody else has changed the flow since."""
 
     def __init__(
         self, read: ReadFlows, revisions: ReadRevisions, register: RegisterFlow, put: PutOnRecord, clock: Clock
@@ -38,9 +38,9 @@ class ReviseFlow:
     async def update(
         self, flow_id: str, given: Mapping[str, Any], paths: Sequence[str], faults: FaultList, author: Author
     ) -> Registered:
-        """Take the fields at `paths` from `given`, in Weather Syntax; `faults` are those found in reading it.
+        """Take the fields at `paths` from `given`, in Weather Syntax; `faults` were found while `given` was read.
 
-        The graph stays and is not judged again. Raises NotFound, InvalidInput with every fault, and what PutOnRecord
+        The graph stays and is not checked again. Raises NotFound, InvalidInput with every fault, and what PutOnRecord
         raises.
         """
         check_mask(paths, faults)
@@ -70,9 +70,9 @@ class ReviseFlow:
         return await self._changed(flow_id, author, change)
 
     async def roll_back(self, flow_id: str, revision: int, author: Author) -> Registered:
-        """Take up the definition and labels of an older revision; what live workers lack of it is only a warning.
+        """Restore the definition and labels of an older revision; faults against live workers are only warnings.
 
-        Raises NotFound, InvalidInput when its schedule plans nothing any more, and what PutOnRecord raises.
+        Raises NotFound, InvalidInput when its schedule has nothing more planned, and what PutOnRecord raises.
         """
         _raise_any(author.faults())
         old, config_json, _ = await self._revisions.revision(flow_id, revision)
@@ -103,7 +103,7 @@ class ReviseFlow:
     async def _changed(
         self, flow_id: str, author: Author, change: Callable[[FlowRecord, Author], Awaitable[Registered]]
     ) -> Registered:
-        """Make a change of the flow as it stands, anew when it was changed meanwhile and no etag forbids that."""
+        """Make a change to the flow; without an etag, start again if somebody else has changed the flow meanwhile."""
 
         async def once() -> Registered:
             flow = await self._read.flow(flow_id)

@@ -1,4 +1,4 @@
-"""Runs cycles now: begins them, hands them over and, where asked to, waits for their end."""
+"""Runs cycles now: begins them, hands them over and, if asked to, waits for their ends."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,16 +17,16 @@ from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.server.batching import Batcher
 
 MOST_AT_ONCE = 500
-"""How many cycles begin together at most: while so many are submitted, the next ones begin."""
+"""The most cycles to begin together; while these are being submitted, the next ones begin."""
 _FEW = 10
-"""Fewer calls wait until those before are submitted: begun sooner they would only wait there, and cost as many."""
+"""Fewer waiting calls than this wait for the previous submission: beginning them sooner would only cost more."""
 
 
 @dataclass(slots=True)
 class RunResult:
-    """What became of one wish. `run` is the cycle, or the one that stands in the way.
+    """The result of one wish. `run` is the cycle, or the cycle that stands in the way.
 
-    `state` is there for `begun`, and for `duplicate` unless the first cycle's record has passed its retention.
+    `state` is set for `begun`, and for `duplicate` unless the first cycle's record has passed its retention.
     """
 
     outcome: BeginOutcome
@@ -36,7 +36,7 @@ class RunResult:
 
 
 class _Handed(NamedTuple):
-    """A cycle that is being submitted: how it stands then is at `place` of what `submitted` gives."""
+    """A cycle that is being submitted; its state afterwards is item `place` of the result of `submitted`."""
 
     result: RunResult
     submitted: "asyncio.Future[list[ChainState]]"
@@ -44,7 +44,7 @@ class _Handed(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Wishes that were judged together, those of them that begin, and the wait for their ends, None for no wait."""
+    """The results of wishes judged together, the cycles that have begun, and the wait for their ends, None for none."""
 
     results: list[RunResult]
     handed: list[_Handed]
@@ -52,7 +52,7 @@ class _Group(NamedTuple):
 
 
 class RunCycles:
-    """Calls that come in while others are under way go together with the next ones."""
+    """Runs cycles in batches: calls that come in while others are under way go together."""
 
     def __init__(
         self,
@@ -75,17 +75,18 @@ class RunCycles:
     async def __call__(
         self, wishes: Sequence[Wish], wait_s: float = 0.0, tell: Callable[[list[RunResult]], None] | None = None
     ) -> list[RunResult]:
-        """Run cycles, each judged by itself, and return what became of each, in their order.
+        """Run cycles, each judged by itself, and return the results in the order of the wishes.
 
-        Answers when they are submitted, or refused by the node task manager (then they are submitted again later); with
-        `wait_s` when all have ended or the time, from when all have begun, is up. Many are told in groups before that,
-        in their order; others have turns between these.
+        Returns when the cycles are submitted, or refused by the node task manager (then they are submitted again
+        later). With `wait_s`, it returns when all have ended, or when that time has passed since all have begun. Before
+        that, `tell` receives the results in groups, in order; other calls have turns in between.
         """
         groups: list[_Group] = []
         try:
             for first in range(0, len(wishes), MOST_AT_ONCE):
                 group = self._batcher.submit(wishes[first : first + MOST_AT_ONCE])
-                # It begins while the one before is submitted; no more of them wait, so that other calls have turns.
+                # A group begins while the previous group is being submitted. No further group of this call waits, so
+                # that other calls have turns.
                 submitting = groups[-1].handed[-1].submitted if groups and groups[-1].handed else None
                 groups.append(self._started(await group, wait=wait_s > 0))
                 if submitting is not None:
@@ -102,20 +103,20 @@ class RunCycles:
             self._await_ends.abandon([each.wait for each in groups if each.wait is not None])
             for each in groups:
                 for handed in each.handed:
-                    # They may fail as well, and nobody waits for them any more.
+                    # These may fail as well, and nobody waits for them any longer.
                     handed.submitted.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         return [result for group in groups for result in group.results]
 
     def _started(self, begun: Sequence[Begun], *, wait: bool) -> _Group:
-        """Submit what has begun, and begin to wait for its end before that."""
+        """Submit the cycles that have begun; the wait for their ends begins before that."""
         results = [_result(each) for each in begun]
         started = [result for result in results if result.outcome is BeginOutcome.BEGUN]
         ends = self._await_ends.begin([r.state for r in started if r.state is not None]) if wait else None
         return _Group(results, self._hand(started), ends)
 
     async def _end(self, group: _Group, wait_s: float) -> None:
-        """Return once a group is submitted or, where that is waited for, has ended; its results tell of it then."""
+        """Return once a group has been submitted or, if the caller waits for that, has ended; complete its results."""
         unnoticed = await self._load_duplicates(group.results)
         for result, submitted, place in group.handed:
             state = (await submitted)[place]
@@ -134,7 +135,7 @@ class RunCycles:
                 result.state = ended.get(result.run, result.state)
 
     def _hand(self, started: Sequence[RunResult]) -> list[_Handed]:
-        """Submit cycles and return, for each, where to find how it stands then."""
+        """Submit cycles and return, for each, where to find its state afterwards."""
         runs = [PlannedRun(r.state, r.planned) for r in started if r.state is not None and r.planned is not None]
         handed: list[_Handed] = []
         for size, submitted in self._hand_over.begin(runs):
@@ -144,19 +145,19 @@ class RunCycles:
         return handed
 
     async def _submitted(self) -> None:
-        """Return once what has begun before is submitted, at once when more than a few wait."""
+        """Return once the previous cycles have been submitted, or at once when more than a few calls wait."""
         if self._batcher.waiting < _FEW and self._submitting is not None and not self._submitting.done():
             await asyncio.wait((self._submitting,))
 
     async def _load_duplicates(self, results: Sequence[RunResult]) -> list[RunResult]:
-        """Read the cycles that had begun before, and return those that are on record."""
+        """Read the cycles that had already begun, and return those that are on record."""
         repeated = [result for result in results if result.outcome is BeginOutcome.DUPLICATE]
         if not repeated:
             return []
         states = await self._states.load_many([result.run for result in repeated if result.run is not None])
         for result, state in zip(repeated, states, strict=True):
             result.state = state
-            # It may have begun with an earlier revision.
+            # The cycle may have begun with an earlier revision.
             result.planned = await self._definitions.of_run(state) if state is not None else None
         return [result for result in repeated if result.state is not None]
 

@@ -1,4 +1,4 @@
-"""Brings the trigger service in line with a flow's record, and finishes deletions. Repeated until it is confirmed."""
+"""Brings the trigger service in line with a flow's record, and finishes deletions; repeated until confirmed."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,9 +18,9 @@ _log = structlog.get_logger(__name__)
 
 
 class SettleOutbox:
-    """Goes by the record as it is now, not by what once was to be said: the latest change wins by itself.
+    """Goes by the current record, not by the change that caused the entry: so the latest change wins by itself.
 
-    `ends_listened` is called when somebody listens to ends of cycles from now on.
+    `ends_listened` is called when somebody begins to listen to ends of cycles.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class SettleOutbox:
         self._ends_listened = ends_listened
 
     async def __call__(self, flow_id: str) -> bool:
-        """Tell the trigger service what the record says; return whether that is settled now.
+        """Bring the trigger service in line with the record; return whether the flow's entry is settled.
 
         A flow that is being deleted is removed at the node task manager and then here. Raises PeerUnavailable when a
         service is away, and errors of the store.
@@ -65,7 +65,7 @@ class SettleOutbox:
         return False
 
     async def attempt(self, flow_id: str) -> bool:
-        """Do the same, but leave what cannot be done now to the loop that repeats it, and have it woken."""
+        """Do the same, but leave work that cannot be done now to the loop that repeats it, and wake that loop."""
         settled = False
         try:
             settled = await self(flow_id)

@@ -1,4 +1,4 @@
-"""What the sink nodes of cycles emitted."""
+"""Collects the outputs of the sink nodes of cycles."""
 
 import asyncio
 from collections import OrderedDict
@@ -19,9 +19,9 @@ _NOTICED = 20_000
 
 
 class SinkOutputs:
-    """Small outputs come along with events; the node task manager, which keeps all results, is asked for the rest.
+    """Small outputs come with events; the node task manager, which keeps all results, is asked for the rest.
 
-    `wanted` says whether anybody waits for a run: nothing is noticed of the others.
+    `wanted` says whether anybody waits for a run: outputs of other runs are not kept.
     """
 
     def __init__(self, node_tasks: NodeTasks, wanted: Callable[[RunName], bool]) -> None:
@@ -31,14 +31,14 @@ class SinkOutputs:
         self._batcher: Batcher[tuple[str, str], Outputs] = Batcher(self._flush, _AT_ONCE)
 
     def notice(self, event: ComponentEvent) -> None:
-        """Keep what came along with an event for the caller that waits for it; the newest 20 000 of them."""
+        """Keep the outputs that came with an event for the caller that waits for them; the newest 20 000 are kept."""
         if event.sink and self._wanted(event.run):
             self._noticed[event.run, event.run_id, event.sink] = event.outputs
             if len(self._noticed) > _NOTICED:
                 self._noticed.popitem(last=False)
 
     async def __call__(self, runs: Sequence[tuple[ChainState, PlannedFlow]]) -> list[list[tuple[str, Outputs]]]:
-        """Return the sinks of each run that emitted something, in the order of its flow. Raises PeerUnavailable."""
+        """Return, for each run, the sinks that emitted anything, in the order of the flow. Raises PeerUnavailable."""
         found: list[list[tuple[str, Outputs]]] = []
         asked: list[asyncio.Future[Outputs]] = []
         places: list[tuple[int, int]] = []

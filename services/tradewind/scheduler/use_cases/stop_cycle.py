@@ -1,4 +1,4 @@
-"""Stopping a cycle, a component or a node of it; who did, why and when is on record."""
+"""Stops a cycle, or a component or node of a cycle; who did so, why and when is on record."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ _STOP_AGAIN_MS = 1_000
 
 
 class StopCycle:
-    """The stop of a cycle is on record before anybody is told, and its owner repeats it until the cycle has ended."""
+    """The stop of a cycle is on record before any other service hears of it; the owner repeats it until the end."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class StopCycle:
         request_id: str = "",
         once: bool = False,
     ) -> ChainState:
-        """Ask a cycle to stop and return it. The first stop spares what handles the outcome, the second does not.
+        """Ask a cycle to stop and return it.
 
-        The same request again still is the first stop. With `once`, a cycle that has been asked to stop stays as it is.
-
-        Raises NotFound, FailedPrecondition for one that has ended otherwise.
+        The first stop spares the components that handle the outcome, a second stop does not; repeating the same request
+        does not count as a second stop. With `once`, a cycle that has already been asked to stop is left as it is. Raises
+        NotFound, FailedPrecondition for a cycle that has ended in another way.
         """
         for _ in range(_TRIES):
             state = await self._read.cycle(flow_id, cycle, run)
@@ -91,9 +91,9 @@ class StopCycle:
     async def component(
         self, flow_id: str, cycle: int | None, run: int | None, component_id: str, by: str, reason: str
     ) -> ChainState:
-        """Stop one component of a cycle and return the cycle; others go on.
+        """Stop one component of a cycle and return the cycle; the other components go on.
 
-        Raises NotFound, InvalidInput for a component that there is not, FailedPrecondition for one that has ended,
+        Raises NotFound, InvalidInput for a component that does not exist, FailedPrecondition for one that has ended,
         PeerUnavailable.
         """
         state = await self._open(flow_id, cycle, run)
@@ -111,7 +111,7 @@ class StopCycle:
     async def node(
         self, flow_id: str, cycle: int | None, run: int | None, node_id: str, by: str, reason: str
     ) -> NodeTask:
-        """Stop one node of a cycle and return its node task; what is downstream goes by its `run_if`.
+        """Stop one node of a cycle and return its node task; nodes downstream go by their `run_if`.
 
         Raises NotFound, FailedPrecondition for a cycle that has ended, PeerUnavailable.
         """
@@ -131,7 +131,7 @@ class StopCycle:
         return state
 
     async def _note(self, state: ChainState, text: str) -> None:
-        """Write a line into the cycle's log; one that has ended meanwhile says enough."""
+        """Write a line to the cycle's log, unless the cycle has ended meanwhile: its end says enough."""
         for _ in range(_TRIES):
             (result,) = await self._states.update_many([RunUpdate(state, (), log=LogText(LogLevel.WARNING, text))])
             if result.ok:

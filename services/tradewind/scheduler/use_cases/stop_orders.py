@@ -1,4 +1,4 @@
-"""What stops a run at the node task manager."""
+"""The orders that stop a run at the node task manager."""
 
 from dataclasses import replace
 
@@ -6,11 +6,14 @@ from tradewind.scheduler.domain.chain_state import ChainState, StopRequest
 from tradewind.scheduler.domain.submission import StopOrder
 
 STOPS_AT_ONCE = 20
-"""So many runs are stopped side by side."""
+"""The most runs to stop side by side."""
 
 
 def stop_orders(state: ChainState, *, with_handlers: bool = False) -> list[StopOrder]:
-    """Return the orders that stop a run; what handles its outcome is spared unless the stop is forced."""
+    """Return the orders that stop a run.
+
+    Components that handle the outcome are spared, unless `with_handlers` is set or the stop is forced.
+    """
     order = stop_order(state)
     handlers = state.facts.handlers
     if handlers is None or not (with_handlers or (state.stop is not None and state.stop.forced)):

@@ -1,4 +1,4 @@
-"""Checks which flows a definition runs: that none of them runs the flow itself, and that they are registered."""
+"""Checks that the flows that a definition runs do not lead back to the flow itself, and that they are registered."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class SubFlowPaths:
         self._flows = flows
 
     async def __call__(self, flow_id: str, definition: FlowDefinition) -> PathsFound:
-        """Return what is found of a definition that is to be that of a flow."""
+        """Return the faults and warnings of the definition that a flow is to get."""
         named = {
             place: str(json.loads(node.config_json)["flow_id"])
             for place, node in enumerate(definition.nodes)
@@ -45,6 +45,6 @@ def _flows_run_by(record: FlowRecord) -> Sequence[str]:
     if f'"{FLOW.name}"' not in record.config_json:
         return ()
     nodes = [node for node in json.loads(record.config_json)["nodes"] if node["type"] == FLOW.name]
-    # One of before the type was built in may say nothing.
+    # A definition from before the type was built in may have no `flow_id`.
     named = [str(node.get("config", {}).get("flow_id", "")) for node in nodes]
     return tuple(dict.fromkeys(filter(None, named)))

@@ -1,4 +1,4 @@
-"""Cycles that run for nodes of type `flow` of other flows: begun once for each attempt, stopped when nobody waits."""
+"""Runs cycles for nodes of type `flow` of other flows: begins one for each attempt, stops it when nobody waits."""
 
 import asyncio
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class SubFlows:
-    """Level-triggered: it goes by the nodes that wait and the cycles on record; doing all of it again is harmless."""
+    """Level-triggered: it goes by the waiting nodes and the cycles on record; doing everything again is harmless."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SubFlows:
         self._return_ends = return_ends
 
     async def heard(self, events: Sequence[SubFlowEvent]) -> None:
-        """Do what events ask for: begin cycles, and stop those that nobody waits for. Raises PeerUnavailable."""
+        """Begin the cycles that events ask for, and stop cycles that nobody waits for. Raises PeerUnavailable."""
         wanted: dict[tuple[RunName, str, str], list[str]] = {}
         for event in events:
             if event.abandoned is None:
@@ -66,7 +66,10 @@ class SubFlows:
             await asyncio.gather(*(self._begin(*of, nodes) for of, nodes in asked[first : first + _AT_ONCE]))
 
     async def look(self, state: ChainState) -> None:
-        """Look after nodes of an open run that wait: begin what did not, return what ended. Raises PeerUnavailable."""
+        """Look after the waiting nodes of an open run. Raises PeerUnavailable.
+
+        Begins cycles that have not begun, and reports those that have ended.
+        """
         nodes: list[str] = []
         known: list[tuple[SubFlowWait, RunName]] = []
         async for wait in self._nodes.waits(state.name, state.facts.user_id):
@@ -90,14 +93,14 @@ class SubFlows:
         await self._return_ends.states(ended)
 
     async def still_wanted(self, children: Sequence[ChainState]) -> None:
-        """Stop those open cycles whose nodes do not wait for them any more. Raises PeerUnavailable."""
+        """Stop those of these open cycles whose nodes no longer wait for them. Raises PeerUnavailable."""
         for first in range(0, len(children), _AT_ONCE):
             some = [(child, child.facts.parent) for child in children[first : first + _AT_ONCE] if child.stop is None]
             begun = [SubFlowReport(parent, child.facts.user_id, child.name) for child, parent in some if parent]
             await self._report(begun)
 
     async def _begin(self, run: RunName, run_id: str, user_id: str, nodes: Sequence[str]) -> None:
-        """Begin a cycle for each of these nodes that waits for one, and say so."""
+        """Begin a cycle for each of these nodes that waits for one, and report it."""
         if not nodes:
             return
         state = await self._states.load(run)
@@ -105,7 +108,8 @@ class SubFlows:
         left = list(dict.fromkeys(nodes))
         while left:
             waits = await self._nodes.inputs(run, user_id, left[:_AT_ONCE])
-            # Of a large answer only the first came; what is not in the last one does not wait.
+            # An answer that would be too large stops early: go on after its last node. Nodes missing before that, or
+            # from a full answer, do not wait.
             seen = left.index(waits[-1].node) + 1 if waits and len(waits) < len(left[:_AT_ONCE]) else _AT_ONCE
             left = left[seen:]
             await self._begin_waiting(
@@ -148,7 +152,7 @@ class SubFlows:
         await self._report(reports)
 
     async def _report(self, reports: Sequence[SubFlowReport]) -> None:
-        """Report, and stop cycles that have begun for nobody."""
+        """Report, and stop cycles that nobody waits for."""
         for first in range(0, len(reports), _AT_ONCE):
             some = reports[first : first + _AT_ONCE]
             for report, awaited in zip(some, await self._nodes.report(some), strict=True):
@@ -156,7 +160,7 @@ class SubFlows:
                     await self._stop_child(report.child, report.parent)
 
     async def _stop_child(self, child: RunName, parent: Parent) -> None:
-        """Stop a cycle that ran for this node; what was asked to stop before, has ended or is gone is left alone."""
+        """Stop a cycle that runs for this node; if it is already stopping, has ended or is gone, leave it alone."""
         state = await self._states.load(child)
         if state is None or state.stop is not None or is_terminal(state.status):
             return
@@ -171,7 +175,7 @@ class SubFlows:
 
 
 def _fault(parent: Parent, wait: SubFlowWait, owner: str | None, user_id: str) -> tuple[str, str, bool] | None:
-    """Return why no cycle may begin for a node: code, sentence, and whether trying again is of no use."""
+    """Return why no cycle may begin for a node: code, sentence, and whether trying again is useless."""
     if parent.too_deep:
         why = f"flows run flows at most {MOST_DEPTH} deep, this would be {parent.depth}; does one run itself?"
         return FAILED, why, True

@@ -1,4 +1,4 @@
-"""Tells the trigger service that cycles have ended, when somebody listens to that."""
+"""Tells the trigger service that cycles have ended, if somebody listens to ends."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -18,9 +18,9 @@ _log = structlog.get_logger(__name__)
 
 
 class TellEnds:
-    """While nobody listens nothing is written and nothing is read; `listened` says how that was when last asked.
+    """While nobody listens, no ends are written or read; `listened` is the trigger service's last answer.
 
-    Until it was, somebody may: what ends in the first moments of a scheduler is told as well.
+    Before its first answer somebody may be listening, so ends in the first moments of a scheduler are published too.
     """
 
     def __init__(self, ends: Ends, states: ChainStateRepository, events: Events) -> None:
@@ -31,21 +31,22 @@ class TellEnds:
         self._heard = 0
 
     def hear_of_listener(self) -> None:
-        """Note that somebody listens from now on."""
+        """Note that somebody has begun to listen."""
         self.listened = True
         self._heard += 1
 
     async def look(self) -> None:
-        """Ask whether anybody listens. Raises PeerUnavailable; then it is as it was."""
+        """Ask whether anybody listens. Raises PeerUnavailable; then `listened` stays as it was."""
         heard = self._heard
         listened = await self._events.listened(FLOW_FINISHED)
-        # Who was heard of meanwhile may have come too late to be counted.
+        # A listener heard of meanwhile may have come too late for this answer.
         self.listened = listened or heard != self._heard
 
     async def __call__(self, partitions: Collection[int]) -> bool:
-        """Tell what waits in partitions that the caller owns; return whether all of it is told.
+        """Publish the ends that wait in partitions that the caller owns; return whether all have been published.
 
-        An end is let go of once the trigger service has it, so one may be told again after a crash: it knows it then.
+        An end is kept until the trigger service has it. After a crash it may be published again: the trigger service
+        recognizes it.
         """
         done = True
         while done:

@@ -1,4 +1,4 @@
-"""Spans of what the scheduler does for a cycle: beginning it, and ending it. Costs a look when nothing is recorded."""
+"""Records spans of the scheduler's work on a cycle: beginning and ending it. Costs one check if nothing is recorded."""
 
 import time
 from collections.abc import Sequence
@@ -14,16 +14,19 @@ _FAULTS = (CycleStatus.FAILED, CycleStatus.TIMEOUT)
 
 
 class TraceRuns:
-    """Records the beginning of cycles, each the root of its trace unless somebody's call or a trigger is, and ends."""
+    """Records the beginnings and ends of cycles.
+
+    The beginning is the root of a cycle's trace, unless a call or a trigger is.
+    """
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
         self._beginning: dict[str, Span] = {}
 
     def beginning(self, flow_id: str, origin: str, parent: str, source: str = "") -> str:
-        """Begin the span of a run that is about to begin, linked to that of `source` when it runs a cycle again.
+        """Begin the span of a run that is about to begin; a rerun is linked to the previous run, of context `source`.
 
-        Returns the trace context of the run, `parent` when nothing is recorded.
+        Returns the trace context of the run, or `parent` when nothing is recorded.
         """
         if not self._tracing.recording:
             return parent
@@ -34,7 +37,7 @@ class TraceRuns:
         return traceparent
 
     def begun(self, traceparents: Sequence[str], answers: Sequence[BeginAnswer] = ()) -> None:
-        """End the spans of cycles that were about to begin; without answers the store has failed."""
+        """End the spans of cycles that were about to begin; no answers means that the store has failed."""
         if not self._tracing.recording:
             return
         for at, traceparent in enumerate(traceparents):

@@ -1,4 +1,4 @@
-"""Tells whoever runs a flow of inputs that nothing takes, as a misspelt one."""
+"""Finds inputs of a run that no node takes, such as misspelt ones."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -22,22 +22,22 @@ _names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class UnusedInputs:
-    """Goes by what live workers have declared; of a node type that none offers nothing is known, and nothing said."""
+    """Goes by the declarations of live workers; if none offers the type of an entry node, it says nothing."""
 
     def __init__(self, node_types: NodeTypes) -> None:
         self._node_types = node_types
         self._batcher: Batcher[frozenset[str], NodeTypeCatalogue | None] = Batcher(self._flush)
 
     async def __call__(self, planned: PlannedFlow, inputs_json: str) -> list[str]:
-        """Return a sentence for each input of a run that no entry node takes, at most ten."""
+        """Return a sentence for each input of a run that no entry node takes, up to ten."""
         if not inputs_json:
             return []
         return _told(planned, _names(inputs_json), await self._batcher.submit(_declared_types(planned)))
 
     async def of_many(self, runs: Iterable[tuple[PlannedFlow, str]]) -> Iterator[tuple[int, list[str]]]:
-        """Return the places of runs that have such inputs, at most a hundred, with the sentences.
+        """Return the indexes of up to a hundred runs that have such inputs, with the sentences.
 
-        Of runs of one revision with inputs of the same names only the first is looked at.
+        Of runs of one revision whose inputs have the same names, only the first is looked at.
         """
         first: dict[tuple[int, frozenset[str]], tuple[int, PlannedFlow, Iterable[str]]] = {}
         for place, (planned, inputs_json) in enumerate(runs):
@@ -56,13 +56,13 @@ class UnusedInputs:
 
 
 def _declared_types(planned: PlannedFlow) -> frozenset[str]:
-    # Those that are built in take no inputs of a run.
+    # Built-in types take no inputs of a run.
     return planned.entry_types.difference(BUILT_IN)
 
 
 def _told(planned: PlannedFlow, given: Iterable[str], catalogue: NodeTypeCatalogue | None) -> list[str]:
     if FLOW.name in planned.entry_types:
-        # It passes all of them on.
+        # A node of this type passes on all inputs.
         return []
     taken: set[str] = {"outcome"} if planned.shape.handlers else set()
     for node_type in _declared_types(planned):

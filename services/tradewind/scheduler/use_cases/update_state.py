@@ -1,4 +1,4 @@
-"""Changing one run's chain state against whoever else writes it."""
+"""Changes one run's chain state while others may write it too."""
 
 from collections.abc import Callable, Collection
 
@@ -21,7 +21,7 @@ class VersionConflict(Aborted):
 
 
 def again_after_conflicts(deadline_s: float) -> AsyncRetrying:
-    """Return what calls a function again as long as it reports a conflict, with jittered backoff, until the deadline.
+    """Return a caller that repeats a function while it reports a conflict, with jittered backoff, until the deadline.
 
     It raises RetryError when the deadline passes.
     """
@@ -35,10 +35,11 @@ def again_after_conflicts(deadline_s: float) -> AsyncRetrying:
 async def update_state(
     states: ChainStateRepository, run: RunName, change: Change, *, deadline_s: float = 5.0
 ) -> tuple[UpdateResult, ChainState | None]:
-    """Load a run, change it and write it back; after a conflict again, with jittered backoff, until the deadline.
+    """Load a run, change it and write it back; after a conflict, try again with jittered backoff until the deadline.
 
-    Returns how it ended (`ok`, `missing` or `terminal`) and the state on record then. Errors of the store pass through
-    at once: an outage is no conflict. Raises VersionConflict when the deadline passes.
+    Returns the outcome (`ok`, `missing` or `terminal`) and the state: as written if `ok`, else as loaded, None if
+    there was none. Errors of the store pass through at once: an outage is not a conflict. Raises VersionConflict when
+    the deadline passes.
     """
 
     async def once() -> tuple[UpdateResult, ChainState | None]:

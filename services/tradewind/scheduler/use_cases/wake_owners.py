@@ -1,4 +1,4 @@
-"""Wakes the loop that has work to do in a partition, at whichever replica owns it."""
+"""Wakes the loop that has work to do in a partition, on whichever replica owns it."""
 
 import asyncio
 
@@ -10,9 +10,9 @@ from tradewind.server.partitions import partition_of
 
 
 class WakeOwners:
-    """Implements WakeOwner by an alarm for each kind of work here, and by messages to the other replicas.
+    """Implements WakeOwner: an alarm for each kind of work on this replica, and messages to the other replicas.
 
-    An owner elsewhere that looks by itself before that, every `look_s`, or was told so before, is not told.
+    No message is sent if the other owner looks by itself in time, as it does every `look_s`, or has already been told.
     """
 
     def __init__(self, channel: WakeChannel, own: OwnPartitions, background: Background, look_s: float) -> None:
@@ -31,19 +31,19 @@ class WakeOwners:
             self._tell(WakeUp(work, partition, in_ms))
 
     def hear(self, wake_up: WakeUp) -> None:
-        """Take what a replica told, if it is about what is owned here, or about everything."""
+        """Take a message from a replica, if it is about a partition owned here, or about all partitions."""
         if wake_up.partition == EVERY or self._own.owns(wake_up.partition):
             self.alarms[wake_up.work].ring_in(wake_up.in_ms)
 
     def missed(self) -> None:
-        """Look for everything: messages may have been lost."""
+        """Ring all alarms: messages may have been lost."""
         for alarm in self.alarms.values():
             alarm.ring_in(0)
 
     def _tell(self, wake_up: WakeUp) -> None:
         now_s = asyncio.get_running_loop().time()
         at_s = now_s + wake_up.in_ms / 1000
-        # When the owner looks as it was told to, it finds when to look next.
+        # The owner has been told to look before that time; when it does, it finds when to look next.
         if now_s < self._told_s.get((wake_up.work, wake_up.partition), 0) <= at_s:
             return
         self._told_s[wake_up.work, wake_up.partition] = at_s

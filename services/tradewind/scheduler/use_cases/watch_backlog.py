@@ -1,4 +1,4 @@
-"""What one watcher is still to be told: bounded, however slowly it reads."""
+"""The states that one watcher has still to receive: bounded, however slowly it reads."""
 
 from collections import OrderedDict
 
@@ -12,9 +12,10 @@ _STATE_BYTES = 300
 
 
 class Backlog:
-    """States in the order in which they came. Of too many only the newest of each run stay, and of these the latest.
+    """States in the order in which they came. If there are too many, only the newest state of each run stays.
 
-    Then an older state gives way to a newer one of its run until all are told, so that none costs a look at the others.
+    If those are still too many, the oldest are dropped. Until the backlog has been emptied, a new state then replaces
+    an older state of the same run; so adding a state never means looking through the others.
     """
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class Backlog:
         return len(self._states)
 
     def add(self, state: ChainState) -> None:
-        """Take a state, in the place of others when there are too many."""
+        """Take a state; when there are too many, others are dropped."""
         self._put(state)
         if self._too_many() and not self._newest_only:
             self._newest_only = True
@@ -37,7 +38,7 @@ class Backlog:
             self._pop_first()
 
     def take(self) -> list[ChainState]:
-        """Return the first states, as many as one message holds; at least one if there are any."""
+        """Take out the first states, as many as one message holds; at least one if there are any."""
         taken: list[ChainState] = []
         room = MESSAGE_BYTES
         while self._states:
@@ -64,7 +65,7 @@ class Backlog:
 
 
 def weight_of(state: ChainState) -> int:
-    """Return about how many bytes a state takes in a message."""
+    """Return roughly how many bytes a state takes in a message."""
     facts = state.facts
     names = sum(map(len, facts.rerun.from_nodes)) if facts.rerun is not None else 0
     return _STATE_BYTES + len(facts.inputs_json) + len(state.reason) + names

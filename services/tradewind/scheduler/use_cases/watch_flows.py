@@ -1,4 +1,4 @@
-"""Tells what happens to the cycles of flows, as it happens."""
+"""Reports changes to the cycles of flows as they happen."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -22,14 +22,14 @@ _AT_ONCE = 100
 
 
 class Told(NamedTuple):
-    """What a watcher was told last of a flow: a run, and its version then."""
+    """The last state of a flow that a watcher has received: a run, and its version."""
 
     run: RunName
     version: int
 
 
 class WatchFlows:
-    """Watchers listen to the change hub; a slow one gets the newest state of each run, never an unbounded queue."""
+    """Watchers listen to the change hub; a slow watcher gets only the newest state of each run: queues stay bounded."""
 
     def __init__(self, flows: FlowRecords, cycles: CycleRecords, read: ReadFlows, hub: ChangeHub) -> None:
         self._flows = flows
@@ -39,17 +39,17 @@ class WatchFlows:
         self._draining = asyncio.Event()
 
     def drain(self) -> None:
-        """End every watch, and new ones at once."""
+        """End every watch, and end new watches at once."""
         self._draining.set()
 
     async def __call__(
         self, flow_ids: Sequence[str], cycle: int | None, after: Mapping[str, Told]
     ) -> AsyncIterator[list[ChainState]]:
-        """Yield first the state of the named cycle, or of the latest one, of each flow, then every change.
+        """Yield the state of the named cycle, or the latest cycle, of each flow, then every change.
 
-        Of a flow in `after` what has come since is told first, as far as it is among its newest 1000 cycles. A named
-        cycle that is still to come is waited for. Ends when the named cycle of every flow has ended, or every flow is
-        gone. Raises NotFound for an unknown flow and for a cycle that is on record no more, Unavailable when this
+        For a flow in `after`, it first yields the states that have come since, within about the newest 1000 runs. A
+        named cycle may be still to come. The watch ends when the named cycle of every flow has ended, or every flow is
+        gone. Raises NotFound for an unknown flow and for a cycle that is no longer on record, Unavailable when this
         server shuts down.
         """
         latest: dict[str, int] = {}
@@ -90,7 +90,7 @@ class WatchFlows:
         return found
 
     async def _since(self, told: Told) -> list[ChainState]:
-        """Return what has come of a flow since, oldest first; of one that was begun anew, its latest cycle."""
+        """Return the states of a flow since `told`, oldest first; if it was registered again, only its latest cycle."""
         flow_id, cycle, _ = told.run
         found = await self._cycles.newest(flow_id, None, 1)
         while found and found[-1].name.cycle >= cycle and len(found) < _CAUGHT_UP:
@@ -113,7 +113,7 @@ class WatchFlows:
 
 
 class _Watch:
-    """What one watcher has been told and is to be told. `left` are the flows of which more may come."""
+    """What one watcher has received and has still to receive. `left` are the flows from which more may come."""
 
     def __init__(self, flow_ids: set[str], cycle: int | None) -> None:
         self.left = flow_ids
@@ -124,7 +124,7 @@ class _Watch:
         self._early: list[tuple[str, ChainState | None]] | None = []
 
     def begin(self, states: Sequence[ChainState]) -> None:
-        """Take the first states, then what was heard while they were read."""
+        """Take the first states, then the changes heard while they were read."""
         early, self._early = self._early or [], None
         for state in states:
             self.heard(state.name.flow_id, state)
@@ -132,7 +132,7 @@ class _Watch:
             self.heard(flow_id, news)
 
     def heard(self, flow_id: str, state: ChainState | None) -> None:
-        """Take a change, unless it is known or not wanted."""
+        """Take a change, unless it is already known or not wanted."""
         if self._early is not None:
             self._early.append((flow_id, state))
             return
@@ -143,7 +143,7 @@ class _Watch:
         run = state.name
         if self._cycle is not None and run.cycle != self._cycle:
             return
-        # A flow that was deleted and registered again numbers its cycles anew.
+        # A flow that was deleted and registered again numbers its cycles from 0 again.
         same = run, state.facts.run_id
         if state.rank <= self._ranks.get(same, (False, 0)):
             return
@@ -156,7 +156,7 @@ class _Watch:
         self.something.set()
 
     def take(self) -> list[ChainState]:
-        """Return what is to be told now, as much as one message holds."""
+        """Return the states to send now, as many as one message holds."""
         news = self._backlog.take()
         if not self._backlog:
             self.something.clear()
