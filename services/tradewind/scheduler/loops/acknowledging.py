@@ -1,4 +1,4 @@
-"""Acknowledging events, which says that these and all before them are on record."""
+"""Acknowledges events: an acknowledgement says that an event and all before it are on record."""
 
 import asyncio
 from collections import deque
@@ -13,7 +13,7 @@ _ACK_S = 0.05
 
 
 class Batch:
-    """Events that came together; `seen_to` is said of all parts of it in turn, of `parts` in all."""
+    """Events that came together, in `parts` parts; `seen_to` is called for each part."""
 
     def __init__(self, acks: "Acks", stream: EventStream, parts: int) -> None:
         self._acks = acks
@@ -23,7 +23,7 @@ class Batch:
         self._lost: set[int] = set()
 
     def seen_to(self, events: Sequence[Event], lost: Collection[int] = ()) -> None:
-        """A part is seen to: these events are on record, unless their partitions turn out to be lost."""
+        """Note that a part is done: its events are on record, unless their partitions turn out to be lost."""
         self.events += events
         self._lost.update(lost)
         self.open -= 1
@@ -33,8 +33,10 @@ class Batch:
 
 
 class Acks:
-    """Acknowledges batches in the order in which they came, all of 50 ms in one message: nobody waits for it, and it
-    costs a script there."""
+    """Acknowledges batches in the order in which they came, all those of 50 ms in one message.
+
+    Nobody waits for an acknowledgement, and each costs the node task manager a script.
+    """
 
     def __init__(self, background: Background) -> None:
         self._background = background
@@ -43,16 +45,16 @@ class Acks:
         self._last: dict[tuple[int, int], Event] = {}
 
     def batch(self, stream: EventStream, parts: int) -> Batch:
-        """Open a batch; it is acknowledged once all its parts are seen to, if its stream lasts until then."""
+        """Open a batch; it is acknowledged once all its parts are done, if its stream lasts until then."""
         if self._batches and self._batches[0].stream is not stream:
-            # What was not seen to on a stream that broke comes again.
+            # The stream has broken: events that were not acknowledged on it come again.
             self._batches.clear()
         batch = Batch(self, stream, parts)
         self._batches.append(batch)
         return batch
 
     def closed(self) -> None:
-        """Some batch is seen to."""
+        """Take out and acknowledge the first batches, as far as they are done."""
         while self._batches and not self._batches[0].open:
             self._add(self._batches.popleft())
 
@@ -67,6 +69,6 @@ class Acks:
         await asyncio.sleep(_ACK_S)
         if stream is self._stream:
             last, self._last = self._last, {}
-            # Whoever reads hears that it was lost; what was not acknowledged comes again.
+            # The reader notices that the stream is lost; events that were not acknowledged come again.
             with suppress(PeerUnavailable):
                 await stream.acknowledge(last.values())

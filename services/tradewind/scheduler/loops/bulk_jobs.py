@@ -12,7 +12,7 @@ from tradewind.scheduler.use_cases.bulk_jobs import CarryOutJobs
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 
 _REST_S = 0.02
-"""So long others have their turn after each step."""
+"""How long to rest after each step, so that other work has its turn."""
 
 _log = structlog.get_logger(__name__)
 

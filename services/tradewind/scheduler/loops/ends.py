@@ -1,4 +1,4 @@
-"""Takes in what the node task manager says of components, and looks after open runs."""
+"""Takes in the node task manager's events, and looks after open runs."""
 
 import asyncio
 import math
@@ -27,7 +27,7 @@ from tradewind.server.clock import Clock
 _FOLD_BACKOFF_S = (0.05, 2.0)
 _HEARD_TRIES = 8
 _MOST_UNHEARD = 100
-"""So many batches may wait to be heard before no more are taken."""
+"""The most batches that may wait to be heard before `take` waits."""
 _RUNS_AT_ONCE = 500
 _RETRY_S = 1.0
 
@@ -35,10 +35,10 @@ _log = structlog.get_logger(__name__)
 
 
 class Ears:
-    """Hears of nodes that run flows, in the order in which they were told of, while ends are folded.
+    """Handles the events of nodes that run flows, in order, while ends of components are folded.
 
-    To begin a cycle takes calls, while that of a node in another flow is to end: ends wait only while too many batches
-    wait here.
+    Beginning a cycle takes calls to other services, and ends must not wait for them: ends wait only while too many
+    batches wait here.
     """
 
     def __init__(self, sub_flows: SubFlows, background: Background) -> None:
@@ -49,7 +49,7 @@ class Ears:
         self._busy = False
 
     async def take(self, events: list[SubFlowEvent], batch: Batch) -> None:
-        """Hear these soon, and tell their batch; waits while too many others are before them."""
+        """Handle these events soon, and tell their batch; waits while too many other batches are waiting."""
         self._waiting.append((events, batch))
         if not self._busy:
             self._busy = True
@@ -78,7 +78,7 @@ def event_loop(
     background: Background,
     sub_flows: SubFlows,
 ) -> OwnedStream[Event, EventStream]:
-    """Return the loop that folds events into chain states, begins sub-flows, and acknowledges what is on record."""
+    """Return the loop that folds events into chain states, begins sub-flows, and acknowledges events on record."""
 
     acks, ears = Acks(background), Ears(sub_flows, background)
 
@@ -90,11 +90,11 @@ def event_loop(
             await ears.take(asked, batch)
         folded, lost = await fold_all(ends)
         own.lose(lost, "a write was refused")
-        # What is not owned just now may be again by then: only what was seen to is acknowledged.
+        # A partition that was not owned during the fold may be owned again: acknowledge only the events folded.
         batch.seen_to([event for event in ends if event.partition in folded], lost)
 
     async def fold_all(events: list[ComponentEvent]) -> tuple[set[int], set[int]]:
-        """Return the partitions whose events were folded, and those that turned out to be lost."""
+        """Return the partitions whose events were folded, and the partitions that turned out to be lost."""
         backoff = Backoff(*_FOLD_BACKOFF_S)
         for event in events:
             outputs.notice(event)
@@ -103,7 +103,7 @@ def event_loop(
             try:
                 return {event.partition for event in mine}, await fold(mine, own.epochs)
             except Exception as error:
-                # Nothing is acknowledged before it is on record, so there is nothing else to be done but this.
+                # Events must be on record before they are acknowledged, so all that can be done is to try again.
                 _log.warning("events_not_folded", events=len(mine), error=error)
                 await backoff.pause()
 
@@ -111,7 +111,7 @@ def event_loop(
 
 
 async def heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
-    """Do what events ask for; what cannot be done for long is left to those who look after open runs."""
+    """Do what events ask for; if that keeps failing, leave it to LookAfterRuns."""
     backoff = Backoff(*_FOLD_BACKOFF_S)
     for _ in range(_HEARD_TRIES):
         try:
@@ -125,7 +125,7 @@ async def heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
 def open_runs_loop(
     open_runs: OpenRuns, look_after: LookAfterRuns, own: OwnPartitions, alarm: Alarm, clock: Clock, look_s: float
 ) -> OwnedWork:
-    """Return the loop that looks after open runs, and sleeps until the earliest check of any."""
+    """Return the loop that looks after open runs, and sleeps until the earliest check is due."""
 
     async def work(epochs: Epochs) -> float:
         checks = await open_runs.check(list(epochs), _RUNS_AT_ONCE)

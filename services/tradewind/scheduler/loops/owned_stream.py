@@ -1,4 +1,4 @@
-"""Keeps a stream to another service open and subscribed to what this replica owns."""
+"""Keeps a stream to another service open, and subscribed to the partitions that this replica owns."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -11,7 +11,7 @@ from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.backoff import Backoff
 
 MOST_WAITING = 20_000
-"""Beyond so many items nothing more is read until they are worked off."""
+"""The most items that may wait: beyond that, nothing is read until they have been taken."""
 _BACKOFF_S = (0.1, 2.0)
 
 _log = structlog.get_logger(__name__)
@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 
 
 class Stream(Protocol):
-    """What both kinds of streams can do."""
+    """The methods that both kinds of streams have."""
 
     async def subscribe(self, epochs: Mapping[int, int]) -> None: ...
 
@@ -33,9 +33,9 @@ OpenStream = TypeVar("OpenStream", bound=Stream)
 
 
 class OwnedStream(Generic[Item, OpenStream]):
-    """Takes all items at hand to `work` together: while it is busy, what arrives waits and goes with the next call.
+    """Passes all items at hand to `work` together: items that arrive while it is busy go with the next call.
 
-    When the stream breaks it is opened again with backoff, and what was not acknowledged comes again.
+    When the stream breaks, it is opened again with backoff, and items that were not acknowledged come again.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class OwnedStream(Generic[Item, OpenStream]):
         own.on_change(self._owned_changed.set)
 
     async def run(self) -> None:
-        """Go on for ever."""
+        """Run forever."""
         backoff, failing = Backoff(*_BACKOFF_S), False
         while True:
             begun = asyncio.get_running_loop().time()
@@ -87,7 +87,7 @@ class OwnedStream(Generic[Item, OpenStream]):
             await stream.close()
 
     async def _subscribe(self, stream: OpenStream) -> None:
-        """Keep the subscriptions in line with what is owned."""
+        """Keep the subscriptions in line with the partitions owned."""
         subscribed: dict[int, int] = {}
         while True:
             self._owned_changed.clear()

@@ -13,10 +13,10 @@ _log = structlog.get_logger(__name__)
 
 
 class OwnedWork:
-    """Works when the alarm rings or what is owned changes, and every `look_s` in case nobody rang.
+    """Works when the alarm rings or the owned partitions change, and every `look_s` in case nobody rang.
 
-    `work` returns in how many seconds there is more to do, infinity when nothing is known of that. When it fails the
-    log says `failure`, and it is done again after `retry_s`.
+    `work` returns in how many seconds there is more to do, infinity if it does not know. When it fails, `failure` is
+    logged, and the work is repeated after `retry_s`.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class OwnedWork:
         own.on_change(lambda: alarm.ring_in(0))
 
     async def run(self) -> None:
-        """Go on for ever."""
+        """Run forever."""
         while True:
             wait_s = self._retry_s
             try:

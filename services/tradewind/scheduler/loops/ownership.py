@@ -1,4 +1,4 @@
-"""Holds on to partitions."""
+"""Keeps this replica's partitions."""
 
 import asyncio
 import math
@@ -15,10 +15,10 @@ _log = structlog.get_logger(__name__)
 
 
 class OwnershipLoop:
-    """Says that this replica is here three times in a lease, and takes what is its share once nobody owns it.
+    """Reports this replica's presence three times per lease, and takes the partitions of its share that nobody owns.
 
-    The alarm rings when another one has come, has left or has given something up.
-    With `sole` this replica is the only one: what a predecessor held when it died is taken over at once.
+    The alarm rings when another replica has come, has left or has given up partitions. With `sole`, this replica is the
+    only one: partitions that a predecessor held when it died are taken over at once.
     """
 
     def __init__(self, own: OwnPartitions, alarm: Alarm, lease_s: float, *, sole: bool) -> None:
@@ -29,7 +29,7 @@ class OwnershipLoop:
         self._failing = Spells(_log, "partitions_not_renewed", "partitions_renewed_again")
 
     async def run(self) -> None:
-        """Go on for ever."""
+        """Run forever."""
         loop = asyncio.get_running_loop()
         due_s, rang = loop.time(), False
         while True:

@@ -1,4 +1,4 @@
-"""Tells nodes of other flows how the cycles ended that they wait for."""
+"""Reports to nodes of other flows how the cycles that they wait for ended."""
 
 import math
 
@@ -12,7 +12,7 @@ _RETRY_S = 0.5
 
 
 def return_ends_loop(return_ends: ReturnEnds, own: OwnPartitions, alarm: Alarm, look_s: float) -> OwnedWork:
-    """Return the loop that tells what has ended, and what a predecessor left untold."""
+    """Return the loop that reports ends, including those that a predecessor left unreported."""
 
     async def work(epochs: Epochs) -> float:
         await return_ends(list(epochs))

@@ -1,4 +1,4 @@
-"""Begins cycles when the trigger service says that flows are due or one waited for has ended; settles the outbox."""
+"""Begins cycles when flows are due, or when a cycle that others waited for has ended; settles the outbox."""
 
 import asyncio
 import math
@@ -37,9 +37,9 @@ def due_loop(
     background: Background,
     ends_listened: Callable[[], None],
 ) -> OwnedStream[DueFlow, DueStream]:
-    """Return the loop that begins what is due: begun on record, then acknowledged, then handed over.
+    """Return the loop that begins due cycles: it puts them on record, then hands them over and answers the triggers.
 
-    What is delivered before its time while a cycle runs waits here until it is due. `ends_listened` is called when
+    A trigger that comes before its time while a cycle runs waits here until it is due. `ends_listened` is called when
     somebody has begun to listen to ends of cycles.
     """
 
@@ -76,15 +76,15 @@ def _due(flow: DueFlow) -> int:
 
 
 def _again(flow: DueFlow) -> DueAnswer:
-    """Ask for what could not begin once more: a time soon, for the next is as good; an event with growing patience."""
+    """Ask for a trigger that could not begin to come again: a planned time soon, an event with growing delays."""
     return DueAnswer(flow.token, retry_ms=_STORE_RETRY_MS if flow.event is None else -1, error="the store is away")
 
 
 class BeginsWaiting(Protocol):
-    """Begins what waits for the end of a cycle."""
+    """Begins cycles that wait for the end of another."""
 
     async def __call__(self, partitions: Collection[int], epochs: Epochs) -> list[PlannedRun]:
-        """Begin what may begin now and return the runs to hand over."""
+        """Begin the cycles that may begin now and return the runs to hand over."""
         ...
 
 
@@ -96,7 +96,7 @@ def queued_loop(
     alarm: Alarm,
     look_s: float,
 ) -> OwnedWork:
-    """Return the loop that begins what waited for an end."""
+    """Return the loop that begins cycles that waited for an end."""
 
     async def work(epochs: Epochs) -> float:
         for begin in begins:
@@ -109,8 +109,10 @@ def queued_loop(
 
 
 def outbox_loop(outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm: Alarm, look_s: float) -> OwnedWork:
-    """Return the loop that repeats what was not confirmed: the net below the calls that change flows, which tell the
-    trigger service at once."""
+    """Return the loop that repeats unconfirmed messages to the trigger service.
+
+    It is a safety net: the calls that change flows tell the trigger service at once.
+    """
 
     async def work(epochs: Epochs) -> float:
         checks = await outbox.check(list(epochs), _OUTBOX_AT_ONCE)

@@ -1,4 +1,4 @@
-"""Finds out whether anybody listens to ends of cycles, and tells them."""
+"""Finds out whether anybody listens to ends of cycles, and publishes the ends."""
 
 import structlog
 
@@ -11,7 +11,7 @@ _log = structlog.get_logger(__name__)
 
 
 class TellEndsLoop:
-    """Asks every `every_s`; tells when an end rings the alarm, and what a predecessor left untold."""
+    """Asks every `every_s`; publishes when an end rings the alarm, and ends that a predecessor left unpublished."""
 
     def __init__(self, tell: TellEnds, own: OwnPartitions, alarm: Alarm, every_s: float) -> None:
         self._tell = tell
@@ -22,7 +22,7 @@ class TellEndsLoop:
         own.on_change(self._gained)
 
     async def run(self) -> None:
-        """Go on for ever."""
+        """Run forever."""
         while True:
             try:
                 await self._tell.look()

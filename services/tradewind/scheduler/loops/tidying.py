@@ -1,4 +1,4 @@
-"""Keeps the indexes of flows no longer than what is on record."""
+"""Keeps the indexes of flows free of cycles that are no longer kept."""
 
 import asyncio
 import random
@@ -9,13 +9,13 @@ from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 
 _REST_S = 0.05
-"""So long the store is left alone after each step."""
+"""How long the store is left alone after each step."""
 
 _log = structlog.get_logger(__name__)
 
 
 class TidyLoop:
-    """Goes through the flows of the partitions that this replica owns; each has one owner, so one replica does it."""
+    """Tidies the flows of the partitions that this replica owns; since each has one owner, one replica does it."""
 
     def __init__(self, cycles: CycleRecords, own: OwnPartitions, every_s: float) -> None:
         self._cycles = cycles
@@ -23,7 +23,7 @@ class TidyLoop:
         self._every_s = every_s
 
     async def run(self) -> None:
-        """Go on for ever."""
+        """Run forever."""
         while True:
             await asyncio.sleep(random.uniform(0.9, 1.1) * self._every_s)
             for partition in self._own.epochs:
