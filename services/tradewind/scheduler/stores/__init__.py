@@ -1,1 +1,1 @@
-"""Where flows and cycles stand: in Redis, or in memory as the executable specification of the same."""
+"""Stores of flows and cycles: in Redis, or in memory as the executable specification of the same."""

@@ -1,4 +1,4 @@
-"""The scheduler's stores in memory: what the Redis ones do, said plainly. For tests; nothing outlives the process."""
+"""The scheduler's stores in memory: plain versions of the Redis stores. For tests; nothing outlives the process."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ __all__ = ["MemoryStores"]
 
 
 class MemoryStores:
-    """All stores of the scheduler over the same data; share `data` to play several replicas."""
+    """All stores of the scheduler over the same data; share `data` to simulate several replicas."""
 
     def __init__(
         self,
@@ -54,6 +54,6 @@ class MemoryStores:
         self.partitions = MemoryPartitions(self.data, replica, lease_ms)
 
     def next_ms(self) -> int | None:
-        """Return when, in epoch ms, there is next anything to look after by itself, None for never."""
+        """Return when, in epoch ms, a loop next has something to look after, None for never."""
         jobs = (0 for job, _ in self.data.jobs.values() if not job.ended_ms)
         return min((*self.data.open.values(), *self.data.outbox.values(), *jobs), default=None)

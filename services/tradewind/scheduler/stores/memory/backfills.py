@@ -1,4 +1,4 @@
-"""Backfills in memory: what begins of them, what has ended, and what is left."""
+"""Backfills in memory: which of their cycles begin, which have ended, and what is left."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -86,7 +86,7 @@ class MemoryBackfills:
 
 
 def move(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
-    """Move a backfill on from a planned time, and say what becomes of that."""
+    """Move a backfill on from a planned time, and return the outcome of that time."""
     record = flow.backfills.get(step.backfill_id)
     backfill = record.backfill if record else None
     if (
@@ -140,7 +140,7 @@ def end_filling(flow: Flow, name: RunName, ending: CycleStatus, now: int) -> Non
 
 
 def cancel(flow: Flow, backfill_id: int, now: int, reason: str) -> bool:
-    """Begin no more of a backfill, and say whether it was under way."""
+    """Begin no more cycles of a backfill, and say whether it was under way."""
     record = flow.backfills.get(backfill_id)
     if record is None or record.backfill.status is not BackfillStatus.RUNNING:
         return False

@@ -52,7 +52,7 @@ from tradewind.server.partitions import partition_of
 
 _TRIMMED = 20
 _MANY, _TOGETHER = 100, 10
-"""A flow that keeps many cycles drops the oldest together, once there are ten to drop."""
+"""A flow that keeps 100 cycles or more drops the oldest together, once there are ten to drop."""
 
 
 class MemoryCycles:
@@ -88,7 +88,7 @@ class MemoryCycles:
                 return refusal
             line = flow.firings.get(planned_ms) if 0 < request.due_ms < planned_ms else None
             if line is not None and line.outcome is FiringOutcome.FIRED:
-                # What is caught up with has had its cycle by a backfill.
+                # The planned time to catch up with has already had its cycle, from a backfill.
                 planned_ms, request = 0, request._replace(planned_ms=0)
             if request.queued:
                 waiting = flow.queued.pop(0)
@@ -98,7 +98,7 @@ class MemoryCycles:
                 if request.missed is not None:
                     note_firing(flow, now, request.missed, FiringOutcome.MISSED, "found due too late")
                 if planned_ms and 0 < request.shape.schedule.max_cycles <= flow.fired:
-                    # A revision may allow fewer than had begun.
+                    # A new revision may allow fewer cycles than have already begun.
                     note_firing(flow, now, planned_ms, FiringOutcome.DROPPED, "max_cycles had begun", event_id=event_id)
                     planned_ms, request = 0, request._replace(planned_ms=0, next_ms=0)
                 held_up = bool(flow.in_the_way or flow.queued) and flow.overlap is not OverlapPolicy.ALLOW
@@ -112,7 +112,7 @@ class MemoryCycles:
         return self._create(request, remembered, flow, planned_ms, next_ms, now, event_id)
 
     def _plan(self, request: BeginRequest, flow: Flow, now: int, cycles: int) -> int:
-        """Put on record what the schedule plans next, and return it; `cycles` more have begun or wait."""
+        """Put the next planned time on record, and return it; `cycles` more cycles have begun or wait."""
         next_ms, most = request.next_ms, request.shape.schedule.max_cycles
         if request.planned_ms and most:
             flow.fired += cycles
@@ -123,7 +123,7 @@ class MemoryCycles:
         return next_ms
 
     def _make_room(self, flow: Flow, name: RunName, run_id: str, now: int) -> RememberedRequest | None:
-        """Remove a run and return the request that it was begun for, if that still is remembered."""
+        """Remove a run and return the request that it was begun for, if that is still remembered."""
         run = flow.runs.get(name)
         if run is None or run.state.facts.run_id != run_id:
             return None
@@ -134,7 +134,7 @@ class MemoryCycles:
         return replace(run.request, lifetime_ms=first.expires_ms - now) if run.request and first else None
 
     def _refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
-        """Return the answer to a request that begins nothing, and at most moves a backfill or the schedule on."""
+        """Return the answer to a request that begins nothing; at most, it moves on a backfill or the schedule."""
         if request.request is not None:
             first = self._data.first_answer(flow.flow_id, request.request)
             if first is not None:
@@ -153,7 +153,7 @@ class MemoryCycles:
             line = None if request.queued else flow.firings.get(request.due_ms)
             if line is not None:
                 if flow.next_execution_ms == request.due_ms:
-                    # Begun by a backfill, or planned by another schedule: this one goes on behind it.
+                    # Begun by a backfill, or planned by another schedule: this schedule goes on after that time.
                     later = request.planned_ms > request.due_ms
                     flow.next_execution_ms = request.planned_ms if later else request.next_ms
                     end_flow_that_is_over(flow, self._data.now(), FlowStatus.COMPLETED)
@@ -169,7 +169,7 @@ class MemoryCycles:
         if flow.overlap is not OverlapPolicy.ALLOW and request.ahead and (flow.in_the_way or flow.queued):
             return BeginAnswer(BeginOutcome.EARLY, revision=flow.revision)
         if flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW and request.parent is None:
-            # The one firing of a flow that runs once is not given up: it comes again until it can begin.
+            # The only firing of a flow that runs once is not given up: it comes again until it can begin.
             once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
             if request.queued or not request.scheduled or once:
                 going_on = [name for name in flow.in_the_way if not flow.open[name]]
@@ -338,9 +338,9 @@ class MemoryCycles:
 
     def _end(self, flow: Flow, run: Run, status: CycleStatus, now: int) -> None:
         name = run.state.name
-        # What was done ahead of the planned time has not ended before it.
+        # A run that began ahead of its planned time must not end before that time.
         run.state = run.state._replace(status=status, end_ms=max(now, run.state.facts.start_ms))
-        # The runs of a cycle stay as long as the latest of them.
+        # The runs of a cycle stay as long as its latest run.
         for other in flow.runs:
             if other.cycle == name.cycle and other <= name:
                 flow.runs[other].expires_ms = now + (run.state.facts.keep_for_ms or RETENTION_MS)
@@ -352,7 +352,7 @@ class MemoryCycles:
 
 
 def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> ChainState:
-    """Return the old state with the named fields of the new one, a version on; status and end are written apart."""
+    """Return the old state with the named fields of the new one, one version up; status and end are set elsewhere."""
     components = dict(old.components)
     for component_id, end in new.components.items():
         if component_field(component_id) in fields:

@@ -31,7 +31,7 @@ TOMBSTONE_MS = 3600 * 1000
 
 @dataclass(slots=True)
 class BackfillRecord:
-    """A backfill, what became of its planned times, and when the record expires (0 while it is under way)."""
+    """A backfill, the outcomes of its planned times, and when the record expires (0 while it is under way)."""
 
     backfill: Backfill
     request: RememberedRequest | None = None
@@ -41,7 +41,7 @@ class BackfillRecord:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Waiting:
-    """A planned time that waits for a running cycle; one for an event with its id, and the inputs of its cycle."""
+    """A planned time that waits for a running cycle; for an event, with its id and the inputs of its cycle."""
 
     planned_ms: int
     event_id: str = ""
@@ -52,10 +52,10 @@ class Waiting:
 class Flow:
     """A flow; `runs` holds its chain states, `open` the runs that have not ended and whether they are stopping.
 
-    `revisions` holds definitions before the current one, `history` what is known of these and of it.
-    `firings` says what became of planned times, `queued` which of them wait; `fired` counts cycles of its schedule
-    that began or wait since it was started, which raised its schedule epoch to `started_epoch`; `failures` those that
-    failed in a row; `filling` are the open runs of backfills, by 0 those that run for a node of another flow.
+    `revisions` holds earlier definitions, `history` the facts about them and the current one. `firings` holds the
+    outcomes of planned times, `queued` the planned times that wait. `fired` counts the cycles of its schedule that have
+    begun or wait since the flow was started; that start raised the schedule epoch to `started_epoch`. `failures` counts
+    failed cycles in a row. `filling` maps open runs to their backfills, or to 0 if they run for a node of another flow.
     """
 
     flow_id: str
@@ -96,7 +96,7 @@ class Flow:
 
     @property
     def in_the_way(self) -> list[RunName]:
-        """The runs that have not ended, but for reruns, those of backfills and those for nodes of other flows."""
+        """The runs that have not ended, except reruns, runs of backfills and runs for nodes of other flows."""
         return [name for name in self.open if not name.run and name not in self.filling]
 
 
@@ -111,7 +111,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswer:
-    """What a request was answered when it first came, and until when that is remembered."""
+    """The first answer to a request, and until when it is remembered."""
 
     expires_ms: int
     payload: str
@@ -120,7 +120,7 @@ class FirstAnswer:
 
 
 class Data:
-    """Everything that is on record. No method awaits, so each is one step for everybody else."""
+    """Everything on record. No method awaits, so each is atomic."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -140,7 +140,7 @@ class Data:
         self.ears: list[Callable[[WakeUp], None]] = []
 
     def now(self) -> int:
-        """Return the time, after letting go of what has expired."""
+        """Return the time, after removing everything that has expired."""
         now = self._clock()
         if now == self._swept_ms:
             return now
@@ -164,18 +164,18 @@ class Data:
         return partition in epochs and self.epochs.get(partition, 0) > epochs[partition]
 
     def first_answer(self, flow_id: str, request: RememberedRequest) -> FirstAnswer | None:
-        """Return what a request was answered before; it is remembered with the partition of its flow."""
+        """Return the first answer to a request; it is remembered in the partition of the flow."""
         return self.requests.get((partition_of(flow_id), request.name))
 
     def remember(
         self, flow_id: str, request: RememberedRequest, now: int, run: RunName | None = None, run_id: str = ""
     ) -> None:
-        """Remember what a request was answered."""
+        """Remember the answer to a request."""
         first = FirstAnswer(now + request.lifetime_ms, request.payload, run, run_id)
         self.requests[partition_of(flow_id), request.name] = first
 
     def forget(self, flow_id: str, request: RememberedRequest | None) -> None:
-        """Forget what a request was answered."""
+        """Forget the answer to a request."""
         if request is not None:
             self.requests.pop((partition_of(flow_id), request.name), None)
 
@@ -192,11 +192,11 @@ class Data:
         del lines[:-LOG_LINES]
 
     def announce(self, state: ChainState) -> None:
-        """Tell who listens to the partition how a run stands now."""
+        """Tell the listeners of the partition the new state of a run."""
         self._tell(RunChange(state.name, state.version, lambda before: state))
 
     def announce_gone(self, flow_id: str) -> None:
-        """Tell who listens to the partition that a flow is gone."""
+        """Tell the listeners of the partition that a flow is gone."""
         self._tell(RunChange(RunName(flow_id, -1), 0, lambda before: None))
 
     def _tell(self, change: RunChange) -> None:
@@ -204,7 +204,7 @@ class Data:
             heard([change])
 
     def drop_run(self, flow: Flow, name: RunName) -> None:
-        """Remove all that belongs to a run."""
+        """Remove everything that belongs to a run."""
         flow.runs.pop(name, None)
         flow.open.pop(name, None)
         flow.filling.pop(name, None)

@@ -1,4 +1,4 @@
-"""Ends of runs that are to be told, in memory."""
+"""Ends of runs that wait to be delivered, in memory."""
 
 from collections.abc import Collection, Sequence
 
@@ -23,7 +23,7 @@ class MemoryEnds:
 
 
 def tell_end(told: dict[int, list[EndedRun]], end: EndedRun) -> None:
-    """Have an end told."""
+    """Add an end that is to be delivered."""
     partition = partition_of(end.run.flow_id)
     ends = [*told.get(partition, []), end]
     ordered = sorted(ends, key=lambda each: (each.end_ms, f"{each.run} {each.run_id} {each.status.value}"))

@@ -1,4 +1,4 @@
-"""What became of planned times, in memory: the ledger of a flow, and its queue of those that wait."""
+"""The outcomes of planned times, in memory: a flow's ledger, and its queue of planned times that wait."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -50,7 +50,7 @@ def note_firing(
     run: tuple[RunName, str] | None = None,
     event_id: str = "",
 ) -> None:
-    """Note what became of a planned time, or of several that fared alike, or of an event; of each there is one line."""
+    """Note the outcome of a planned time, of several with the same outcome, or of an event; each has one line."""
     span = Span(planned, planned, 1) if isinstance(planned, int) else planned
     name, run_id = run or (RunName(flow.flow_id, -1, 0), "")
     line = Firing(span.first_ms, outcome, name.cycle, name.run, run_id, now, span.count, span.last_ms, reason, event_id)
@@ -60,16 +60,16 @@ def note_firing(
 
 
 def drop_queued(flow: Flow, now: int, reason: str) -> None:
-    """Let all planned times that wait give way."""
+    """Drop all planned times that wait."""
     for waiting in flow.queued:
         note_firing(flow, now, waiting.planned_ms, FiringOutcome.DROPPED, reason, event_id=waiting.event_id)
     flow.queued = []
 
 
 def meet_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int, same_revision: bool) -> bool:
-    """Settle an event that begins no cycle, whatever runs; return whether it has.
+    """Settle an event if no cycle can begin for it, whatever is running; return whether it is settled.
 
-    Of another revision than the request was made for, the request's own reason does not count.
+    Unless the flow is at the revision that the request was made for, the request's own reason does not count.
     """
     if request.due_ms in flow.firings:
         return False
@@ -90,14 +90,14 @@ def meet_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int, 
 
 
 def paused_words(pause: Pause) -> str:
-    """Return by whom a flow is paused, and why."""
+    """Return who paused a flow and why, in words."""
     return f"paused by {pause.by}" + (f": {pause.note}" if pause.note else "")
 
 
 def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str, inputs_json: str) -> tuple[bool, int]:
-    """Settle a planned time while a cycle is open, or none is and the one that waits longest is about to begin.
+    """Settle a planned time while a cycle is open, or while the longest waiting planned time is about to begin one.
 
-    Returns whether runs were marked as stopping, and by how many more planned times wait than before.
+    Returns whether runs were marked as stopping, and how many more planned times wait than before.
     """
     is_open = bool(flow.in_the_way)
     going_on = [name for name in flow.in_the_way if not flow.open[name]] or flow.in_the_way
@@ -129,7 +129,7 @@ def pause(data: Data, flow: Flow, now: int, by: str, note: str) -> None:
     """Let no cycle begin until the flow is resumed."""
     next_ms = flow.next_execution_ms
     if flow.queued and flow.fired:
-        # What waits has not begun, and counts no more towards the cycles that may: others do in its place.
+        # The planned times that wait have begun no cycles, so they no longer count towards max_cycles.
         flow.fired = max(0, flow.fired - len(flow.queued))
         next_ms = next_ms or flow.queued[-1].planned_ms
     drop_queued(flow, now, "the flow was paused")
@@ -140,7 +140,7 @@ def pause(data: Data, flow: Flow, now: int, by: str, note: str) -> None:
 
 
 def count_failures(data: Data, flow: Flow, now: int, cycle: int, ending: CycleStatus) -> bool:
-    """Count cycles that failed one after the other; return whether that paused the flow."""
+    """Count cycles that fail in a row; return whether that has paused the flow."""
     if not flow.pause_after_failures:
         return False
     flow.failures = flow.failures + 1 if ending in (CycleStatus.FAILED, CycleStatus.TIMEOUT) else 0
@@ -154,7 +154,7 @@ def count_failures(data: Data, flow: Flow, now: int, cycle: int, ending: CycleSt
 
 
 def end_flow_that_is_over(flow: Flow, now: int, status: FlowStatus) -> None:
-    """End a flow whose schedule plans nothing more, and of which nothing runs or waits."""
+    """End a flow if its schedule has nothing more planned and none of its cycles run or wait."""
     following = flow.pause.next_ms if flow.pause else flow.next_execution_ms
     if flow.status in (FlowStatus.RUNNING, FlowStatus.PAUSED) and not (following or flow.open or flow.queued):
         flow.status, flow.next_execution_ms, flow.updated_ms, flow.pause = status, 0, now, None

@@ -113,7 +113,7 @@ class MemoryFlows:
         _note_revision(flow, registration, now)
 
     def _supersede(self, flow: Flow) -> None:
-        """Keep the current revision readable, and let go of those that are too many and by which no open run goes."""
+        """Keep the current revision readable; remove revisions beyond the limit that no open run uses."""
         flow.revisions[flow.revision] = flow.config_json
         needed = {flow.runs[name].state.facts.revision for name in flow.open}
         for older in list(flow.revisions):
@@ -166,7 +166,7 @@ class MemoryFlows:
         flow.stop = FlowStop(change.by, change.reason, now) if stopped else None
         flow.status = change.status
         flow.next_execution_ms = (change.start_at_ms or now) if change.status is FlowStatus.RUNNING and not over else 0
-        # One that no longer runs is filled on the grid on which it did.
+        # Backfills of a flow that no longer runs use the grid on which it ran.
         flow.anchor_ms = flow.next_execution_ms or flow.anchor_ms
         if over:
             end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)

@@ -1,4 +1,4 @@
-"""Marking open runs of a flow as stopping, in memory."""
+"""Marks open runs of a flow as stopping, in memory."""
 
 from tradewind.scheduler.domain.chain_state import StopRequest
 from tradewind.scheduler.domain.log_line import LogLevel, LogSource
@@ -9,7 +9,10 @@ from tradewind.scheduler.stores.memory.data import Data, Flow
 def mark_stopping(
     data: Data, flow: Flow, stop: StopRequest, source: LogSource, *, sparing: bool = False
 ) -> tuple[RunName, ...]:
-    """Mark runs that nobody has asked to stop yet, with `sparing` no reruns and none of backfills; return them."""
+    """Mark the open runs that nobody has asked to stop yet; return them.
+
+    With `sparing`, reruns, runs of backfills and runs for nodes of other flows are left alone.
+    """
     names = flow.in_the_way if sparing else list(flow.open)
     marked = [name for name in names if not flow.open[name] and flow.runs[name].state.stop is None]
     flow.open.update(dict.fromkeys(names, True))

@@ -1,4 +1,4 @@
-"""Waking other replicas in memory."""
+"""Wakes other replicas, in memory."""
 
 from collections.abc import Callable
 

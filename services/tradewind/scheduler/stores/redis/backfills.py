@@ -16,7 +16,7 @@ from tradewind.scheduler.stores.redis.fields import fields_of
 from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
 
 _KEPT = 100
-"""So many backfills of a flow are kept."""
+"""The most backfills of a flow to keep."""
 
 
 class _Created(msgspec.Struct, array_like=True):

@@ -64,7 +64,7 @@ class RedisBulkJobs:
         pipeline = self._client.pipeline(transaction=False)
         highest = "+inf" if before is None else before[0]
         for partition in range(PARTITIONS):
-            # Those of the same moment as the last page's last one may stand on either side of it.
+            # Jobs created at the same moment as the last job of the previous page may be on either side of it.
             pipeline.execute_command(
                 "ZREVRANGEBYSCORE", self._keys.jobs(partition), highest, "-inf", "LIMIT", 0, limit + 100
             )

@@ -29,7 +29,7 @@ _DECODER = msgspec.msgpack.Decoder(list[_Change])
 
 
 class RedisChanges:
-    """Implements ChangeFeed over the process's one subscriber connection."""
+    """Implements ChangeFeed over the single subscriber connection of the process."""
 
     def __init__(self, subscriber: Subscriber, keys: Keys) -> None:
         self._subscriber = subscriber

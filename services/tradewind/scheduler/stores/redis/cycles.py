@@ -67,7 +67,7 @@ _UPDATE = script("update_runs", tuple[int, list[list[int | _NotUpdated]]])
 _RERUN = script("begin_rerun", _Rerun)
 _TIDY = script("tidy_flows", _TidiedFlows)
 _TIDIED_FLOWS, _TIDIED_RUNS = 50, 50
-"""So many flows are tidied in one step, unless so many runs of one of them go."""
+"""The most flows to tidy in one step, and how many runs removed from one of them end the step."""
 
 _OVERTAKEN = BeginAnswer(BeginOutcome.OVERTAKEN)
 _NOT_WRITTEN = UpdateResult(UpdateOutcome.OVERTAKEN)
@@ -149,9 +149,10 @@ class RedisCycles:
         return next(iter(await self._highest(flow_id, first, first + RUNS - 1, 1)), None)
 
     async def _highest(self, flow_id: str, lowest: int, highest: int, limit: int) -> list[RunName]:
-        """Return the runs of highest ranks within bounds, downwards: those that go on, are asked to stop, have ended.
+        """Return the runs of the highest ranks within bounds, highest first.
 
-        In that order, in which a run passes from one to the next, so that none is missed.
+        It reads running, stopping and ended runs in that order: a run passes through them in the same order, so that
+        none is missed.
         """
         pipeline = self._client.pipeline(transaction=False)
         for above in (OPEN, STOPPING, 0):
@@ -165,7 +166,7 @@ class RedisCycles:
 
     async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
         keys = [self._keys.run(*run) for run in runs]
-        # As scripts do: of those that ask for cycles there may be far more than connections in the pool.
+        # Called as scripts are: there may be far more callers than connections in the pool.
         records = map(fields_of, await asyncio.gather(*(self._client.call(key, "HGETALL", key) for key in keys)))
         return [state_of(run, record) if record else None for run, record in zip(runs, records, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Looking through a partition in Redis for broken invariants."""
+"""Looks through a partition in Redis for broken invariants."""
 
 from collections.abc import Collection
 from typing import Any

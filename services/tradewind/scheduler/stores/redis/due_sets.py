@@ -1,4 +1,4 @@
-"""Open runs and the outbox in Redis: sorted sets by the time of the next look."""
+"""Open runs and the outbox in Redis: sorted sets by the time of the next check."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -51,7 +51,7 @@ class RedisOpenRuns(_DueSet):
         pipeline = self._client.pipeline(transaction=False)
         pipeline.execute_command("ZREM", self._open(run), str(run))
         pipeline.execute_command("ZREM", self._keys.filling(run.flow_id), f"{run.cycle}:{run.run}")
-        # By where it stands: one that has ended has its place further down.
+        # Removed by score: a run that has ended has a lower score, and stays in the index.
         for place in (STOPPING + rank(run), OPEN + rank(run)):
             pipeline.execute_command("ZREMRANGEBYSCORE", self._keys.cycles(run.flow_id), place, place)
         await pipeline.execute()

@@ -1,4 +1,4 @@
-"""Ends of runs that are to be told, in Redis."""
+"""Ends of runs that wait to be delivered, in Redis."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -10,7 +10,7 @@ from tradewind.server.partitions import partition_of
 
 
 class RedisEnds:
-    """Implements Ends; `key_of` names the set of a partition."""
+    """Implements Ends; `key_of` returns the key of a partition's set."""
 
     def __init__(self, scripted: Scripted, key_of: Callable[[int], str]) -> None:
         self._scripted = scripted

@@ -1,4 +1,4 @@
-"""What became of planned times, in Redis."""
+"""The outcomes of planned times, in Redis."""
 
 from collections.abc import Collection
 

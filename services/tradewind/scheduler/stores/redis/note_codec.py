@@ -1,4 +1,4 @@
-"""What only some runs have, and the memory of a flow, as text in fields, and back."""
+"""Converts the notes of runs and the memory of flows to text in fields, and back."""
 
 from collections.abc import Mapping
 
@@ -23,13 +23,13 @@ _decode = msgspec.json.Decoder(_Memory).decode
 
 
 def memory_text(memory: Memory) -> str:
-    """Return variables as they are stored."""
+    """Return variables as text to store."""
     variables = {name: msgspec.Raw(value.encode()) for name, value in memory.variables.items()}
     return pack(_encode(_Memory(memory.version, memory.changes, variables)).decode())
 
 
 def memory_of(stored: str) -> Memory:
-    """Return the variables that were stored. Raises ValueError for text that holds none."""
+    """Return the variables in stored text. Raises ValueError for any other text."""
     found = _decode(unpack(stored, _LARGEST))
     return Memory({name: bytes(raw).decode() for name, raw in found.variables.items()}, found.version, found.changes)
 

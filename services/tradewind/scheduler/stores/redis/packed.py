@@ -1,4 +1,4 @@
-"""Text that may be large, packed for a field: a letter for how, then the text itself or what it was compressed to."""
+"""Packs text that may be large for a field: a letter for the format, then the text, plain or compressed."""
 
 import zlib
 from base64 import b64decode, b64encode
@@ -12,7 +12,7 @@ _PLAIN, _DEFLATED = "t", "z"
 def pack(text: str) -> str:
     """Return `text` as it is stored: compressed when that makes it shorter."""
     if len(text) >= WORTHWHILE:
-        # Scripts pass on text, not bytes.
+        # Base64, because scripts pass on text, not bytes.
         packed = b64encode(zlib.compress(text.encode(), 6)).decode()
         if len(packed) < len(text):
             return _DEFLATED + packed
@@ -22,7 +22,8 @@ def pack(text: str) -> str:
 def unpack(stored: str, most_bytes: int) -> str:
     """Return the text that `pack` stored.
 
-    Raises ValueError for what is none, and for what would be larger than `most_bytes`, without making all of it.
+    Raises ValueError for text that `pack` did not make, and for compressed text that would be larger than `most_bytes`,
+    without decompressing all of it.
     """
     how, packed = stored[:1], stored[1:]
     if how == _PLAIN:

@@ -11,7 +11,7 @@ _MEET = script("meet_replicas", tuple[int, bool, tuple[str, ...]])
 
 
 class RedisPartitions:
-    """Implements Partitions. `lease_ms` is how long a replica counts as here, by the store's own clock."""
+    """Implements Partitions. `lease_ms` is how long a replica counts as present, by the store's own clock."""
 
     def __init__(self, scripted: Scripted, replica: str, lease_ms: int) -> None:
         self._scripted = scripted

@@ -1,11 +1,11 @@
-"""Where a run stands in the index of its flow's cycles, as lua/partition.lua says it."""
+"""The score of a run in the index of its flow's cycles, as in lua/partition.lua."""
 
 from tradewind.scheduler.domain.run_name import RunName
 
 RUNS = 1024
-"""Runs that a cycle may have."""
+"""The most runs that a cycle may have."""
 STOPPING, OPEN = 2**45, 2**46
-"""How much higher those stand that are asked to stop, and those that go on."""
+"""What is added to the scores of runs that have been asked to stop, and of other open runs."""
 
 
 def rank(run: RunName) -> int:

@@ -8,7 +8,10 @@ from tradewind.scheduler.stores.redis.scripts import Scripted
 
 
 class _Noted(msgspec.Struct, array_like=True):
-    """As register_flow.lua writes it: `following` is the first cycle of the next revision, -1 of the current one."""
+    """A revision as register_flow.lua writes it.
+
+    `first` is its first cycle, `following` the first cycle of the next revision, -1 if it is the current one.
+    """
 
     at_ms: int
     by: str
@@ -45,7 +48,7 @@ class RedisRevisions:
         ]
 
     async def _open_runs(self, flow_id: str, noted: list[_Noted]) -> list[int]:
-        """Return how many open runs there are of the cycles that began by each revision."""
+        """Return, for each revision, how many runs of the cycles that began with it are open."""
         if not noted:
             return []
         key = self._keys.cycles(flow_id)

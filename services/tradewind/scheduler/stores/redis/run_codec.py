@@ -1,4 +1,4 @@
-"""Chain states as the fields of a hash, and back."""
+"""Converts chain states to the fields of a hash, and back."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -35,7 +35,7 @@ _LARGE = frozenset({MEMORY, RESULT})
 
 
 class _Facts(msgspec.Struct, array_like=True):
-    """What never changes and no script looks at, in one field: a hash of many fields costs the store time and room."""
+    """Facts that never change and that no script reads, in one field: many fields cost the store time and memory."""
 
     user_id: str
     revision: int
@@ -52,7 +52,7 @@ class _Facts(msgspec.Struct, array_like=True):
 
 
 class _Rerun(msgspec.Struct, array_like=True):
-    """A Rerun; places are told by the first and last of each row of them."""
+    """A Rerun; its indexes of nodes are stored as ranges, each by its first and last index."""
 
     source: int
     source_id: str
@@ -69,7 +69,7 @@ _decode = msgspec.json.Decoder(_Facts).decode
 
 
 def facts_text(request: BeginRequest) -> str:
-    """Return the field `facts` of the run that is asked for."""
+    """Return the field `facts` of the requested run."""
     shape = request.shape
     facts = _Facts(
         shape.user_id,
@@ -89,7 +89,7 @@ def facts_text(request: BeginRequest) -> str:
 
 
 def facts_text_of(facts: CycleFacts) -> str:
-    """Return the field `facts` of a run that begins with these."""
+    """Return the field `facts` of a run that begins with these facts."""
     told = _Facts(
         facts.user_id,
         facts.revision,
@@ -143,8 +143,10 @@ def _rerun(text: str) -> Rerun:
 
 
 def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
-    """Return the named fields of a state, flat; the script writes status, end time and version,
-    `large_fields` the rest."""
+    """Return the named fields of a state, flat, except those that the script or `large_fields` write.
+
+    The script writes status, end time and version.
+    """
     fields: list[Field] = []
     for name in names:
         if name.startswith(_COMPONENT):
@@ -167,7 +169,7 @@ def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
 
 
 def large_fields(state: ChainState, names: Collection[str]) -> list[Field] | bool:
-    """Return those of the named fields that are not told with a change, flat; False when there are none."""
+    """Return those of the named fields that are not published with a change, flat; False when there are none."""
     if _LARGE.isdisjoint(names):
         return False
     return [part for name in _LARGE.intersection(names) for part in (name, note_field(state.notes, name))]
@@ -206,7 +208,7 @@ def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
         digest=known.digest,
         runs_flows=known.runs_flows,
     )
-    # The first version is not on record.
+    # A record at version 1 has no version field.
     return _with_progress(ChainState(run, facts, 0), text)
 
 

@@ -1,4 +1,4 @@
-"""What every call of the scheduler's scripts has in common."""
+"""What all calls of the scheduler's scripts have in common."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -18,7 +18,7 @@ Reply = TypeVar("Reply")
 _encode = msgspec.msgpack.Encoder().encode
 
 ITEMS_AT_ONCE = 100
-"""How many items one call of a script takes: the store does nothing else for about 4 ms then."""
+"""How many items one call of a script takes; such a call blocks the store for about 4 ms."""
 RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long an ended run stays on record."""
 TOMBSTONE_MS = 3600 * 1000
@@ -31,8 +31,10 @@ def script(name: str, reply: type[Reply]) -> Script[Reply]:
 
 
 class Scripted:
-    """A client, the table of keys and a clock: what a store needs to run scripts. `store_clock` tells Python what time
-    it is where `clock` leaves that to the store."""
+    """What a store needs to run scripts: a client, the table of keys and a clock.
+
+    `store_clock` gives the time to Python code when `clock` returns 0, which leaves the time to the store.
+    """
 
     def __init__(self, client: Client, keys: Keys, clock: Callable[[], int], store_clock: Clock | None = None) -> None:
         self.client = client
@@ -42,11 +44,11 @@ class Scripted:
         self._one_slot = isinstance(client, RedisCluster)
 
     def now_ms(self) -> int:
-        """Return the time that a script would find."""
+        """Return the time that a script would see."""
         return self.clock() or self._store_clock.now_ms()
 
     def args(self, partition: int, epoch: int = 0, **more: Any) -> dict[str, Any]:
-        """Return the arguments that every script of one partition takes, and `more`."""
+        """Return the arguments that every script for one partition takes, and `more`."""
         return {"base": self.keys.base(partition), "epoch": epoch, "now": self.clock(), **more}
 
     async def call_in_groups(
@@ -57,12 +59,10 @@ class Scripted:
         epochs: Epochs,
         **more: Any,
     ) -> list[tuple[int, Reply] | None]:
-        """Run a script over items, each what the script is told about one of the flows, in one round trip.
+        """Run a script over items in one round trip; each item holds the values for one of the flows.
 
-        What it is told is of the same length for all items.
-
-        Returns when it was and what was answered to each, in their order; None for those whose partition has a later
-        owner.
+        All items have the same length. Returns, for each item in order, the time of the call and the answer; None for
+        items whose partition has a later owner.
         """
         calls = list(_in_calls(map(partition_of, flow_ids), self._one_slot))
         blobs: list[tuple[Sequence[str], dict[str, Any]]] = []
@@ -83,9 +83,9 @@ class Scripted:
         return answers
 
     async def first_of(self, sorted_sets: Sequence[str], count: int, *, scores: bool = False) -> list[list[bytes]]:
-        """Return up to `count` members of each of these sorted sets, with their scores between them if asked to.
+        """Return up to `count` members of each of these sorted sets, each followed by its score if `scores`.
 
-        One command when there are none of them, as there are when all is idle.
+        Takes a single command if none of the sets exists, as when the system is idle.
         """
         if not sorted_sets or not (self._one_slot or await self.client.exists(*sorted_sets)):
             return [[] for _ in sorted_sets]
@@ -95,25 +95,25 @@ class Scripted:
         return await pipeline.execute()
 
     async def call_for_flow(self, script: Script[Reply], flow_id: str, *keys: str, **more: Any) -> Reply:
-        """Run a script whose first keys are the owner of the flow's partition and the flow."""
+        """Run a script whose first keys are those of the owner of the flow's partition and of the flow."""
         partition = partition_of(flow_id)
         named = (self.keys.owner(partition), self.keys.flow(flow_id), *keys)
         return await script(self.client, named, self.args(partition, flow_id=flow_id, **more))
 
 
 def _items_of(items: Sequence[Sequence[object]]) -> tuple[int, msgspec.Raw]:
-    """Return items, of at most 15 values each, as a text that scripts read item by item, and where its first begins."""
+    """Return items of up to 15 values each as text that scripts read item by item, and the offset of the first item."""
     packed = _encode(items)
-    # MessagePack tells text from bytes, which scripts do not know, by what comes before it: 4 bytes of its length here.
+    # Scripts do not know MessagePack's type for bytes, so a header for text, with 4 bytes of length, is put in front.
     return 1 if len(items) < 16 else 3, msgspec.Raw(b"\xdb" + len(packed).to_bytes(4, "big") + packed)
 
 
 _Groups: TypeAlias = list[tuple[int, list[int]]]
-"""Places of items by partition."""
+"""Indexes of items by partition."""
 
 
 def _in_calls(partitions: Iterable[int], one_slot: bool) -> Iterator[_Groups]:
-    """Yield what goes with each call: a cluster keeps each partition in a slot of its own, a script to one slot."""
+    """Yield the groups of each call: in a cluster, each partition has its own slot, and a script runs in one slot."""
     groups: _Groups = []
     open_groups: dict[int, list[int]] = {}
     for place, partition in enumerate(partitions):

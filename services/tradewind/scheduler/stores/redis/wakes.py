@@ -1,4 +1,4 @@
-"""Waking other replicas through Redis."""
+"""Wakes other replicas through Redis."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RedisWakeChannel:
-    """WakeChannel over messages `<work> <partition> <ms>`."""
+    """Implements WakeChannel, by messages `<work> <partition> <ms>`."""
 
     def __init__(self, client: Client, subscriber: Subscriber, keys: Keys) -> None:
         self._client = client
