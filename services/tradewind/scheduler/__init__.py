@@ -1,1 +1,1 @@
-"""The scheduler: flows and cycles, what runs and what became of it."""
+"""The scheduler: flows and cycles, what runs and how it ends."""

@@ -1,4 +1,4 @@
-"""What the scheduler can be told."""
+"""The settings of the scheduler."""
 
 from pydantic import Field
 

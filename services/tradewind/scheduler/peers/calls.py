@@ -1,4 +1,4 @@
-"""What every call to another service has in common."""
+"""What all calls to other services have in common."""
 
 import grpc
 from google.protobuf.message import Message
@@ -22,7 +22,7 @@ _REFUSALS = frozenset(
 _AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 
 
-class calling:  # noqa: N801  Used as contextlib's are, whose own cost three times as much.
+class calling:  # noqa: N801  Named like contextlib's context managers, which cost three times as much.
     """Turn a failed call into PeerRefused when asking again will not help, into PeerUnavailable otherwise."""
 
     def __init__(self, peer: str) -> None:
@@ -38,18 +38,18 @@ class calling:  # noqa: N801  Used as contextlib's are, whose own cost three tim
 
 
 def failure(peer: str, code: grpc.StatusCode, details: str) -> PeerRefused | PeerUnavailable:
-    """Return what a request that was answered with a status has come to."""
+    """Return the exception for a call that ended with a status."""
     return PeerRefused(details) if code in _REFUSALS else unavailable(peer, code, details)
 
 
 def unavailable(peer: str, code: grpc.StatusCode, details: str) -> PeerUnavailable:
-    """Return that a peer cannot be reached, which ended a call with this status."""
+    """Return PeerUnavailable for a call to a peer that ended with this status."""
     answered = code not in _AWAY
     return PeerUnavailable(peer, f"{code.name}: {explained(details) or details}", answered=answered)
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:
-    """Return the name of the error reason that came with a status, empty when there is none."""
+    """Return the name of the error reason that came with a status, "" for none."""
     for key, value in error.trailing_metadata() or ():
         if key == STATUS_KEY and isinstance(value, bytes):
             for detail in Status.FromString(value).details:

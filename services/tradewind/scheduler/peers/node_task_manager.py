@@ -39,9 +39,9 @@ NAME = "node task manager"
 _READ_S = 10.0
 _WORKERS_AT_ONCE = 1000
 _COMPONENTS_AT_ONCE = 500
-"""The states of this many fit into one message, even when each was stopped for a long reason."""
+"""The states of this many components fit into one message, even if each was stopped with a long reason."""
 _RELEASE_BYTES, _RELEASE = 512 * 1024, 1024
-"""The characters of inputs that go with one call, and what each release takes besides them."""
+"""How many characters of releases go with one call, and how many each release takes besides its inputs."""
 
 
 class NodeTaskManagerPeer:
@@ -230,7 +230,7 @@ class NodeTaskManagerPeer:
 
 
 def _references(runs: Sequence[ChainState]) -> Iterator[list[pb2.RunReference]]:
-    """Yield the names of all components of runs, at most as many at a time as one answer can hold."""
+    """Yield the names of all components of runs, in pieces whose answers fit into one message."""
     named = [(state, str(place)) for state in runs for place in range(state.facts.component_count)]
     for first in range(0, len(named), _COMPONENTS_AT_ONCE):
         by_run: dict[RunName, pb2.RunReference] = {}

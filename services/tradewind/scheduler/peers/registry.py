@@ -1,4 +1,4 @@
-"""The registry, over gRPC: what live workers have declared of node types."""
+"""The registry, over gRPC: the declarations that live workers have made of node types."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What one node type takes and gives; implements NodeTypeDeclaration."""
+    """The inputs, outputs and config of one node type; implements NodeTypeDeclaration."""
 
     inputs: Mapping[str, InputDeclaration]
     outputs: frozenset[str]
@@ -37,11 +37,11 @@ class Declaration:
 
     @property
     def config_keys(self) -> Collection[str]:
-        """The keys that a config may have; none where it may have others."""
+        """The keys that a config may have; empty when other keys are allowed too."""
         return json_schema.only_keys(self.config_schema)
 
     def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:
-        """Return what is wrong with a config; a schema that cannot be used faults nothing."""
+        """Return the faults of a config; none if the schema cannot be used."""
         if not self.config_schema:
             return []
         try:
@@ -62,12 +62,12 @@ class Catalogue:
         return self._declarations.get(node_type)
 
     def hint(self, node_type: str) -> str:
-        """Return what to say of the type that is meant instead of one that nobody offers, "" when none is near."""
+        """Return a hint at the offered type that was probably meant by an unknown one, "" when none is similar."""
         return self._offered.hint(node_type)
 
 
 class RegistryPeer:
-    """Implements NodeTypes and Workers; what the registry said of node types stays good for a few seconds."""
+    """Implements NodeTypes and Workers; the registry's answers about node types are kept for a few seconds."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = RegistryServiceStub(channel)
@@ -99,7 +99,7 @@ class RegistryPeer:
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.INVALID_ARGUMENT or len(names) == 1:
                 raise
-            # They are too many, or too large together, for one answer.
+            # The types are too many, or together too large, for one answer.
             middle = len(names) // 2
             return [*await self._declared(names[:middle]), *await self._declared(names[middle:])]
         return list(answer.node_types)

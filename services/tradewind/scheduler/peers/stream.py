@@ -12,7 +12,7 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 _ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)
-"""What reading from a call that has ended raises, and writing to it."""
+"""The exceptions that reading from, or writing to, a call that has ended raises."""
 
 
 class PeerStream(Generic[Request, Response]):
@@ -25,7 +25,7 @@ class PeerStream(Generic[Request, Response]):
 
     @property
     def ended(self) -> bool:
-        """Whether either side has ended it."""
+        """Whether either side has ended the call."""
         return bool(self._call.done())
 
     async def write(self, request: Request) -> None:
@@ -48,7 +48,7 @@ class PeerStream(Generic[Request, Response]):
         return message
 
     async def close(self) -> None:
-        """End it."""
+        """End the call."""
         self._call.cancel()
 
     def _lost(self, error: grpc.aio.AioRpcError | asyncio.InvalidStateError) -> PeerUnavailable:

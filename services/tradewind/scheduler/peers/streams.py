@@ -1,4 +1,4 @@
-"""Streams on which other services deliver what is to be done: component events and due triggers."""
+"""Streams on which other services deliver work: component events and due triggers."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -42,7 +42,7 @@ class EventStreamPeer(PeerStream[events_pb2.ReceiveEventsRequest, events_pb2.Rec
 
 
 class DueStreamPeer(PeerStream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueResponse]):
-    """Implements DueStream. `receiver` says who receives, `credits` how many triggers it holds at most.
+    """Implements DueStream. `receiver` names the receiver, `credits` is the most triggers that it holds at once.
 
     Triggers come up to `lead_ms` before their time.
     """

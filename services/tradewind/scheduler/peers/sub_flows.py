@@ -1,4 +1,4 @@
-"""Nodes that wait for cycles of other flows, at the node task manager over gRPC."""
+"""Nodes that wait for cycles of other flows: the node task manager's part of it, over gRPC."""
 
 from collections.abc import AsyncIterator, Sequence
 

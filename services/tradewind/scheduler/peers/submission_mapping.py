@@ -1,4 +1,4 @@
-"""Runs and plans in the words of the node task manager, and its answers in those of the scheduler."""
+"""Maps runs and plans to the node task manager's messages, and its answers back."""
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -48,7 +48,7 @@ _ACCEPTED = SubmitAnswer(SubmitOutcome.ACCEPTED)
 
 def add_run(request: pb2.SubmitComponentsRequest, submission: Submission) -> None:
     """Add a run."""
-    # Set field by field: on the hot path that is half of what keyword arguments and copies cost.
+    # Set field by field: on the hot path that costs half as much as keyword arguments and copies.
     state, facts = submission.state, submission.state.facts
     run = request.runs.add()
     run.flow_id, run.cycle, run.run = state.name
@@ -153,7 +153,7 @@ def _duration(ms: int) -> Duration:
 
 
 def answer_of(result: component_pb2.SubmitResult) -> SubmitAnswer:
-    """Read what became of a run."""
+    """Return the answer for a run."""
     if result.outcome == component_pb2.SUBMIT_OUTCOME_ACCEPTED:
         return _ACCEPTED
     retry_ms = result.retry_delay.seconds * 1000 + result.retry_delay.nanos // 1_000_000

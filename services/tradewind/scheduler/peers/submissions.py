@@ -1,4 +1,4 @@
-"""The stream on which runs are submitted: a call for each submission would cost more than what it carries."""
+"""The stream on which runs are submitted: one call per submission would cost more than the submission itself."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from tradewind.server.statuses import code_of
 
 _ANSWER_S = 10.0
 _LASTS_S = 1.0
-"""After so long the next request opens another stream: replicas take turns, as they would answer calls in turn."""
+"""How long a stream is used before the next request opens another, so that replicas take turns, as with plain calls."""
 
 _Stream: TypeAlias = PeerStream[pb2.StreamSubmissionsRequest, pb2.StreamSubmissionsResponse]
 
@@ -33,10 +33,10 @@ class SubmissionStream:
         self._number = 0
 
     async def submit(self, request: pb2.StreamSubmissionsRequest) -> Sequence[component_pb2.SubmitResult]:
-        """Return an answer for each run; submitting them again is safe.
+        """Return an answer for each run; submitting runs again is safe.
 
-        Raises PeerRefused when the peer finds fault with one of them, PeerUnavailable when it cannot be reached, or
-        does not answer within 10 s.
+        Raises PeerRefused when one of the runs is at fault, PeerUnavailable when the peer cannot be reached, or does
+        not answer within 10 s.
         """
         try:
             async with asyncio.timeout(_ANSWER_S), self._turn:
@@ -49,7 +49,7 @@ class SubmissionStream:
         return response.response.results
 
     async def close(self) -> None:
-        """End the stream; who waits for an answer is cancelled."""
+        """End the stream; a caller that waits for an answer is cancelled."""
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.close()
@@ -57,7 +57,7 @@ class SubmissionStream:
     async def _answer(self, request: pb2.StreamSubmissionsRequest) -> pb2.StreamSubmissionsResponse:
         stream, now = self._stream, asyncio.get_running_loop().time()
         if stream is not None and not stream.ended and now < self._lasts_until:
-            # When it breaks, who was at its other end has left; that says nothing of who would answer now.
+            # If the stream breaks, the replica at its other end has left; another one may answer now.
             with suppress(PeerUnavailable):
                 return await self._ask(stream, request)
         await self.close()
@@ -73,7 +73,7 @@ class SubmissionStream:
             if response.number != request.number:
                 raise PeerUnavailable(self._peer, f"it answers {response.number} to request {request.number}")
         except BaseException:
-            # What it says next would be the answer to this request.
+            # The next message on the stream would be the answer to this request.
             await self.close()
             raise
         return response

@@ -15,9 +15,9 @@ _CALL_S = 5.0
 
 
 class TriggerPeer:
-    """Implements Triggers and Events. A flow has one trigger, which bears its id.
+    """Implements Triggers and Events. A flow has one trigger, with the flow's id.
 
-    What is due comes up to `lead_ms` before its time.
+    Due triggers come up to `lead_ms` before their time.
     """
 
     def __init__(self, channel: grpc.aio.Channel, receiver: str, lead_ms: int, credits: int = 1000) -> None:
@@ -70,7 +70,7 @@ class TriggerPeer:
 
 
 def _fill(message: Schedule, schedule: ScheduleDefinition, first_ms: int) -> None:
-    """Write a schedule from its first planned time on; where it ends is the scheduler's to say, but for events."""
+    """Write a schedule from its first planned time on; the scheduler decides where it ends, except for events."""
     if schedule.on:
         message.event.name, message.event.filter_json = schedule.on.event_name, schedule.on.event_filter
         for stamp, at_ms in ((message.start, schedule.start_ms), (message.end, schedule.end_ms)):

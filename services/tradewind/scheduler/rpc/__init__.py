@@ -1,1 +1,1 @@
-"""The gRPC face of the scheduler."""
+"""The gRPC interface of the scheduler."""

@@ -67,7 +67,7 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
 
 
 def _most_running(request: pb2.BackfillFlowRequest) -> int:
-    """Return how many cycles may run at a time. Raises InvalidInput, also for what is wrong with the request's id."""
+    """Return how many cycles may run at a time. Raises InvalidInput, also for faults of the `request_id`."""
     faults = request_id_faults(request.request_id)
     if not 0 <= request.max_running <= MOST_RUNNING:
         faults.append(Violation("max_running", f"must be 1 to {MOST_RUNNING}, is {request.max_running}"))

@@ -1,4 +1,4 @@
-"""Checks of requests that need no more than the request."""
+"""Checks of requests that need nothing but the request."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
@@ -30,7 +30,7 @@ def every(
     a: Callable[[], A], b: Callable[[], B], c: Callable[[], C], d: Callable[[], D], e: Callable[[], E], /
 ) -> tuple[A, B, C, D, E]: ...
 def every(*checks: Callable[[], Any]) -> tuple[Any, ...]:
-    """Return what each of the checks returns. Raises InvalidInput with the faults of all of them."""
+    """Return the results of all checks. Raises InvalidInput with the faults of all of them."""
     found: list[Any] = []
     faults: list[Violation] = []
     for check in checks:
@@ -49,7 +49,7 @@ def require(faults: Sequence[Violation]) -> None:
 
 
 def flow_page(request: Any, shape: type[Position]) -> tuple[Position | None, int]:
-    """Return where in a list of a flow's a page begins, None for its first, and how many entries it has at most.
+    """Return where a page of a flow's list begins, None for the first page, and the most entries that it may have.
 
     Raises InvalidInput with every fault of `flow_id`, `page_token` and `page_size`.
     """
@@ -62,9 +62,9 @@ def flow_page(request: Any, shape: type[Position]) -> tuple[Position | None, int
 
 
 def who_and_why(request: Any, why: str = "reason", **named: str) -> tuple[str, str]:
-    """Return who asks, "user" when that is left open, and why; that stands in the field `why`.
+    """Return who makes a request, "user" if it does not say, and why; `why` is the name of that field.
 
-    Raises InvalidInput with every fault of them, of `flow_id`, and of other identifiers.
+    Raises InvalidInput with every fault of these fields, of `flow_id`, and of the identifiers in `named`.
     """
     _, by, words = every(
         lambda: identifiers(flow_id=request.flow_id, **named),
@@ -98,7 +98,7 @@ def text(path: str, value: str, longest: int) -> str:
 
 
 def chosen(path: str, numbers: Iterable[Any], words: Mapping[Any, Word]) -> frozenset[Word]:
-    """Return what enum values stand for. Raises InvalidInput for one that stands for nothing."""
+    """Return the meanings of enum values. Raises InvalidInput for values that are not known."""
     faults = [
         Violation(f"{path}[{place}]", f"{number} is no known value")
         for place, number in enumerate(numbers)

@@ -1,4 +1,4 @@
-"""SchedulerService, what is done to single cycles: waiting for them, running them again, stopping them."""
+"""The part of SchedulerService for single cycles: waiting for them, running them again, stopping them."""
 
 import hashlib
 from dataclasses import dataclass
@@ -91,14 +91,14 @@ def cycle_of(request: Any) -> tuple[str, int | None, int | None]:
 
 
 def _named(request: Any) -> tuple[str, int | None, int | None]:
-    """As `cycle_of`, of a request whose identifiers have been checked."""
+    """Do the same as `cycle_of`, for a request whose identifiers have been checked."""
     cycle = request.cycle if request.HasField("cycle") else None
     run = request.run if request.HasField("run") else None
     return request.flow_id, cycle, run
 
 
 def _asked(request: Any, **named: str) -> tuple[str, str]:
-    """Return who asks and why; raise InvalidInput with every fault of that and of the identifiers."""
+    """Return who makes a request and why. Raises InvalidInput with every fault of these and of the identifiers."""
     by, reason = who_and_why(request, **named)
     return by, reason or _STOPPED
 

@@ -1,4 +1,4 @@
-"""Cycles, their events and log lines as messages."""
+"""Maps cycles, their statistics and log lines to messages."""
 
 from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.scheduler.domain.chain_state import NO_NOTES, ChainState, CycleOrigin
@@ -47,7 +47,7 @@ _SOURCE = {
 
 
 def fill_cycle(message: cycle_pb2.Cycle, state: ChainState) -> None:
-    """Fill an empty message in place: on the hot path that is half of what building and copying one costs."""
+    """Fill an empty message in place: on the hot path that costs half as much as building and copying one."""
     facts = state.facts
     message.flow_id, message.cycle, message.run = state.name
     message.run_id = facts.run_id
@@ -94,7 +94,7 @@ def fill_cycle(message: cycle_pb2.Cycle, state: ChainState) -> None:
 
 
 def cycle(state: ChainState) -> cycle_pb2.Cycle:
-    """Return a cycle as it stands."""
+    """Return a cycle as a message."""
     message = cycle_pb2.Cycle()
     fill_cycle(message, state)
     return message

@@ -1,4 +1,4 @@
-"""The part of SchedulerService that judges, plans, registers and revises definitions: parse, use case, answer."""
+"""The part of SchedulerService that checks, plans, registers and revises definitions: parse, use case, answer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(eq=False, kw_only=True)
 class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
-    """What flows are, and were."""
+    """Definitions of flows, and their revisions."""
 
     register: RegisterFlow
     plan: PlanFlow

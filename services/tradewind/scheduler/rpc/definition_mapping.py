@@ -1,4 +1,4 @@
-"""Flow definitions as they come in requests: Weather Syntax as a Struct or as text, or typed."""
+"""Reads flow definitions from requests: Weather Syntax as a Struct or as text, or a typed definition."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ _FAILURE_POLICY = {
 
 
 def draft_of(form: str | None, message: Any, path: str) -> FlowDraft:
-    """Read the definition that stands in the field `form` of `message`; `path` names where one was to be."""
+    """Read the definition in the field `form` of `message`; `path` is where a missing definition should have been."""
     match form:
         case "weather":
             return read_weather(_object(message.weather), from_struct=True)
@@ -103,7 +103,7 @@ def _draft_of_spec(spec: flow_pb2.FlowSpec) -> FlowDraft:
 
 
 def settings_of(spec: flow_pb2.FlowSpec, faults: FaultList) -> dict[str, Any]:
-    """Return all of a typed definition but nodes and edges in Weather Syntax, without what is at its default."""
+    """Return a typed definition in Weather Syntax, without nodes, edges and fields at their defaults."""
     weather: dict[str, Any] = {}
     for name in (
         "interval",
@@ -169,7 +169,7 @@ def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, An
         weather["min_success"] = node.min_success_count
     elif node.HasField("min_success_ratio"):
         share = node.min_success_ratio
-        # All of them is what it is without a share.
+        # A share of 1 means all items, which is the default.
         if 0 < share < 1:
             weather["min_success"] = share
         elif share != 1:
@@ -183,7 +183,7 @@ def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, An
 
 
 def _retry(retry: flow_pb2.RetrySpec) -> dict[str, Any]:
-    """The fields that are set, each as it is: they are judged as those of Weather Syntax are."""
+    """Return the fields that are set, unchanged: they are checked with the rest of the Weather Syntax."""
     weather: dict[str, Any] = {
         name: getattr(retry, name) for name in ("attempts", "factor", "jitter") if retry.HasField(name)
     }
@@ -196,7 +196,7 @@ def _retry(retry: flow_pb2.RetrySpec) -> dict[str, Any]:
 def _choose(
     weather: dict[str, Any], name: str, number: int, words: dict[Any, str], path: str, faults: FaultList
 ) -> None:
-    """Put the word for an enum value into the definition; 0 leaves the default."""
+    """Put the word for an enum value into the definition; 0 means the default."""
     if number in words:
         weather[name] = words[number]
     elif number:

@@ -1,4 +1,4 @@
-"""Flows as messages."""
+"""Maps flows to messages."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -33,7 +33,7 @@ STATUS_OF_FLOW = {number: status for status, number in FLOW_STATUS.items()}
 
 
 def flow(record: FlowRecord) -> flow_pb2.Flow:
-    """Return a flow as it stands on record."""
+    """Return a flow on record as a message."""
     message = flow_pb2.Flow(
         flow_id=record.flow_id,
         user_id=record.user_id,
@@ -62,7 +62,7 @@ def flow(record: FlowRecord) -> flow_pb2.Flow:
 
 
 def firing(line: Firing) -> flow_pb2.Firing:
-    """Return what became of planned times."""
+    """Return the outcome of planned times as a message."""
     message = flow_pb2.Firing(
         outcome=_FIRING_OUTCOME[line.outcome], reason=line.reason, count=line.count, event_id=line.event_id
     )
@@ -75,12 +75,12 @@ def firing(line: Firing) -> flow_pb2.Firing:
 
 
 def structure(found: FlowStructure) -> flow_pb2.FlowStructure:
-    """Return the structure of a definition."""
+    """Return the structure of a definition as a message."""
     return _structure(found.to_dict())
 
 
 def violations(found: Iterable[Violation]) -> list[flow_pb2.Violation]:
-    """Return faults, or notes, as data."""
+    """Return faults or warnings as messages."""
     return [flow_pb2.Violation(path=violation.path, message=violation.message) for violation in found]
 
 

@@ -1,4 +1,4 @@
-"""SchedulerService, bulk jobs."""
+"""The part of SchedulerService for bulk jobs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ _STATUS = {
 
 @dataclass(eq=False, kw_only=True)
 class JobHandlers(pb2_grpc.SchedulerServiceServicer):
-    """Any replica answers any call; the owner of a job's partition carries it out."""
+    """Bulk jobs: any replica answers any call; the owner of a job's partition carries it out."""
 
     jobs: KeepBulkJobs
 
@@ -67,7 +67,7 @@ class JobHandlers(pb2_grpc.SchedulerServiceServicer):
 
 
 def _wanted(request: pb2.StartBulkJobRequest) -> tuple[BulkAction, BulkFilter]:
-    """Read what is asked for. Raises InvalidInput with every fault."""
+    """Return the action and the filter of a request. Raises InvalidInput."""
     given, faults = request.filter, request_id_faults(request.request_id)
     action = _ACTION_OF.get(request.action)
     if action is None:

@@ -1,4 +1,4 @@
-"""The part of SchedulerService for variables that nodes keep: parse, call the use case, answer."""
+"""The part of SchedulerService for the variables that nodes keep: parse, call the use case, answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ def _scope(scope: pb2.MemoryScope) -> Scope:
 
 
 def _assigned(text: str, faults: list[Violation]) -> dict[str, str]:
-    """Return JSON text by name; what is wrong is added to `faults`."""
+    """Return the variables to set, JSON text by name; faults are added to `faults`."""
     try:
         given = _json_object(text) if text else {}
         check_depth(text)

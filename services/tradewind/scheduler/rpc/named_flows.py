@@ -1,10 +1,10 @@
-"""Which flows a request names, whatever its kind."""
+"""Finds the flows that a request names, whatever its type."""
 
 from google.protobuf.message import Message
 
 
 def flow_ids_in(request: Message) -> list[str]:
-    """Return the ids in `flow_id`, `flow_ids`, `items[].flow_id` and `scope.flow_id`, without empty ones, once each."""
+    """Return the distinct, non-empty ids in `flow_id`, `flow_ids`, `items[].flow_id` and `scope.flow_id`."""
     found: list[str] = []
     for name in request.DESCRIPTOR.fields_by_name:
         value = getattr(request, name)

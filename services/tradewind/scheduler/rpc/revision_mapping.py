@@ -1,4 +1,4 @@
-"""Revisions, what differs between them, and plans, as messages."""
+"""Maps revisions, diffs and plans to messages."""
 
 from tradewind.api.scheduler.v1 import flow_pb2, plan_pb2, revision_pb2
 from tradewind.scheduler.domain.binding_limits import BindingLimit
@@ -20,7 +20,7 @@ _KIND = {
 
 
 def revision(found: Revision, current: int) -> revision_pb2.Revision:
-    """Return a revision of a flow of which `current` is the number of the current one."""
+    """Return a revision as a message; `current` is the number of the flow's current revision."""
     message = revision_pb2.Revision(
         revision=found.number,
         by=found.by,
@@ -35,7 +35,7 @@ def revision(found: Revision, current: int) -> revision_pb2.Revision:
 
 
 def diff(found: FlowDiff) -> revision_pb2.FlowDiff:
-    """Return what differs."""
+    """Return a diff as a message."""
     return revision_pb2.FlowDiff(
         nodes=[_node_change(change) for change in found.nodes],
         edges=[_edge_change(change) for change in found.edges],
@@ -46,7 +46,7 @@ def diff(found: FlowDiff) -> revision_pb2.FlowDiff:
 
 
 def plan(found: FlowPlan) -> plan_pb2.FlowPlan:
-    """Return what would come of a registration."""
+    """Return the plan of a registration as a message."""
     message = plan_pb2.FlowPlan(
         violations=violations(found.analysis.violations),
         components=[_waves(component) for component in found.analysis.structure.components],

@@ -1,4 +1,4 @@
-"""Requests to run flows, and what became of them."""
+"""Reads requests to run flows, and writes their results."""
 
 import asyncio
 import hashlib
@@ -32,16 +32,16 @@ MOST_ITEMS = 10_000
 LONGEST_WAIT_S = 3600.0
 LARGEST_INPUTS = 1024 * 1024
 LARGEST_OUTPUTS = 2 * 1024 * 1024
-"""In bytes, as all of these."""
+"""In bytes, like LARGEST_INPUTS."""
 _CYCLES, _ANSWER = 3 * 1024 * 1024, 4 * 1024 * 1024
-"""What the cycles of a bulk may take up, and they together with what was emitted."""
+"""The most bytes that the cycles of a bulk may take up, and the cycles together with the outputs."""
 
 WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse | pb2.GetCycleResponse
 
 _AT_ONCE = 500
-"""After so many items of a bulk others have a turn."""
+"""How many items of a bulk are read before other work has a turn."""
 _NODE_FRAME, _VALUE_FRAME = 16, 24
-"""Bytes around the name of a node and what it emitted, and around a handle and its value, at most."""
+"""The most bytes of framing around the name of a node and its outputs, and around a handle and its value."""
 
 _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -52,7 +52,7 @@ async def wishes_of(
     path: str,
     traceparent: str,
 ) -> tuple[list[Wish], float]:
-    """Return what is wished for, and for how many seconds to wait; `path` is a format for the place of an item.
+    """Return the wishes in a request, and how many seconds to wait; `path` is a format string for an item's path.
 
     Raises InvalidInput with every fault.
     """
@@ -80,7 +80,7 @@ async def wishes_of(
 
 
 def check_inputs(inputs_json: str, request_id: str) -> None:
-    """Raise InvalidInput for inputs that are no JSON object, or an illegal request_id."""
+    """Raise InvalidInput for inputs that are not a JSON object, or an illegal request_id."""
     faults = request_id_faults(request_id)
     if inputs_json and (fault := _inputs_fault("inputs_json", inputs_json)) is not None:
         faults.append(fault)
@@ -89,7 +89,7 @@ def check_inputs(inputs_json: str, request_id: str) -> None:
 
 
 def lifetime_of(request: Message) -> int:
-    """Return how long the request is remembered by its id, in milliseconds. Raises InvalidInput."""
+    """Return how long a request is remembered by its id, in milliseconds. Raises InvalidInput."""
     if not request.HasField("remember_for"):
         return REMEMBERED_MS
     lifetime_s = seconds_of(request, "remember_for")
@@ -107,7 +107,7 @@ def wait_of(request: Message) -> float:
 
 
 def refusal(flow_id: str, result: RunResult, request_id: str) -> Fault | None:
-    """Return why no cycle is there to answer with, None when one is."""
+    """Return why there is no cycle to answer with, None if there is one."""
     match result.outcome:
         case BeginOutcome.BEGUN:
             return None
@@ -130,7 +130,7 @@ def refusal(flow_id: str, result: RunResult, request_id: str) -> Fault | None:
 def add_results(
     response: pb2.RunFlowsResponse, wishes: Sequence[Wish], results: Sequence[RunResult], request_id: str
 ) -> None:
-    """Add what became of the next of all `wishes`, in their order."""
+    """Add the results of the next wishes among all `wishes`, in order."""
     for place, result in enumerate(results, len(response.results)):
         message = response.results.add()
         if result.state is not None:
@@ -143,7 +143,7 @@ def add_results(
 
 
 def fit_cycles(response: pb2.RunFlowsResponse) -> None:
-    """Leave out the large parts of cycles when there are too many of them."""
+    """Leave out the large fields of cycles when together they are too large."""
     if response.ByteSize() > _CYCLES:
         for message in response.results:
             message.cycle.ClearField("inputs_json")
@@ -156,9 +156,9 @@ def room_for_outputs(response: pb2.RunFlowsResponse) -> int:
 
 
 def add_outputs(to: WithOutputs, outputs: Sequence[tuple[str, Outputs]], room: int = LARGEST_OUTPUTS) -> int:
-    """Add what nodes emitted, in place: half of what building and copying it costs.
+    """Add the outputs of nodes, in place: that costs half as much as building and copying messages.
 
-    Returns how much of `room`, in bytes, is left; -1 when what they emitted does not go into it, and is omitted.
+    Returns how many bytes of `room` are left; -1 when the outputs do not fit, and are omitted.
     """
     size = sum(_size(node_id, values) for node_id, values in outputs)
     if size > room:

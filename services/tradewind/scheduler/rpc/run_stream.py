@@ -1,4 +1,4 @@
-"""A client's stream of runs: each begins when it comes in and is answered when it is done, many in a message."""
+"""A client's stream of runs: each begins when it comes in, and is answered when it is done, many to a message."""
 
 import asyncio
 from collections import deque
@@ -22,7 +22,7 @@ RunOne = Callable[[pb2.RunFlowRequest, str], Awaitable[pb2.RunFlowResponse]]
 
 
 class RunStream:
-    """Serves one StreamRuns call; `run(request, traceparent)` answers one run, or raises why not."""
+    """Serves one StreamRuns call; `run(request, traceparent)` answers one run, or raises an error."""
 
     def __init__(self, run: RunOne, errors: ErrorTable) -> None:
         self._run = run
@@ -35,7 +35,7 @@ class RunStream:
         self._last_came = False
 
     async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Read and write until the last answer is sent or the client has gone; what began goes on by itself."""
+        """Read and write until the last answer is sent or the client has gone; cycles that have begun go on."""
         try:
             await both(self._read(context), self._write(context))
         finally:
@@ -46,7 +46,7 @@ class RunStream:
         while (message := await context.read()) is not grpc.aio.EOF:
             for run in message.runs:
                 self._open.task(self._answer(run)).add_done_callback(self._closed)
-            # Answers that the client does not read count as well: it begins nothing more meanwhile.
+            # Answers that the client has not read count as well: until it reads them, nothing more begins.
             while len(self._open) + len(self._answers) >= MOST_OPEN or self._waiting_bytes > _MOST_WAITING_BYTES:
                 self._room.clear()
                 await self._room.wait()

@@ -1,4 +1,4 @@
-"""Points in time and durations between milliseconds and messages."""
+"""Converts times and durations between milliseconds and messages."""
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -18,7 +18,7 @@ def set_ms(stamp: Timestamp, at_ms: int) -> None:
 def ms_of(message: Message, field: str, within: str = "") -> int:
     """Return a timestamp field in milliseconds since the epoch, 0 when it is not set.
 
-    Raises InvalidInput, its path begun with `within`, when the time is outside of 1970 to 9999.
+    Raises InvalidInput, with a path that begins with `within`, when the time is outside the years 1970 to 9999.
     """
     if not message.HasField(field):
         return 0

@@ -1,4 +1,4 @@
-"""Where a watch of flows goes on."""
+"""Maps the events of a watch to messages, and reads where a watch is to go on."""
 
 from collections.abc import Mapping
 
@@ -12,14 +12,14 @@ from tradewind.server.faults import InvalidInput, Violation
 
 
 def event(state: ChainState) -> cycle_pb2.CycleEvent:
-    """Return what happened: the state after it."""
+    """Return a change to a cycle as a message: the state after it."""
     message = cycle_pb2.CycleEvent(event_id=f"{state.name}-{state.version}")
     fill_cycle(message.cycle, state)
     return message
 
 
 def told(request: pb2.WatchFlowRequest) -> Mapping[str, Told]:
-    """Return what the watcher was told last, by flow. Raises InvalidInput with all that is wrong with it."""
+    """Return the last state that the watcher has received, by flow. Raises InvalidInput with every fault."""
     found: dict[str, Told] = {}
     faults: list[Violation] = []
     if request.after_event_ids and request.HasField("cycle"):
