@@ -353,7 +353,7 @@ class SchedulerServiceServicer:
 
     def ResumeFlow(self, request, context):
         """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -88,7 +88,7 @@ class SchedulerServiceStub:
     """
     ResumeFlow: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]
     """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
     """
     ListFirings: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
     """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
@@ -258,7 +258,7 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """
     ResumeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]  # type: ignore[assignment]
     """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+    Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
     """
     ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]  # type: ignore[assignment]
     """Lists what became of planned times, latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND
@@ -503,7 +503,7 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_service_pb2.ResumeFlowResponse, _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]]:
         """Resumes a flow: cycles begin again from the next planned time; times that passed meanwhile are recorded as skipped.
-        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+        Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED.
         """
 
     @_abc_1.abstractmethod
