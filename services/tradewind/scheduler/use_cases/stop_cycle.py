@@ -58,8 +58,8 @@ class StopCycle:
         """Ask a cycle to stop and return it.
 
         The first stop spares the components that handle the outcome, a second stop does not; repeating the same request
-        does not count as a second stop. With `once`, a cycle that has already been asked to stop is left as it is. Raises
-        NotFound, FailedPrecondition for a cycle that has ended in another way.
+        does not count as a second stop. With `once`, a cycle that has already been asked to stop is left as it is.
+        Raises NotFound, FailedPrecondition for a cycle that has ended in another way.
         """
         for _ in range(_TRIES):
             state = await self._read.cycle(flow_id, cycle, run)
