@@ -1,4 +1,4 @@
-"""`tradewind login`, `logout`, `whoami`, `token ...` and `user ...`: who calls, and who may."""
+"""`tradewind login`, `logout`, `whoami`, `token ...` and `user ...`: who is calling, and what they may do."""
 
 import platform
 from enum import StrEnum
@@ -38,7 +38,7 @@ async def login(
     token_file: Annotated[Path | None, typer.Option(help="A file that holds it.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Begin a session with a token and keep it for the address."""
+    """Log in with a token and keep the session for this address."""
     from tradewind.grpc_engine.bearer import token_of
 
     if token_file is not None:
@@ -57,7 +57,10 @@ async def login(
 
 @asynchronous
 async def logout(session: Session, output: Output = Format.TEXT) -> None:
-    """End the session that was kept for the address; what TRADEWIND_TOKEN holds stays good."""
+    """End the session kept for this address.
+
+    A token in TRADEWIND_TOKEN stays valid.
+    """
     address = session.addresses.access
     kept = kept_token(address)
     if kept is None:
@@ -72,7 +75,7 @@ async def logout(session: Session, output: Output = Format.TEXT) -> None:
 
 @asynchronous
 async def whoami(session: Session, output: Output = Format.TEXT) -> None:
-    """Say who calls, and what is used of the daily quotas."""
+    """Show who you are, and your use of daily quotas."""
     from tradewind.client import Role
 
     async with session.client() as client:
@@ -115,7 +118,7 @@ async def create(
     days: Annotated[float, typer.Option(min=0, help="For how many days it is good; 0 for the longest.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Make a token for a program, and print it this once."""
+    """Create a token for a program and print it; it is shown only once."""
     async with session.client() as client:
         made = await client.create_token(user, role=role, label=label, lifetime=days * 86_400)
     if output is Format.JSON:
@@ -153,7 +156,7 @@ async def revoke(
     all: Annotated[bool, typer.Option("--all", help="All of the user.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """End a token or session at once, or all of a user."""
+    """Revoke a token or session at once, or all those of a user."""
     if (session_id is None) is not all:
         raise typer.BadParameter("name one, or take --all")
     async with session.client() as client:
@@ -179,7 +182,7 @@ async def set_(
     ] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Put a user on record, or change the role at once."""
+    """Add a user, or change a user's role at once."""
     async with session.client() as client:
         user = await client.set_user(user_id, role, time_zone=time_zone)
     session.screen.json(user) if output is Format.JSON else session.screen.line(f"{user.user_id} is {user.role}")
@@ -192,7 +195,7 @@ async def quotas(
     user_id: Annotated[str, typer.Argument(help="Whose; yours when left out.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what a user has used of the daily quotas today."""
+    """Show how much of the daily quotas a user has used today."""
     async with session.client() as client:
         used = await client.list_quotas(user_id)
     if output is Format.JSON:

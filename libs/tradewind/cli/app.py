@@ -1,4 +1,4 @@
-"""The root of the command line: options that hold for every command, and the commands."""
+"""The root of the command line: the options that apply to every command, and the commands."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class _Root(TyperGroup):
-    """Says of its own options where they go, when one stands behind a command."""
+    """Says where one of its own options goes when it is given after a command."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -74,7 +74,7 @@ def _print_version(wanted: bool) -> None:
 
 def _tls(ca: str | None, cert: str | None, key: str | None, server_name: str | None) -> "TlsFiles | None":
     if not any((ca, cert, key, server_name)):
-        # Clients and workers look in the environment themselves, and what plain text needs takes no time.
+        # Clients and workers read the environment themselves, and plain text must not pay for the import below.
         return None
     from tradewind.tls import TlsFiles
 
@@ -109,7 +109,7 @@ def root(
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take what holds for every command."""
+    """Take the options that apply to every command."""
     context.obj = Session(address, tls=_tls(tls_ca, tls_cert, tls_key, tls_server_name), codec=codec)
 
 

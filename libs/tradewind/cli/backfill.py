@@ -1,4 +1,4 @@
-"""`tradewind flow backfill|backfills|cancel-backfill`: past ranges of flows."""
+"""`tradewind flow backfill|backfills|cancel-backfill`: running flows for past ranges of time."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated
@@ -35,9 +35,10 @@ async def backfill(
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Run a cycle for each time that was planned in a past range.
+    """Run a cycle for each planned time in a past range.
 
-    Times for which a cycle has begun are passed over. With --wait, exits with 1 when a cycle fails.
+    Times that already have a cycle are skipped. With --wait, exits with 1 when a cycle fails or the backfill is
+    cancelled.
     """
     from_moment, to_moment = moment(start, "--from"), moment(end, "--to")
     async with session.client() as client:
@@ -62,7 +63,7 @@ async def backfills(
     limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
-    """List backfills, the newest first, and how far they are."""
+    """List backfills and their progress, newest first."""
     async with session.client() as client:
         found = await first(limit, client.list_backfills(name))
     if output is Format.JSON:
@@ -92,7 +93,10 @@ async def cancel_backfill(
     reason: Why = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Begin no more cycles of a backfill; those that run go on."""
+    """Cancel a backfill.
+
+    No more of its cycles begin; running ones go on.
+    """
     async with session.client() as client:
         cancelled = await client.cancel_backfill(name, number, reason=reason)
     if output is Format.JSON:

@@ -1,4 +1,4 @@
-"""`tradewind backup`: copies of a store, taken while it runs, checked, and put back."""
+"""`tradewind backup`: copying a store while it runs, checking the copies, and restoring one."""
 
 from datetime import UTC, datetime
 from enum import Enum
@@ -52,7 +52,7 @@ async def create(
     keep: Annotated[int, typer.Option(min=0, help="Keep the newest so many; 0 for all.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Take a backup; everything goes on meanwhile."""
+    """Back up a store while everything keeps running."""
     from tradewind.server.redis.backup import BackupError, back_up_directory, back_up_store, remove_old
     from tradewind.server.redis.snapshot import SnapshotError
     from tradewind.tls import StoreTlsFiles
@@ -82,7 +82,7 @@ def list_(
     target: Annotated[Path, typer.Argument(help="Where backups are kept.")],
     output: Output = Format.TEXT,
 ) -> None:
-    """List backups, the oldest first."""
+    """List backups, oldest first."""
     from tradewind.server.redis.backup import BackupError, list_backups
 
     try:
@@ -99,7 +99,7 @@ def list_(
 @app.command()
 @asynchronous
 async def verify(session: Session, backup: Place, output: Output = Format.TEXT) -> None:
-    """Check that a backup is whole, and that a store loads it."""
+    """Check that a backup is intact, and that a store can load it."""
     from tradewind.server.redis.backup import BackupError, count_keys, find_backup
     from tradewind.server.redis.embedded import EmbeddedStoreError
 
@@ -124,7 +124,10 @@ def restore(
     persistence: Annotated[Persistence, typer.Option(help="How that store keeps its data.")] = Persistence.APPEND_ONLY,
     output: Output = Format.TEXT,
 ) -> None:
-    """Put a backup in the place of a stopped store's data; afterwards: tradewind doctor --mend."""
+    """Restore a backup as the data of a stopped store.
+
+    Once the store and the services run again: tradewind doctor --mend.
+    """
     from tradewind.server.redis import backup as backups
 
     try:

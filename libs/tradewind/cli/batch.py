@@ -54,7 +54,7 @@ async def submit(
 ) -> None:
     """Run a node type once for each line of a file.
 
-    All items are taken, or none. With --watch, exits with 1 when not all of them complete.
+    Either all items are accepted, or none. With --watch, exits with 1 when not all of them complete.
     """
     from tradewind.cli.batch_items import read_items
     from tradewind.flow import Retry
@@ -99,7 +99,7 @@ async def watch(session: Session, batch_id: BatchId, output: Output = Format.TEX
 @app.command()
 @asynchronous
 async def show(session: Session, batch_id: BatchId, output: Output = Format.TEXT) -> None:
-    """Say where a batch stands."""
+    """Show the status and progress of a batch."""
     async with session.client() as client:
         batch = await client.get_batch(batch_id)
     if output is Format.JSON:
@@ -132,7 +132,7 @@ async def results(
     failed: Annotated[bool, typer.Option("--failed", help="Only items that ended otherwise than completed.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Print what the items gave, a line each, in order."""
+    """Print the results of the items in order, one line each."""
     from tradewind.cli.descriptions import note
     from tradewind.cli.plain import to_json
 
@@ -190,7 +190,7 @@ async def cancel(
 ) -> None:
     """Cancel a batch.
 
-    Items that have not begun are skipped, those that run are asked to stop.
+    Items that have not begun are skipped; running ones are asked to stop.
     """
     async with session.client() as client:
         batch = await client.cancel_batch(batch_id, reason=reason)

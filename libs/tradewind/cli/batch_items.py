@@ -7,9 +7,9 @@ from tradewind.cli.parameters import read_json
 
 
 def read_items(file: str) -> list[str]:
-    """Return the parameters of each item as JSON text; empty lines are none, `-` is stdin.
+    """Return the parameters of each item as JSON text, ignoring empty lines; `-` reads stdin.
 
-    Raises OSError, or ValueError that names every line that is no JSON object (ten of them at most).
+    Raises OSError, or ValueError that names the lines that are not JSON objects (at most ten of them).
     """
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")

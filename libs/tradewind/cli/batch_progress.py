@@ -1,4 +1,4 @@
-"""A batch as it runs: a live bar at a terminal, a line now and then in a pipe, or JSON lines."""
+"""A batch as it runs: a live bar at a terminal, occasional lines in a pipe, or JSON lines."""
 
 import time
 from contextlib import aclosing
@@ -41,7 +41,7 @@ async def _json_lines(screen: Screen, handle: BatchHandle) -> BatchRecord:
 
 
 async def _lines(screen: Screen, handle: BatchHandle) -> BatchRecord:
-    """A line at the beginning, then one every 2 s at most; the end is told by the caller."""
+    """Print a line at the start, then at most one every 2 s; the caller reports the end."""
     told = -_LINE_EVERY_S
     async with aclosing(handle.watch()) as states:
         async for batch in states:

@@ -1,4 +1,4 @@
-"""`tradewind cache ...`: results that need not be worked out again."""
+"""`tradewind cache ...`: results that need not be computed again."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ async def stats(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this cache.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Show how often caches had what was looked for."""
+    """Show how many results caches hold, and how often they are used."""
     async with session.client() as client:
         found = await client.cache_statistics(name)
     if output is Format.JSON:
@@ -46,7 +46,7 @@ async def clear(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The cache.")],
     output: Output = Format.TEXT,
 ) -> None:
-    """Empty a cache, for everybody; nodes that run now do not fill it."""
+    """Empty a cache, for everybody; nodes running now add nothing to it."""
     async with session.client() as client:
         removed = await client.clear_cache(name)
     if output is Format.JSON:

@@ -1,4 +1,4 @@
-"""`tradewind config ...`: what bounds the whole system."""
+"""`tradewind config ...`: the limits of the whole system."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,7 +47,7 @@ async def set_(
     ],
     output: Output = Format.TEXT,
 ) -> None:
-    """Set limits; `none` takes one away."""
+    """Set limits; `none` removes one."""
     async with session.client() as client:
         standing = await client.get_config()
         changed = _changed(standing, settings)
@@ -55,7 +55,7 @@ async def set_(
 
 
 def _changed(standing: "SystemConfig", settings: list[str]) -> dict[str, Any]:
-    """Return the new value of each field that is named. Raises what ends the command for wrong usage."""
+    """Return the new value of each field named. Raises typer.Exit for wrong usage."""
     from tradewind.client import CacheSettings
 
     changed: dict[str, Any] = {}
@@ -101,7 +101,7 @@ def _number(setting: str, text: str, kind: type[int] | type[float] | type[str]) 
 
 
 def _length(time: timedelta) -> str:
-    """As it is to be written: 90s, 1h."""
+    """Return a length of time as `config set` takes it: 90s, 1h."""
     for unit, size in _UNITS.items():
         count, rest = divmod(time, size)
         if not rest:

@@ -108,9 +108,9 @@ async def approve(
     request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Answer the form of a node that waits for it.
+    """Approve or reject what a waiting node asks in its form.
 
-    `tradewind cycle show` shows what it asks.
+    `tradewind cycle show` shows the form.
     """
     values = inputs_of(value, None, "--value")
     async with session.client() as client:
@@ -191,8 +191,8 @@ async def rerun(
 ) -> None:
     """Run a cycle again, keeping its good results.
 
-    Nodes that failed, were terminated or were skipped because of that run again, and all that is downstream of them.
-    Inputs replace those of the run before by name. With --wait, exits with 1 unless the cycle completes.
+    Nodes that failed, were terminated, or were skipped because of that run again, as does everything downstream of
+    them. Inputs replace those of the previous run by name. With --wait, exits with 1 unless the cycle completes.
     """
     from tradewind.cli.outcomes import wait_for_outcome
 
@@ -225,7 +225,10 @@ async def stop(
     reason: Annotated[str, typer.Option(help="Why; it is on record.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Stop a cycle, or a node or component of it: what runs is asked to stop, what waits is skipped."""
+    """Stop a cycle, or one node or component of it.
+
+    Running nodes are asked to stop; waiting ones are skipped.
+    """
     if node is not None and component is not None:
         raise typer.BadParameter("give --node or --component, not both", param_hint="--component")
     async with session.client() as client:

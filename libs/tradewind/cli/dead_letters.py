@@ -20,7 +20,10 @@ async def list_(
     limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
-    """List your dead letters, newest first: what lost its worker too often, or failed in all its attempts."""
+    """List your dead letters, newest first.
+
+    They are node tasks that lost their worker too often, or failed in all attempts.
+    """
     async with session.client() as client:
         letters = await first(limit, client.list_dead_letters())
     if output is Format.JSON:
@@ -48,9 +51,9 @@ async def redrive(
     ],
     output: Output = Format.TEXT,
 ) -> None:
-    """Submit the work of dead letters anew, each as an ad-hoc task.
+    """Submit the work of dead letters again, each as a new ad-hoc task.
 
-    The same one again gets the same task. A node of a flow is refused: run the flow again.
+    Redriving the same dead letter twice returns the same task. Nodes of flows are refused: run the flow again.
     """
     async with session.client() as client:
         redriven = await client.redrive_dead_letters(task_ids)

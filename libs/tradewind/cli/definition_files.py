@@ -8,7 +8,7 @@ from tradewind.flow import Flow, parse_flow, read_flow
 def read_definition(file: str, name: str | None = None) -> Flow:
     """Read a flow from a JSON or YAML file, "-" for stdin.
 
-    Raises FlowFileError, which says where in the file it is no flow, or OSError.
+    Raises OSError, or FlowFileError, which says where the file is not a valid flow.
     """
     if file == "-":
         return parse_flow(sys.stdin.read(), name or "flow", "<stdin>")

@@ -23,7 +23,7 @@ from tradewind.client import (
 _LEVEL_STYLES = {"debug": "dim", "warning": "yellow", "error": "red", "critical": "bold red"}
 
 _KEEP_CYCLES = 100
-"""How many ended cycles stay where the flow does not say."""
+"""How many ended cycles are kept unless the flow says otherwise."""
 
 
 def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStatistics | None) -> None:
@@ -60,7 +60,7 @@ def cycle_words(cycle: CycleRecord, statistics: CycleStatistics | None = None) -
     if cycle.seconds is not None:
         words += f" in {length(cycle.seconds)}"
     counts = _statistics_words(statistics) if statistics is not None and not cycle.ended else counts_words(cycle.counts)
-    # The reason of one that has ended badly counts its nodes, too.
+    # The reason of a cycle that ended badly already has these counts.
     if counts and not (cycle.ended and cycle.reason):
         words += f" ({counts})"
     return words + (f": {cycle.reason}" if cycle.reason else "")
@@ -149,7 +149,7 @@ def _rerun_words(cycle: CycleRecord, rerun: Rerun) -> str:
 
 
 def note(node: NodeTaskRecord) -> str:
-    """Return why a node task failed, waits or was skipped, or what it says, in one line."""
+    """Return one line on a node task: why it failed, waits or was skipped, its result's source, or its progress."""
     if node.error is not None:
         return node.error.line
     if node.reason:
@@ -187,7 +187,7 @@ def show_items(screen: Screen, items: list[NodeTaskRecord]) -> None:
 
 
 def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
-    """Print everything of a node task."""
+    """Print everything about a node task."""
     facts = [
         ("node task", node.node_task_id),
         ("type", node.node_type),
@@ -257,7 +257,7 @@ def _took(node: NodeTaskRecord) -> str:
 
 
 def _schedule(config: Mapping[str, Any], begins_on: str) -> str:
-    """Return `every 5 s`, `runs once`, `30 9 * * 1-5 (UTC)`, `on event "price"`, and what else there is to say."""
+    """Return `every 5 s`, `runs once`, `30 9 * * 1-5 (UTC)` or `on event "price"`, with any bounds and jitter."""
     schedule = config.get("schedule") or {"interval": config.get("interval")}
     more = [f"{name} {schedule[name]}" for name in ("start", "end", "jitter", "max_cycles") if name in schedule]
     if "cron" in schedule:
@@ -272,7 +272,7 @@ def _schedule(config: Mapping[str, Any], begins_on: str) -> str:
 
 
 def _kept(config: object) -> str:
-    """How long ended cycles stay on record."""
+    """Return how long ended cycles stay on record."""
     given = config if isinstance(config, dict) else {}
     words = f"the newest {given.get('keep_cycles', _KEEP_CYCLES)} cycles"
     if "keep_for" not in given:

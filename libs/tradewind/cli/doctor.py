@@ -1,4 +1,4 @@
-"""`tradewind doctor`: what is wrong with what the services have on record."""
+"""`tradewind doctor`: what is wrong with the records of the services."""
 
 from typing import Annotated
 
@@ -15,7 +15,10 @@ async def doctor(
     mend: Annotated[bool, typer.Option("--mend", help="Put right what can be.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Look for broken invariants in all services; exits with 1 when one is found and not mended."""
+    """Check all services for broken invariants.
+
+    Exits with 1 when one is found and not mended.
+    """
     async with session.client() as client:
         diagnosis = await client.run_doctor(mend=mend)
     screen = session.screen

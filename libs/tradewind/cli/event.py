@@ -31,7 +31,10 @@ async def publish(
     id: Annotated[str, typer.Option("--id", help="The same id again fires nothing twice.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Publish an event to every trigger that listens to its name and whose filter it matches."""
+    """Publish an event to the triggers that listen for it.
+
+    It fires every trigger that listens for its name and whose filter it matches.
+    """
     payload = inputs_of(field, payload_json, "--field", "--payload-json")
     async with session.client() as client:
         published = await client.publish_event(name, payload, event_id=id)

@@ -1,4 +1,4 @@
-"""One line to copy for each command that operators use; it stands at the end of the command's help."""
+"""A line to copy for each command that operators use, shown at the end of the command's help."""
 
 import typer
 
@@ -43,7 +43,7 @@ EXAMPLES = {
     "backup verify": "backup verify /backups",
     "backup restore": "backup restore /backups /var/lib/tradewind --replace",
 }
-"""What follows `tradewind`, by the command's words."""
+"""The example of each command, without the leading `tradewind`."""
 
 
 def add_examples(app: typer.Typer, words: tuple[str, ...] = ()) -> None:

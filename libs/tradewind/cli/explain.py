@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tradewind.client import CycleDescription, NodeTaskRecord
 
 _NODES = 5
-"""So many open nodes of a cycle that runs are told of."""
+"""How many nodes of a cycle are listed."""
 
 
 @asynchronous
@@ -29,9 +29,10 @@ async def explain(
     run: Annotated[int | None, typer.Option(min=0, help="Which run of the cycle; the latest unless given.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Say why a flow begins no cycle, or why a node of a cycle waits or ended as it did; what decides comes first.
+    """Explain why a flow or node waits, or ended as it did.
 
-    For a running cycle it lists the nodes that have begun or are ready to.
+    For a flow, says why it begins no cycle. The deciding reason comes first. For a running cycle, lists the nodes that
+    have begun or are ready to begin.
     """
     from tradewind.client import NotFound
 
@@ -56,7 +57,7 @@ async def explain(
             try:
                 reasons = await client.explain_node(name, places[-1], cycle=cycle, run=run)
             except NotFound:
-                # A number that is no node's is a cycle's.
+                # A number that names no node is the number of a cycle.
                 if len(places) == 2 or not places[0].isdecimal() or output is Format.JSON:
                     raise
                 described = await client.describe_cycle(name, int(places[0]), run, include_logs=False)
@@ -75,7 +76,7 @@ async def explain(
 
 
 def _show_cycle(screen: Screen, described: "CycleDescription") -> None:
-    """Print how a cycle stands or ended, and what of it did not complete."""
+    """Print the status of a cycle, and its nodes that did not complete, except those that wait for other nodes."""
     cycle = described.cycle
     why = f": {cycle.reason}" if cycle.reason else ""
     screen.line(f"cycle {cycle.cycle} {'is' if cycle.end_time is None else 'has ended as'} {cycle.status}{why}")
@@ -86,7 +87,7 @@ def _show_cycle(screen: Screen, described: "CycleDescription") -> None:
 
 
 def open_node_lines(described: "CycleDescription") -> list[str]:
-    """Return lines for those of the nodes that have not ended that wait for no other node: why they have not."""
+    """Return a line for each open node that waits for no other node, saying why it has not ended."""
     nodes = [each for each in described.nodes if not each.status.ended and each.status != "registered"]
     return _node_lines(described, nodes)
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import typer
 
 FAILED = 1
-"""What was asked for did not work, or a cycle failed."""
+"""The request did not succeed, or a cycle failed."""
 WRONG_INPUT = 2
-"""Wrong usage, invalid input, or a name that is not there."""
+"""Wrong usage, invalid input, or an unknown name."""
 OUT_OF_REACH = 3
 """A server cannot be reached."""
 INTERRUPTED = 130
@@ -32,13 +32,13 @@ def fail(message: str, code: int = FAILED) -> typer.Exit:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Tell errors of the client, of files and of what was given, and exit with their code."""
+    """Print errors of the client, of files and of arguments, and exit with their code."""
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read this has enough, as `head` does.
+        # The reader of the pipe has had enough, as with `head`.
         sys.stdout = None
         raise typer.Exit(0) from None
     except (ValueError, OSError) as error:
@@ -51,7 +51,7 @@ def told() -> Iterator[None]:
 
 
 def _of_the_client(error: Exception) -> typer.Exit | None:
-    # Imported already when one of these was raised, and slow when not.
+    # If one of its errors was raised it is imported already; if not, importing it would be slow.
     client = sys.modules.get("tradewind.client")
     if client is None:
         return None

@@ -55,7 +55,7 @@ async def register(
 ) -> None:
     """Register a flow from a JSON or YAML file.
 
-    A flow that is there already gets a new revision; its history and status stay.
+    An existing flow gets a new revision and keeps its history and status.
     """
     from tradewind.cli.definition_files import read_definition
     from tradewind.client import InvalidInput, TradewindError
@@ -66,7 +66,7 @@ async def register(
         try:
             registered = await client.register_flow(name, definition, labels=labels, note=note, etag=etag)
         except InvalidInput:
-            # An error carries faults only. What else is odd may come from them, but a misspelt node type does not.
+            # The error carries faults only. Most warnings may just follow from these, but not a misspelt node type.
             with suppress(TradewindError):
                 warnings = (await client.analyze_flow(definition)).warnings
                 session.screen.notes(str(each) for each in warnings if each.path.endswith(".type"))
@@ -84,7 +84,7 @@ async def register(
 @app.command()
 @asynchronous
 async def analyze(session: Session, file: DefinitionFile, output: Output = Format.TEXT) -> None:
-    """List the faults of a definition, and what is odd about it.
+    """List the faults and warnings of a definition.
 
     Nothing is registered. Exits with 2 when there are faults.
     """
@@ -111,7 +111,10 @@ async def analyze(session: Session, file: DefinitionFile, output: Output = Forma
 @app.command()
 @asynchronous
 async def start(session: Session, name: FlowName, output: Output = Format.TEXT) -> None:
-    """Let cycles begin on time: the first one now, or when a calendar, a grid or an event says."""
+    """Start the schedule of a flow.
+
+    The first cycle begins now, or when the flow's calendar, grid or event says.
+    """
     async with session.client() as client:
         flow = await client.start_flow(name)
     _show_change(session, flow, output)
@@ -125,9 +128,9 @@ async def stop(
     reason: Why = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Let no cycle begin and stop what runs.
+    """Stop a flow and its running cycles.
 
-    The flow stays stopped until it is started, also after a restart.
+    No cycle begins until the flow is started again, even after a restart of the services.
     """
     async with session.client() as client:
         flow = await client.stop_flow(name, reason=reason)
@@ -147,7 +150,7 @@ async def run(
 ) -> None:
     """Run one cycle now.
 
-    It runs whatever the flow's schedule and status. With --wait, exits with 1 unless the cycle completes.
+    It runs regardless of the flow's schedule and status. With --wait, exits with 1 unless the cycle completes.
     """
     from tradewind.cli.outcomes import wait_for_outcome
 
@@ -168,7 +171,7 @@ async def run(
 @app.command()
 @asynchronous
 async def status(session: Session, name: FlowName, output: Output = Format.TEXT) -> None:
-    """Say where a flow and its latest cycle stand."""
+    """Show the status of a flow and its latest cycle."""
     from tradewind.cli.descriptions import show_flow
 
     async with session.client() as client:
@@ -258,7 +261,7 @@ async def logs(
             return
         found = [line async for line in client.list_logs(name, cycle, node_id=node, min_level=least)]
         if node and not found:
-            # One of an earlier revision has lines.
+            # A node of an earlier revision would have lines.
             _require_node((await client.get_flow(name)).flow, node)
     if output is Format.JSON:
         session.screen.json(found)
@@ -276,10 +279,7 @@ async def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation at a terminal.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Stop a flow and remove all of it.
-
-    Its history goes as well.
-    """
+    """Stop a flow and delete it with all its history."""
     async with session.client() as client:
         if not yes and output is Format.TEXT and session.screen.asks:
             flow = (await client.get_flow(name)).flow

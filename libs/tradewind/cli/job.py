@@ -1,4 +1,4 @@
-"""`tradewind job ...`: the same done to many cycles, on record."""
+"""`tradewind job ...`: rerunning or stopping many cycles, on record."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,7 +85,7 @@ async def show(session: Session, job_id: JobId, output: Output = Format.TEXT) ->
 @app.command()
 @asynchronous
 async def cancel(session: Session, job_id: JobId, output: Output = Format.TEXT) -> None:
-    """End a job; what it did stays done."""
+    """Cancel a job; what it has done stays done."""
     async with session.client() as client:
         job = await client.cancel_bulk_job(job_id)
     session.screen.json(job) if output is Format.JSON else _show(session.screen, job)

@@ -1,4 +1,4 @@
-"""The tokens that `tradewind login` has kept, by address, in a file that only its owner can read."""
+"""The tokens that `tradewind login` keeps, by address, in a file that only its owner can read."""
 
 import json
 import os
@@ -11,7 +11,7 @@ def kept_token(address: str) -> str | None:
 
 
 def keep_token(address: str, token: str | None) -> Path:
-    """Keep a token for an address, or with None forget it; return the file."""
+    """Keep a token for an address, or forget it if None; return the path of the file."""
     from tradewind.server.private_file import write_private
 
     path = _path()

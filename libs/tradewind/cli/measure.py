@@ -1,4 +1,4 @@
-"""`tradewind bench`: how fast the stack at hand is."""
+"""`tradewind bench`: how fast a running stack is."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ async def bench(
     scale: Annotated[float, typer.Option(min=0.001, help="More or fewer flows of each.")] = 1.0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Measure a running stack.
+    """Measure how fast a running stack is.
 
     Runs flows of no-op nodes with a worker of its own and prints what a client sees.
     """
@@ -30,7 +30,7 @@ async def bench(
         if name not in known:
             raise typer.BadParameter(f'no workload "{name}": take some of {", ".join(known)}', param_hint="WORKLOAD")
     async with session.client() as client:
-        # The worker would be waited for in vain.
+        # Fails at once when nobody answers, instead of waiting for the worker in vain.
         async for _ in client.list_workers():
             break
     results = await measure(session, workloads or (), scale)

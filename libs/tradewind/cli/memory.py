@@ -30,9 +30,9 @@ async def memory(
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Print the variables that a flow carries from cycle to cycle, or those of a cycle.
+    """Print the variables of a flow, or of one of its cycles.
 
-    With --set and --delete they are changed first, all or none.
+    A flow carries its variables from cycle to cycle. --set and --delete change variables first: all together, or none.
     """
     values = inputs_of(assigned, None, "--set")
     async with session.client() as client:

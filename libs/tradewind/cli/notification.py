@@ -1,4 +1,4 @@
-"""`tradewind notification ...`: what you are to know."""
+"""`tradewind notification ...`: messages to users."""
 
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +29,7 @@ async def list_(
     found: list[Notification] = []
     async with session.client() as client:
         async for each in client.list_notifications():
-            # All before one that is read are read.
+            # Everything older than a read notification is read as well.
             if len(found) == limit or (unread and each.read):
                 break
             found.append(each)
@@ -53,7 +53,7 @@ async def watch(
     count: Annotated[int | None, typer.Option(min=1, help="End after this many.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show your notifications as they come, until Ctrl-C."""
+    """Show your notifications as they arrive, until Ctrl-C."""
     told = 0
     async with session.client() as client:
         client.patience = session.patience
@@ -100,7 +100,7 @@ async def send(
     key: Annotated[str, typer.Option(help="Another one with the same key within 24 h is not kept.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Tell a user something."""
+    """Send a notification to yourself or another user."""
     if severity not in ("info", "warning", "error"):
         raise typer.BadParameter(f'"{severity}" is none of info, warning, error', param_hint="--severity")
     async with session.client() as client:

@@ -1,4 +1,4 @@
-"""What a cycle came to: its outcome, and what the flow's sink nodes emitted."""
+"""How a cycle ended, and what the flow's sink nodes emitted."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ _LOOK_S = 2.0
 
 
 async def _open_nodes(client: Client, handle: CycleHandle) -> list[str]:
-    """Return what the nodes wait for that have not ended, nothing where that is not known at once."""
+    """Return what the open nodes wait for, or nothing if that is not known within 2 s."""
     try:
         async with asyncio.timeout(_LOOK_S):
             described = await client.describe_cycle(handle.flow_id, handle.cycle, handle.run, include_logs=False)
@@ -26,7 +26,7 @@ async def _open_nodes(client: Client, handle: CycleHandle) -> list[str]:
 async def wait_for_outcome(
     screen: Screen, client: Client, handle: CycleHandle, timeout: float | None, output: Format
 ) -> bool:
-    """Wait until a cycle has ended, print what it came to, and return whether it has completed.
+    """Wait for a cycle to end, print its outcome, and return whether it completed.
 
     Raises typer.Exit when it has not ended after `timeout` seconds.
     """

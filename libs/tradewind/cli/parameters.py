@@ -115,7 +115,7 @@ def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
 
 
 def moment(text: str, option: str, zone: tzinfo | None = UTC) -> datetime:
-    """Read a time as ISO 8601, of `zone` unless it names one, None being local time. Raises typer.BadParameter."""
+    """Read an ISO 8601 time, in `zone` (None: local time) unless it names one. Raises typer.BadParameter."""
     try:
         read = datetime.fromisoformat(text)
         return (read if read.tzinfo or zone is None else read.replace(tzinfo=zone)).astimezone(UTC)
@@ -128,7 +128,7 @@ def moment(text: str, option: str, zone: tzinfo | None = UTC) -> datetime:
 def inputs_of(
     given: Iterable[str] | None, text: str | None, option: str = "--input", text_option: str = "--inputs-json"
 ) -> dict[str, Any]:
-    """Read the inputs of a cycle; single ones win over those of the JSON object. Raises typer.BadParameter."""
+    """Read the inputs of a cycle; KEY=VALUE options win over the JSON object. Raises typer.BadParameter."""
     inputs: dict[str, Any] = {}
     if text is not None:
         read = json_of(text, text_option)
@@ -144,7 +144,7 @@ def inputs_of(
 
 
 def read_json(text: str) -> Any:
-    """Read JSON as the standard has it, which knows no NaN and no Infinity. Raises ValueError."""
+    """Read JSON by the standard, which has no NaN and no Infinity. Raises ValueError."""
     return json.loads(text, parse_constant=_refuse)
 
 
@@ -153,7 +153,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def json_of(text: str | None, option: str) -> Any:
-    """Read JSON, - for stdin; None for nothing. Raises typer.BadParameter."""
+    """Read JSON from `text`, or from stdin if it is "-"; return None for None. Raises typer.BadParameter."""
     if text is None:
         return None
     try:
@@ -163,7 +163,7 @@ def json_of(text: str | None, option: str) -> Any:
 
 
 def chosen_statuses(given: Iterable[str] | None, kind: type[StrEnum]) -> list[str]:
-    """Return the statuses given, "unknown" is none of them. Raises BadParameter for one that `kind` does not have."""
+    """Return the statuses given. Raises typer.BadParameter for "unknown", and for any that `kind` does not have."""
     known = [each.value for each in kind if each.value != "unknown"]
     statuses = list(given or ())
     for each in statuses:

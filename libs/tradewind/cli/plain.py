@@ -1,4 +1,4 @@
-"""What the client returns, as JSON: field names as they are, statuses as words, times in ISO 8601."""
+"""What the client returns, as JSON: field names unchanged, statuses as words, times in ISO 8601."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ def to_json(value: object, indent: int | None = None) -> str:
 
 
 def plain(value: object) -> Any:
-    """Return a value in terms of JSON, a length of time in seconds.
+    """Return a value in JSON types; a length of time becomes seconds.
 
-    A field `config_json` that holds JSON text becomes `config`, null when empty.
+    A field of JSON text such as `config_json` becomes `config`, null when empty.
     """
     if isinstance(value, Enum):
         return value.value

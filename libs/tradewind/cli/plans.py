@@ -13,7 +13,7 @@ _STYLES = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 
 
 def show_plan(screen: Screen, plan: FlowPlan) -> None:
-    """Print what registering would give."""
+    """Print what registering would do."""
     screen.line(_headline(plan))
     for violation in plan.violations:
         screen.line(f"  {violation}", "red")
@@ -104,7 +104,7 @@ def _show_bounds(screen: Screen, plan: FlowPlan) -> None:
 
 
 def _changed_lines(diff: FlowDiff) -> list[str]:
-    """Return what differs, a line each that begins with +, - or ~."""
+    """Return one line per difference, beginning with +, - or ~."""
     lines = []
     for node in diff.nodes:
         if node.fields:

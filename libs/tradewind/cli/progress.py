@@ -11,7 +11,7 @@ from tradewind.cli.screen import STYLES, Format, Screen
 from tradewind.client import Client, CycleRecord, CycleStatistics, NotFound, Unavailable
 
 LOOK_EVERY = 0.3
-"""Seconds between two looks at the nodes of running cycles."""
+"""Seconds between checks of the nodes of running cycles."""
 _BARS = 10
 
 
@@ -19,19 +19,19 @@ class Display(AbstractContextManager["Display"], Protocol):
     """Shows cycles."""
 
     live: bool
-    """Whether it wants to know how far running cycles are."""
+    """Whether it shows the progress of running cycles."""
 
     def show(self, cycle: CycleRecord) -> None:
         """Show a cycle that has begun, changed or ended."""
         ...
 
     def advance(self, cycle: CycleRecord, statistics: CycleStatistics) -> None:
-        """Show how far a running cycle is."""
+        """Show the progress of a running cycle."""
         ...
 
 
 def display_for(screen: Screen, output: Format) -> Display:
-    """Return the display that suits where the command prints to."""
+    """Return the display that suits the command's output."""
     if output is Format.JSON:
         return JsonLines(screen)
     return Bars(screen) if screen.terminal else Lines(screen)
@@ -77,7 +77,7 @@ async def _look(client: Client, display: Display, begun: dict[tuple[str, int], C
 
 
 class JsonLines:
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     live = False
 
@@ -100,7 +100,7 @@ class JsonLines:
 
 
 class Lines(JsonLines):
-    """A line for a cycle's begin and one for its end."""
+    """A line when a cycle begins and one when it ends."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(screen)
@@ -131,7 +131,7 @@ class Bars:
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
-            # As it is: a reason may hold what rich takes for markup.
+            # No markup: a reason may contain text that rich would take for it.
             TextColumn("{task.fields[note]}", style="dim", markup=False),
             TimeElapsedColumn(),
             console=screen.console,

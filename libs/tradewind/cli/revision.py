@@ -25,9 +25,10 @@ async def plan(
     label: Labels = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what registering a definition would give, and store nothing.
+    """Show what registering a definition would do.
 
-    Waves, who could run them, limits that will bind, the next times, what changes. Exits with 1 when there are faults.
+    Stores nothing. Shows what changes, the waves of nodes, the workers that could run them, the limits that will apply
+    and the next planned times. Exits with 1 when there are faults.
     """
     from tradewind.cli.definition_files import read_definition
     from tradewind.cli.plans import show_plan
@@ -59,14 +60,14 @@ async def update(
     etag: Etag = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Change fields of a flow without its graph; `none` sets the default.
+    """Change fields of a flow other than its graph.
 
-    A running flow follows a new schedule at once.
+    `none` restores the default. A running flow follows a new schedule at once.
     """
     async with session.client() as client:
         standing = await client.get_flow(name)
         changes = _changes(fields, standing.flow.labels)
-        # Labels are written as a whole: those that were read must still stand.
+        # Labels are replaced as a whole, so the ones that were read must still be current.
         read_etag = etag or (standing.flow.etag if "labels" in changes else "")
         revised = await client.update_flow(name, changes, note=note, etag=read_etag)
     _show_revised(session, revised, output)
@@ -80,7 +81,10 @@ async def revisions(
     limit: Newest = 20,
     output: Output = Format.TEXT,
 ) -> None:
-    """List the revisions of a flow, the newest first: who made them when, and why."""
+    """List the revisions of a flow, newest first.
+
+    Shows who made each, when and why.
+    """
     async with session.client() as client:
         found = await first(limit, client.list_revisions(name))
     if output is Format.JSON:
@@ -109,7 +113,10 @@ async def diff(
     b: Annotated[int | None, typer.Argument(metavar="[B]", min=1, help="Another one; the current one.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show how two revisions of a flow differ: by default, what the latest change was."""
+    """Show how two revisions of a flow differ.
+
+    By default, shows the latest change.
+    """
     from tradewind.cli.plans import show_difference
 
     async with session.client() as client:
@@ -132,7 +139,10 @@ async def rollback(
     etag: Etag = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Take up the definition of an older revision, as a new one; cycles that run finish on theirs."""
+    """Go back to the definition of an older revision.
+
+    It becomes a new revision; cycles already running finish on theirs.
+    """
     async with session.client() as client:
         revised = await client.roll_back_flow(name, revision, note=note, etag=etag)
     _show_revised(session, revised, output)
@@ -151,7 +161,7 @@ def _show_revised(session: Session, revised: "RevisedFlow", output: Format) -> N
 
 
 def _changes(fields: list[str], labels: Any) -> dict[str, Any]:
-    """Return the new value of each field. Raises what ends the command for wrong usage."""
+    """Return the new value of each field. Raises typer.Exit for wrong usage."""
     changes: dict[str, Any] = {}
     for field in fields:
         name, given, text = field.partition("=")
@@ -171,7 +181,10 @@ _NUMBERS = ("keep_cycles", "max_running", "pause_after_failures", "schedule.max_
 
 
 def _value(name: str, text: str) -> Any:
-    """Return a number where the field is one, JSON where the text is an object or a list, else the text."""
+    """Return a number for a numeric field, parsed JSON for text that looks like an object or list, else the text.
+
+    A single time for `schedule.at` becomes a list.
+    """
     if name in _NUMBERS or text.startswith(("{", "[")):
         try:
             return json.loads(text)

@@ -19,7 +19,10 @@ async def pause(
     note: Why = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Let no cycle begin until it is resumed; what runs goes on."""
+    """Pause a flow: no cycle begins until it is resumed.
+
+    Running cycles go on.
+    """
     async with session.client() as client:
         flow = await client.pause_flow(name, note=note)
     session.screen.json(flow) if output is Format.JSON else session.screen.line(f"{name} is {flow.status}")
@@ -28,7 +31,7 @@ async def pause(
 @app.command()
 @asynchronous
 async def resume(session: Session, name: FlowName, output: Output = Format.TEXT) -> None:
-    """Let the cycles of a paused flow begin again, from the next planned time on."""
+    """Resume a paused flow, from its next planned time on."""
     async with session.client() as client:
         flow = await client.resume_flow(name)
     if output is Format.JSON:
@@ -47,9 +50,10 @@ async def next_(
     count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many.")] = 10,
     output: Output = Format.TEXT,
 ) -> None:
-    """Print the next planned times, or the events on which cycles begin.
+    """Print the next planned times of a flow.
 
-    Of a flow that is not running, the times it would have if it were started now.
+    For a flow that begins on events, prints those. For a flow that is not running, prints the times it would have if
+    it were started now.
     """
     async with session.client() as client:
         planned = await client.next_executions(name, count)
@@ -72,7 +76,10 @@ async def firings(
     backfill: Annotated[int | None, typer.Option(min=1, help="Only those of this backfill.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """List what became of planned times and events, the latest first: fired, skipped, queued, missed, dropped; why."""
+    """List what became of planned times and events.
+
+    Each was fired, skipped, queued, missed or dropped, and the list says why; the latest comes first.
+    """
     async with session.client() as client:
         lines = await first(limit, client.list_firings(name, backfill_id=backfill or 0))
     if output is Format.JSON:

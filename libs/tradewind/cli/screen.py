@@ -45,7 +45,7 @@ class Screen:
 
     def __init__(self) -> None:
         if isinstance(sys.stdout, TextIOWrapper):
-            # What the terminal's encoding does not have must not keep the rest from being read.
+            # Characters that the terminal's encoding lacks must not keep the rest from being printed.
             sys.stdout.reconfigure(errors="backslashreplace")
         self.terminal = sys.stdout.isatty()
         self._console: Console | None = None
@@ -74,13 +74,13 @@ class Screen:
         if self.terminal and style:
             from rich.text import Text
 
-            # As a Text of its own: a style given to print would colour live bars below it as well.
+            # A Text of its own: a style passed to print would also colour the live bars below.
             self.console.print(Text(text, style=style), soft_wrap=True)
         else:
             typer.echo(text)
 
     def notes(self, warnings: Iterable[str]) -> None:
-        """Print what is odd, but hinders nothing."""
+        """Print warnings, which do not stop the command."""
         for warning in warnings:
             typer.secho(f"note: {warning}", fg=typer.colors.YELLOW, err=True)
 
@@ -98,11 +98,11 @@ class Screen:
         self.flush()
 
     def flush(self) -> None:
-        """Hand over what was printed; a pipe would keep it until it is much."""
+        """Flush the output: a pipe would hold it back until there is a lot of it."""
         sys.stdout.flush()
 
     def facts(self, facts: Sequence[tuple[str, str]]) -> None:
-        """Print names and values below each other, without those that are empty."""
+        """Print names and values, one pair per line, without empty values."""
         shown = [(name, value) for name, value in facts if value]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
@@ -130,7 +130,7 @@ class Screen:
         self.console.print(table)
 
     def when(self, moment: datetime | None) -> str:
-        """Return a time: how far away it is for a person, ISO 8601 in a pipe, "" for none."""
+        """Return a time: relative to now at a terminal, ISO 8601 in a pipe, "" for None."""
         if moment is None:
             return ""
         if not self.terminal:

@@ -1,4 +1,4 @@
-"""One invocation of the command: where it speaks to, where it prints to, and how its errors end it."""
+"""One invocation of the command: which servers it calls, where it prints, and how errors end it."""
 
 import asyncio
 import functools
@@ -23,10 +23,10 @@ class Session:
     """What a command works with."""
 
     patience = 60.0
-    """Seconds for which a command that goes on, such as a watch, waits for a server that was there to come back."""
+    """Seconds that a long-running command, such as a watch, waits for a server to come back once it has answered."""
 
     def __init__(self, address: str | None = None, tls: "TlsFiles | None" = None, codec: str | None = None) -> None:
-        """Take which certificates and which codec, by its name, hold; None for what the environment says."""
+        """Use these certificates and the codec of this name; None leaves either to the environment."""
         self.address = address
         self.screen = Screen()
         self.tls = tls
@@ -41,7 +41,7 @@ class Session:
 
     @property
     def codec(self) -> "Codec | None":
-        """What encodes and decodes payloads, None for what the environment says."""
+        """The codec for payloads; None leaves it to the environment."""
         if self.codec_name is None:
             return None
         from tradewind.codec import load_codec
@@ -50,16 +50,16 @@ class Session:
 
     @property
     def token(self) -> str | None:
-        """What says who calls: TRADEWIND_TOKEN, or else what `tradewind login` has kept for the address."""
+        """The caller's token: TRADEWIND_TOKEN, or else the one that `tradewind login` kept for the address."""
         from tradewind.cli.kept_tokens import kept_token
         from tradewind.grpc_engine.bearer import token_of
 
         return token_of(None) or kept_token(self.addresses.access)
 
     def client(self, token: str | None = None, *, patience: float = 0, run_stream: bool = True) -> "Client":
-        """Return a client with `token`, or else the session's, that says at once when nobody answers.
+        """Return a client with `token`, or else the session's, that by default fails at once when nobody answers.
 
-        A person may look why; `patience`, in seconds, and `run_stream` are those of Client.
+        A person can then find out why. `patience`, in seconds, and `run_stream` are those of Client.
         """
         from tradewind.client import Client
 
@@ -76,7 +76,7 @@ class Session:
 def asynchronous(
     command: Callable[Concatenate[Session, Parameters], Coroutine[Any, Any, None]],
 ) -> Callable[..., None]:
-    """Make a command of a coroutine function that takes the session; its errors are told and set the exit code."""
+    """Make a command from a coroutine function that takes the session; its errors are printed and set the exit code."""
 
     @functools.wraps(command)
     def run(session: Session, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
@@ -91,14 +91,14 @@ def asynchronous(
 def blocking(
     command: Callable[Concatenate[Session, Parameters], None],
 ) -> Callable[..., None]:
-    """As asynchronous, for a plain function."""
+    """Do as `asynchronous` does, for a plain function."""
 
     def run(context: typer.Context, *args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         session: Session = context.obj
         with told():
             command(session, *args, **kwargs)
 
-    # Typer reads the signature; in it, Typer's context stands in the place of the session.
+    # Typer reads the signature, so it must have Typer's context instead of the session.
     signature = inspect.signature(command)
     first, *rest = signature.parameters.values()
     parameters = [first.replace(name="context", annotation=typer.Context), *rest]

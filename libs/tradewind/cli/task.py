@@ -156,7 +156,7 @@ async def cancel(
 ) -> None:
     """Cancel an ad-hoc task.
 
-    One that has not begun is skipped, one that runs is asked to stop.
+    A task that has not begun is skipped; a running one is asked to stop.
     """
     async with session.client() as client:
         task = await client.cancel_task(task_id, reason=reason)
@@ -210,9 +210,9 @@ async def signal(
     request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Send a signal to a node task that waits, or will.
+    """Send a signal to a node task that waits for one, or will.
 
-    The node task goes on with what came; one that does not wait yet gets it when it does.
+    The node task continues with the payload; if it does not wait yet, it gets the signal once it does.
     """
     value = json_of(payload, "--payload")
     async with session.client() as client:
@@ -235,7 +235,7 @@ async def terminate(
 ) -> None:
     """Stop a node task.
 
-    One that has not begun is skipped, one that runs is asked to stop.
+    A task that has not begun is skipped; a running one is asked to stop.
     """
     async with session.client() as client:
         task = await client.terminate_node_task(task_id, reason=reason)

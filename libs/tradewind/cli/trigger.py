@@ -1,4 +1,4 @@
-"""`tradewind trigger ...`: what fires at a time or for an event, and is received from a queue."""
+"""`tradewind trigger ...`: triggers that fire at a time or for an event, and are received from a queue."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
@@ -80,7 +80,10 @@ async def save(
     epoch: Annotated[int, typer.Option(min=0, help="A higher one begins anew what has completed.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Create or replace a trigger; saving the same again changes nothing."""
+    """Create or replace a trigger.
+
+    Saving the same again changes nothing.
+    """
     moments = [moment(each, "--at", zone=None) for each in at or ()]
     kinds = [bool(moments), after is not None, every is not None, bool(cron), bool(event), on_finished is not None]
     if kinds.count(True) != 1:
@@ -145,7 +148,7 @@ async def remove(
     epoch: int = 0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Remove a trigger with all its firings that wait."""
+    """Remove a trigger and all its waiting firings."""
     async with session.client() as client:
         removed = await client.remove_trigger(queue, trigger_id, epoch=epoch)
     if output is Format.JSON:
@@ -164,7 +167,7 @@ async def fire(
     request_id: Annotated[str, typer.Option(metavar="ID", help="The same id fires once.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Deliver a trigger once more, now; its planned times stay as they are."""
+    """Fire a trigger once now, in addition to its planned times."""
     payload = inputs_of(None, payload_json, text_option="--payload-json")
     async with session.client() as client:
         fired = await client.fire_trigger(queue, trigger_id, payload, request_id=request_id)
@@ -222,7 +225,10 @@ async def firings(
 @app.command()
 @asynchronous
 async def dead(session: Session, queue: Queue, limit: Limit = 20, output: Output = Format.TEXT) -> None:
-    """List what was refused too often, and so fires no more until it is redriven."""
+    """List triggers and firings that were refused too often.
+
+    They do not fire until `redrive` makes them due again.
+    """
     async with session.client() as client:
         found = await first(limit, client.list_dead_triggers(queue))
     if output is Format.JSON:
@@ -241,7 +247,7 @@ async def redrive(
     firing: Annotated[str, typer.Option(metavar="FIRING", help="One dead firing of it, from the list.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Make what is dead due again."""
+    """Make a dead trigger or firing due again."""
     async with session.client() as client:
         await client.redrive_trigger(queue, trigger_id, firing)
     if output is Format.JSON:
@@ -258,7 +264,7 @@ async def listen(
     count: Annotated[int, typer.Option(min=0, help="End after so many; 0 goes on until Ctrl-C.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Receive what is due of a queue, print it, and acknowledge it."""
+    """Receive, print and acknowledge due triggers of a queue."""
     screen, received = session.screen, 0
     async with session.client() as client:
         client.patience = session.patience

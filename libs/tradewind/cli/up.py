@@ -28,7 +28,7 @@ def up(
 ) -> None:
     """Run the whole stack, until Ctrl-C.
 
-    Every service and a store of their own run in one process; the data stays.
+    Runs every service and a store in one process; the data is kept.
     """
     from tradewind.standalone.process import run
 

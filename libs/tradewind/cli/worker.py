@@ -1,4 +1,4 @@
-"""`tradewind worker MODULE...` runs a worker; `tradewind worker list` lists them, `drain` sends one home."""
+"""`tradewind worker MODULE...` runs a worker; `tradewind worker list` lists workers, `drain` makes one leave."""
 
 import gc
 from collections.abc import Collection
@@ -89,7 +89,7 @@ def run(
     except WorkerError as error:
         raise fail(str(error), WRONG_INPUT) from None
     session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
-    # What is here now stays for good: the collector need not look at it again and again.
+    # What is loaded now stays for good: the collector need not scan it again and again.
     gc.collect()
     gc.freeze()
     try:
@@ -107,7 +107,7 @@ async def list_(
 ) -> None:
     """List workers.
 
-    One that is not connected gets nothing, though it was heard of a moment ago.
+    A worker that is "not connected" gets no work, even though its last heartbeat is recent.
     """
     from tradewind.cli.plain import plain
     from tradewind.client import TradewindError
@@ -117,7 +117,7 @@ async def list_(
         try:
             since = await client.list_connections([worker.worker_id for worker in workers])
         except TradewindError:
-            # What the registry says is of use without the node task manager.
+            # The registry's list is useful even without the node task manager.
             since = None
     if output is Format.JSON:
         session.screen.json(
@@ -143,7 +143,7 @@ async def list_(
 
 
 def _is_missed(worker: "WorkerRecord", since: "Collection[str]") -> bool:
-    """Whether it was heard of a moment ago, and is not connected."""
+    """Return whether a worker has a recent heartbeat but is not connected."""
     return worker.status != "offline" and worker.worker_id not in since
 
 
@@ -156,7 +156,7 @@ async def drain(
 ) -> None:
     """Ask a worker to take no new work, finish what it runs, and leave.
 
-    It hears of it with its next heartbeat.
+    The worker learns of this with its next heartbeat.
     """
     async with session.client() as client:
         worker = await client.drain_worker(worker_id)

@@ -25,9 +25,9 @@ _WORKER_ID = "bench"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """So many flows of a shape, `in_flight` at once, or with 0 all in one call; spread over `registered` flows.
+    """`flows` runs of flows of one shape, `in_flight` at once (0: all in one call), spread over `registered` flows.
 
-    Their nodes may be `eager`: a worker goes on with them by itself.
+    With `eager` nodes, a worker continues to the next node by itself.
     """
 
     name: str
@@ -52,7 +52,7 @@ WORKLOADS = (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one workload came to: nodes and flows a second, the median flow's time per node on its path."""
+    """The result of one workload: nodes and flows per second, and the median flow's time per node on its path."""
 
     workload: str
     flows: int
@@ -62,11 +62,11 @@ class Measured:
 
 
 async def bench(session: Session, names: Sequence[str], scale: float) -> list[Measured]:
-    """Run workloads by name, all without any, with a worker of their own; the flows are deleted afterwards."""
+    """Run the named workloads, or all without names, with a worker of their own; delete the flows afterwards."""
     console = session.screen.console
     chosen = [workload for workload in WORKLOADS if not names or workload.name in names]
     results = []
-    # A call each is what single-1000 measures; other runs share a stream.
+    # single-1000 measures one call per run; runs of other shapes share a stream.
     async with (
         session.client(patience=_PATIENCE_S) as client,
         session.client(patience=_PATIENCE_S, run_stream=False) as calling,
@@ -91,7 +91,7 @@ async def bench(session: Session, names: Sequence[str], scale: float) -> list[Me
 
 
 def table(results: Sequence[Measured]) -> Table:
-    """Return the results for people."""
+    """Return the results as a table for people."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("workload", "flows", "nodes/s", "flows/s", "ms per hop, p50"):
         shown.add_column(name, justify="left" if name == "workload" else "right")
@@ -133,7 +133,7 @@ async def _own_worker(session: Session, client: Client) -> AsyncIterator[None]:
 
 
 def worker_command(session: Session) -> list[str]:
-    """Return the arguments that start the worker, which every user of the machine can read."""
+    """Return the arguments that start the worker; every user of the machine can read them, so they hold no token."""
     command = ["-m", "tradewind.cli"]
     if session.address:
         command.append(f"--address={session.address}")
@@ -143,13 +143,13 @@ def worker_command(session: Session) -> list[str]:
 
 
 def worker_environment(session: Session) -> dict[str, str]:
-    """Return the variables of the worker that say who calls and what encodes payloads, as for the session."""
+    """Return the environment variables that give the worker the session's token and codec."""
     known = {TOKEN_VARIABLE: session.token, CODEC_VARIABLE: session.codec_name}
     return {name: value for name, value in known.items() if value}
 
 
 def _spawn(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    # Not by the event loop: uvloop forks, which gRPC's threads may not survive, where this is a vfork.
+    # Not through the event loop: uvloop forks, which gRPC's threads may not survive, whereas this is a vfork.
     return subprocess.Popen(
         [sys.executable, *command],
         env=environment,

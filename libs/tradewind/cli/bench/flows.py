@@ -40,18 +40,18 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds from the first call to the last answer, and those of each flow."""
+    """Seconds from the first call to the last answer, and the seconds of each flow."""
 
     seconds: float
     flow_seconds: Sequence[float]
 
 
 class WrongAnswer(Exception):
-    """A flow did not emit what it must: nodes or values were lost."""
+    """A flow did not emit the expected number: nodes or values were lost."""
 
 
 def weather(shape: Shape, *, eager: bool = False) -> dict[str, Any]:
-    """Return the flow in Weather Syntax, of `eager` nodes or others; the node that emits its answer is `last`."""
+    """Return the flow in Weather Syntax, with or without `eager` nodes; node `last` emits its answer."""
     increment = "bench_eager_increment" if eager else "bench_increment"
     names = {
         Shape.CHAIN: [*(f"n{at}" for at in range(1, CHAIN)), "last"],
@@ -101,7 +101,7 @@ class FlowSet:
             await asyncio.gather(*(self._client.delete_flow(each) for each in self._ids[first : first + 50]))
 
     async def run(self, flows: int, in_flight: int) -> Timing:
-        """Run so many cycles, one call each, `in_flight` at once. Raises WrongAnswer."""
+        """Run `flows` cycles, one call each, `in_flight` at once. Raises WrongAnswer."""
         latencies: list[float] = []
         wanted = iter(range(flows))
 
@@ -117,7 +117,7 @@ class FlowSet:
         return Timing(time.perf_counter() - began, latencies)
 
     async def run_bulk(self, flows: int) -> Timing:
-        """Run so many cycles in one call. Raises WrongAnswer."""
+        """Run `flows` cycles in one call. Raises WrongAnswer."""
         began = time.perf_counter()
         requests = [self._ids[at % len(self._ids)] for at in range(flows)]
         for handle in await self._client.run_flows(requests, wait=_WAIT_S):

@@ -1,4 +1,4 @@
-"""The benchmark's nodes: no-ops that pass a small JSON object and raise its number, so that a lost value shows."""
+"""The benchmark's nodes: no-ops that pass on a small JSON object and increment its number, so a lost value shows."""
 
 from tradewind.worker import Gather, node
 
@@ -7,17 +7,17 @@ Number = dict[str, int]
 
 @node("bench_increment", outputs=["value"])
 async def increment(value: Number | None = None) -> Number:
-    """Return the number that came, raised by one; 1 where none came."""
+    """Return the number received plus one, or 1 if none was received."""
     return {"n": value["n"] + 1 if value else 1}
 
 
 @node("bench_eager_increment", outputs=["value"], eager=True)
 async def eager_increment(value: Number | None = None) -> Number:
-    """As bench_increment; a worker goes on with it by itself."""
+    """Do the same as bench_increment; a worker continues with this node by itself."""
     return await increment(value)
 
 
 @node("bench_join", outputs=["value"])
 async def join(values: Gather[Number]) -> Number:
-    """Return the sum of the numbers that came."""
+    """Return the sum of the numbers received."""
     return {"n": sum(value["n"] for value in values)}
