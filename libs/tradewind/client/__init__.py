@@ -1,6 +1,6 @@
-"""The client: registers flows, runs and watches them, and tells what became of them.
+"""The client: registers, runs and watches flows, and reports what became of them.
 
-`Client` is asynchronous, `SyncClient` is the same for code without an event loop.
+`Client` is asynchronous; `SyncClient` is the same for code without an event loop.
 """
 
 import tradewind.grpc_engine  # noqa: F401 - before grpc

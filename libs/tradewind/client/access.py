@@ -10,7 +10,8 @@ from tradewind.client.wire import moment, words
 
 
 class Role(StrEnum):
-    """What somebody may do: an admin all an operator may, an operator all a user may; a worker runs node tasks."""
+    """What a caller may do: an admin may do all that an operator may, an operator all that a user may; a worker runs
+    node tasks."""
 
     ADMIN = "admin"
     OPERATOR = "operator"
@@ -21,7 +22,7 @@ class Role(StrEnum):
 
 
 class SessionKind(StrEnum):
-    """How a session came to be: by a login, or as a token for a program."""
+    """How a session was made: by a login, or as a token for a program."""
 
     LOGIN = "login"
     TOKEN = "token"
@@ -30,7 +31,7 @@ class SessionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UserRecord:
-    """Somebody who may call; their days begin in `time_zone`, "" where it was not asked for."""
+    """A user who may call; their days, for quotas, begin in `time_zone`, which is "" if it was not asked for."""
 
     user_id: str
     role: Role
@@ -40,7 +41,7 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRecord:
-    """How many calls of a method count for a user's day, and how many may; at `resets_at` the next day begins."""
+    """How many calls of a method a user has made today, and the daily limit; the next day begins at `resets_at`."""
 
     endpoint: str
     used: int
@@ -52,7 +53,7 @@ class QuotaRecord:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A session or token on record; `expires_at` is when it ends if nobody uses it until then."""
+    """A session or token on record; `expires_at` is when it ends if it is not used before."""
 
     session_id: str
     user_id: str
@@ -65,7 +66,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token, which is told this once, and its record. Its text is not shown when this is printed."""
+    """A token, which is returned only this once, and its record. Printing this object does not show the token."""
 
     token: str
     session: SessionRecord

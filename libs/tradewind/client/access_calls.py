@@ -23,19 +23,19 @@ PAGE = 500
 
 
 class AccessCalls:
-    """Who the caller is, users, sessions and tokens; for stacks that ask for a token."""
+    """The caller's identity, users, sessions and tokens, for stacks that ask for a token."""
 
     _connection: Connection
 
     async def who_am_i(self) -> UserRecord:
-        """Return who calls. Raises Unauthenticated."""
+        """Return the calling user. Raises Unauthenticated."""
         answer = await self._connection.to_access.call(self._connection.access.WhoAmI, pb.WhoAmIRequest())
         return UserRecord(answer.user_id, role_from(answer.role))
 
     async def log_in(self, *, label: str = "") -> NewToken:
-        """Begin a session of the caller; it ends when it is idle, and after a fixed time in any case.
+        """Begin a session for the caller; it ends when it is idle, and after a fixed time in any case.
 
-        Never repeated by itself: each time begins another one.
+        The client never repeats this call: each call would begin another session.
         """
         request = made(pb.CreateSessionRequest, label=label)
         answer = await self._connection.to_access.once(self._connection.access.CreateSession, request)
@@ -50,10 +50,10 @@ class AccessCalls:
     async def create_token(
         self, user_id: str = "", *, role: Role | str | None = None, label: str = "", lifetime: Seconds = 0.0
     ) -> NewToken:
-        """Make a token for a program of the caller, or of any user for an admin; `lifetime` 0 is the longest.
+        """Create a token for a program of the caller, or for an admin, of any user; `lifetime` 0 is the longest.
 
-        With `role` the user is put on record if there is none. Never repeated by itself: each time makes another one.
-        Raises InvalidInput, NotFound for a user who is not on record, WrongStatus when the user has another role,
+        With `role`, an unknown user is added with it. The client never repeats this call: each call would create
+        another token. Raises InvalidInput, NotFound for an unknown user, WrongStatus when the user has another role,
         PermissionDenied, Exhausted.
         """
         request = made(
@@ -67,23 +67,23 @@ class AccessCalls:
         return NewToken(answer.token, session_from(answer.session))
 
     async def list_sessions(self, user_id: str = "") -> list[SessionRecord]:
-        """Return sessions and tokens of the caller, or of any user for an operator, the newest first."""
+        """Return the sessions and tokens of the caller, or for an operator, of any user; newest first."""
         request = made(pb.ListSessionsRequest, user_id=user_id)
         answer = await self._connection.to_access.call(self._connection.access.ListSessions, request)
         return [session_from(each) for each in answer.sessions]
 
     async def revoke_session(self, session_id: str, *, user_id: str = "") -> None:
-        """End a session or token at once. Raises NotFound, PermissionDenied."""
+        """Revoke a session or token at once. Raises NotFound, PermissionDenied."""
         request = made(pb.RevokeSessionRequest, session_id=session_id, user_id=user_id)
         await self._connection.to_access.call(self._connection.access.RevokeSession, request)
 
     async def revoke_sessions(self, user_id: str = "", *, keep_current: bool = False) -> int:
-        """End all sessions and tokens of a user, with `keep_current` but the caller's own; say how many."""
+        """Revoke all sessions and tokens of a user, with `keep_current` all but the caller's own; return how many."""
         request = made(pb.RevokeSessionsRequest, user_id=user_id, keep_current=keep_current)
         return (await self._connection.to_access.call(self._connection.access.RevokeSessions, request)).count
 
     async def set_user(self, user_id: str, role: Role | str, *, time_zone: str = "") -> UserRecord:
-        """Put a user on record, or change the role, which holds at once, and the time zone of their days, if any.
+        """Add a user, or change the role of one at once, and the time zone in which their days begin, if given.
 
         Raises InvalidInput, PermissionDenied.
         """
@@ -94,16 +94,16 @@ class AccessCalls:
         return user_from((await self._connection.to_access.call(self._connection.access.SetUser, request)).user)
 
     async def list_quotas(self, user_id: str = "") -> list[QuotaRecord]:
-        """Return what the caller, or any user for an operator, has used today of each daily quota, by endpoint.
+        """Return how much of each daily quota the caller, or for an operator any user, has used today, by endpoint.
 
-        Empty for whom no calls are counted. Raises NotFound, PermissionDenied.
+        Empty for users whose calls are not counted. Raises NotFound, PermissionDenied.
         """
         request = made(pb.ListQuotasRequest, user_id=user_id)
         answer = await self._connection.to_access.call(self._connection.access.ListQuotas, request)
         return [quota_from(each) for each in answer.quotas]
 
     async def list_users(self) -> AsyncIterator[UserRecord]:
-        """Yield all users, in an order of the service's own."""
+        """Yield all users, in the service's own order."""
         request = pb.ListUsersRequest(page_size=PAGE)
         async for page in self._connection.to_access.pages(self._connection.access.ListUsers, request):
             for user in page.users:

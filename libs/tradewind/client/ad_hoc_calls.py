@@ -21,7 +21,7 @@ MESSAGE_BYTES = 1024 * 1024
 _MOST_FAULTS = 100
 
 Parameters = Mapping[str, Any] | str
-"""What a node is given: a JSON object, or its text."""
+"""The parameters of a node: a JSON object, or its text."""
 
 
 class AdHocCalls:
@@ -31,13 +31,13 @@ class AdHocCalls:
     _user_id: str
 
     async def get_task(self, task_id: str, *, include_outputs: bool = True) -> NodeTaskRecord:
-        """Return an ad-hoc task by its id, `task:<id>`; while it waits, `reason` says for what. Raises NotFound."""
+        """Return an ad-hoc task by its id, `task:<id>`; while it waits, `reason` says why. Raises NotFound."""
         request = made(pb.GetTaskRequest, task_id=task_id, user_id=self._user_id, include_outputs=include_outputs)
         answer = await self._connection.to_node_task_manager.call(self._connection.node_task_manager.GetTask, request)
         return node_task_from(answer.task)
 
     async def list_tasks(self, *, statuses: Iterable[NodeTaskStatus | str] = ()) -> AsyncIterator[NodeTaskRecord]:
-        """Yield the user's ad-hoc tasks, the newest first: those in one of `statuses` where given."""
+        """Yield the user's ad-hoc tasks, newest first; with `statuses`, only tasks in one of them."""
         wanted = numbers_of(node_task_pb2.NodeTaskStatus, statuses)
         request = made(pb.ListTasksRequest, user_id=self._user_id, statuses=wanted, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
@@ -47,7 +47,7 @@ class AdHocCalls:
                 yield node_task_from(task)
 
     async def cancel_task(self, task_id: str, *, reason: str = "") -> NodeTaskRecord:
-        """Cancel an ad-hoc task and return it as it is now: skipped, or asked to stop, or ended as it was.
+        """Cancel an ad-hoc task and return it as it is now: skipped, asked to stop, or unchanged if it had ended.
 
         Raises NotFound.
         """
@@ -58,16 +58,17 @@ class AdHocCalls:
         return node_task_from(answer.task)
 
     def watch_task(self, task_id: str, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
-        """Yield a node task as it is, then with each thing that happens to it, at the end with its outputs.
+        """Yield a node task as it is now, then after each event, at the end with its outputs.
 
-        It is an ad-hoc task, `task:<id>`, or a node of a cycle, `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`. With
-        `after`, an `event_id` that was seen before ("0-0" for before the first), yield all that happened since; of a
-        node of a cycle that is known from its first watch on. Goes on where it was after a lost connection. Raises
-        NotFound, and Exhausted when 100 node tasks of a component of the cycle are watched.
+        The id is that of an ad-hoc task, `task:<id>`, or of a node of a cycle,
+        `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`. With `after`, an `event_id` seen before ("0-0" for before the
+        first), yield every event since then; for a node of a cycle, events are kept from its first watch on. Continues
+        where it was after a lost connection. Raises NotFound, and Exhausted when 100 node tasks of a component of the
+        cycle are being watched.
         """
 
         def resume(request: pb.WatchTaskRequest, response: pb.WatchTaskResponse) -> None:
-            # Before its first event the task was told as it is: what follows is all that there is.
+            # Without an event, this is the task as it was before its first one: go on with all events there are.
             request.after_event_id = response.event.event_id or request.after_event_id or "0-0"
 
         return follow(
@@ -82,13 +83,13 @@ class AdHocCalls:
         )
 
     async def get_batch(self, batch_id: str) -> BatchRecord:
-        """Return a batch; while items wait, `reason` says for what. Raises NotFound."""
+        """Return a batch; while items wait, `reason` says why. Raises NotFound."""
         request = made(pb.GetBatchRequest, batch_id=batch_id, user_id=self._user_id)
         answer = await self._connection.to_node_task_manager.call(self._connection.node_task_manager.GetBatch, request)
         return batch_from(answer.batch, answer.reason)
 
     async def list_batches(self, *, statuses: Iterable[BatchStatus | str] = ()) -> AsyncIterator[BatchRecord]:
-        """Yield the user's batches, the newest first: those in one of `statuses` where given."""
+        """Yield the user's batches, newest first; with `statuses`, only batches in one of them."""
         wanted = numbers_of(pb.BatchStatus, statuses)
         request = made(pb.ListBatchesRequest, user_id=self._user_id, statuses=wanted, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
@@ -98,7 +99,7 @@ class AdHocCalls:
                 yield batch_from(batch)
 
     async def cancel_batch(self, batch_id: str, *, reason: str = "") -> BatchRecord:
-        """Cancel a batch: what waits is skipped, what runs is asked to stop. Raises NotFound."""
+        """Cancel a batch: waiting items are skipped, running ones are asked to stop. Raises NotFound."""
         request = made(pb.CancelBatchRequest, batch_id=batch_id, user_id=self._user_id, reason=reason, by=self._user_id)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.CancelBatch, request
@@ -106,7 +107,7 @@ class AdHocCalls:
         return batch_from(answer.batch)
 
     def watch_batch(self, batch_id: str) -> AsyncGenerator[BatchRecord, None]:
-        """Yield a batch as it is and with every change, until it has ended; otherwise as watch_task."""
+        """Yield a batch as it is now and after every change, until it has ended; otherwise like `watch_task`."""
         request = made(pb.WatchBatchRequest, batch_id=batch_id, user_id=self._user_id)
         return follow(
             self._connection.to_node_task_manager,
@@ -119,7 +120,7 @@ class AdHocCalls:
     async def list_batch_results(
         self, batch_id: str, *, include_parameters: bool = False
     ) -> AsyncIterator[NodeTaskRecord]:
-        """Yield the items of a batch in its order, with their outputs where they have ended. Raises NotFound."""
+        """Yield the items of a batch in order, with the outputs of those that have ended. Raises NotFound."""
         request = made(
             pb.ListBatchResultsRequest,
             batch_id=batch_id,
@@ -178,7 +179,7 @@ class AdHocCalls:
         calls = self._connection.to_node_task_manager
         if isinstance(parameters, Mapping | str):
             raise TypeError(f"parameters are a list, one for each item; {told_as(parameters)}: submit_task takes one")
-        # What a codec makes of them is larger, and so is what is cut.
+        # Encoded before they are cut into parts: a codec makes them larger.
         whole = calls.sealed(pb.SubmitBatchRequest(parameters_json=_texts(parameters)))
         if not whole.parameters_json:
             raise InvalidInput("", [Violation("parameters", "must be 1 to 10000, there are none")])
@@ -195,7 +196,7 @@ class AdHocCalls:
 
 
 def _texts(parameters: Iterable[Parameters | None]) -> list[str]:
-    """Return the JSON text of each. Raises InvalidInput with the faults of the first 100 that are none."""
+    """Return the JSON text of each item's parameters. Raises InvalidInput with the faults of up to 100 items."""
     texts: list[str] = []
     faults: list[Violation] = []
     for place, each in enumerate(parameters):

@@ -1,4 +1,4 @@
-"""Handles: the id of an ad-hoc task or of a batch, with what can be done with it."""
+"""Handles: the id of an ad-hoc task or a batch, with methods to work with it."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -20,13 +20,13 @@ Record = TypeVar("Record")
 
 
 class _Watched(ABC, Generic[Record]):
-    """What a handle last heard, and hearing the rest."""
+    """The last known record of a handle, and waiting for the final one."""
 
     record: Record | None
 
     @abstractmethod
     def watch(self) -> AsyncGenerator[Record, None]:
-        """Yield it as it is and with every change, until it has ended."""
+        """Yield it as it is now and after every change, until it has ended."""
 
     async def _until_ended(self, name: str, timeout: Seconds | None) -> Record:
         seconds = None if timeout is None else seconds_of(timeout)
@@ -41,9 +41,9 @@ class _Watched(ABC, Generic[Record]):
 
 
 class TaskHandle(_Watched[NodeTaskRecord]):
-    """An ad-hoc task by its id, `task:<id>`; `record` is what was last heard of it.
+    """An ad-hoc task by its id, `task:<id>`; `record` is its last known state.
 
-    `warnings` say what may keep it waiting, as it was when it was submitted.
+    `warnings` say what may keep it waiting, as of its submission.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class TaskHandle(_Watched[NodeTaskRecord]):
         return self.record
 
     async def progress(self) -> tuple[int, str]:
-        """Return how far the node says that it is, 0 to 100, and what it said with it. Raises NotFound."""
+        """Return the progress that the node last reported, 0 to 100, and its message. Raises NotFound."""
         task = await self.get()
         return (100 if task.status is NodeTaskStatus.COMPLETED else task.progress), task.message
 
     def watch(self, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
-        """Yield it as it is and with every change, until it has ended, as Client.watch_task. Raises NotFound."""
+        """Yield it as it is now and after every event, until it has ended; see Client.watch_task. Raises NotFound."""
         return self._client.watch_task(self.task_id, after=after)
 
     def logs(self) -> AsyncIterator[LogLine]:
@@ -76,16 +76,16 @@ class TaskHandle(_Watched[NodeTaskRecord]):
         return self._client.list_task_logs(self.task_id)
 
     async def cancel(self, *, reason: str = "") -> NodeTaskRecord:
-        """Skip it, or ask it to stop; return it as it is now. Raises NotFound."""
+        """Skip the task, or ask it to stop; return it as it is now. Raises NotFound."""
         self.record = await self._client.cancel_task(self.task_id, reason=reason)
         return self.record
 
     async def wait(self, timeout: Seconds | None = None) -> NodeTaskRecord:
-        """Return it once it has ended, however it did. Raises TimedOut when it has not after `timeout`."""
+        """Return the task once it has ended in any way. Raises TimedOut when it has not ended after `timeout`."""
         return await self._until_ended(self.task_id, timeout)
 
     async def result(self, timeout: Seconds | None = None) -> Mapping[str, Any]:
-        """Wait until it has completed and return what it emitted, by handle.
+        """Wait until the task has completed and return what it emitted, by handle.
 
         Raises TaskFailed when it ended in any other way, TimedOut when it has not ended after `timeout`.
         """
@@ -96,9 +96,9 @@ class TaskHandle(_Watched[NodeTaskRecord]):
 
 
 class BatchHandle(_Watched[BatchRecord]):
-    """A batch by its id; `record` is what was last heard of it.
+    """A batch by its id; `record` is its last known state.
 
-    `warnings` say what may keep it waiting, as it was when it was submitted.
+    `warnings` say what may keep it waiting, as of its submission.
     """
 
     def __init__(
@@ -118,15 +118,15 @@ class BatchHandle(_Watched[BatchRecord]):
         return self.record
 
     async def progress(self) -> BatchProgress:
-        """Return how far it is now. Raises NotFound."""
+        """Return the batch's progress now. Raises NotFound."""
         return (await self.get()).progress
 
     def watch(self) -> AsyncGenerator[BatchRecord, None]:
-        """Yield it as it is and with every change, until it has ended. Raises NotFound."""
+        """Yield the batch as it is now and after every change, until it has ended. Raises NotFound."""
         return self._client.watch_batch(self.batch_id)
 
     def items(self) -> AsyncIterator[NodeTaskRecord]:
-        """Yield its items in order, with their outputs where they have ended. Raises NotFound."""
+        """Yield its items in order, with the outputs of those that have ended. Raises NotFound."""
         return self._client.list_batch_results(self.batch_id)
 
     def logs(self) -> AsyncIterator[LogLine]:
@@ -134,18 +134,18 @@ class BatchHandle(_Watched[BatchRecord]):
         return self._client.list_task_logs(self.batch_id)
 
     async def cancel(self, *, reason: str = "") -> BatchRecord:
-        """Skip what waits and ask what runs to stop; return it as it is now. Raises NotFound."""
+        """Skip waiting items and ask running ones to stop; return the batch as it is now. Raises NotFound."""
         self.record = await self._client.cancel_batch(self.batch_id, reason=reason)
         return self.record
 
     async def wait(self, timeout: Seconds | None = None) -> BatchRecord:
-        """Return it once all of its items have ended. Raises TimedOut when they have not after `timeout`."""
+        """Return the batch once all of its items have ended. Raises TimedOut when they have not after `timeout`."""
         return await self._until_ended(f"batch {self.batch_id}", timeout)
 
     async def result(self, timeout: Seconds | None = None) -> list[Mapping[str, Any]]:
         """Wait until every item has completed and return what each emitted, by handle, in the order of the batch.
 
-        Raises BatchFailed when some ended in any other way, TimedOut when it has not ended after `timeout`.
+        Raises BatchFailed when an item ended in any other way, TimedOut when the batch has not ended after `timeout`.
         """
         batch = await self.wait(timeout)
         items = [item async for item in self.items()]

@@ -11,7 +11,7 @@ DEFAULT_ADDRESS = "localhost:7700"
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """`host:port`, or a gRPC target such as `unix:/path`, of each server that a client calls; `access` "" for none."""
+    """The `host:port` of each server that a client calls, or a gRPC target such as `unix:/path`; "" for no `access`."""
 
     scheduler: str
     registry: str
@@ -21,11 +21,11 @@ class Addresses:
 
     @classmethod
     def find(cls, address: str | None = None, environment: Mapping[str, str] | None = None) -> "Addresses":
-        """Return `address` for all, or else what the environment says, or else localhost:7700.
+        """Return `address` for all servers, or else the addresses in the environment, or else localhost:7700.
 
-        The environment's TRADEWIND_SCHEDULER_ADDRESS, TRADEWIND_REGISTRY_ADDRESS,
-        TRADEWIND_NODE_TASK_MANAGER_ADDRESS, TRADEWIND_TRIGGER_ADDRESS and TRADEWIND_ACCESS_ADDRESS name single
-        servers, TRADEWIND_ADDRESS all that are not named. Raises TypeError for an address that is no text.
+        The variables TRADEWIND_SCHEDULER_ADDRESS, TRADEWIND_REGISTRY_ADDRESS, TRADEWIND_NODE_TASK_MANAGER_ADDRESS,
+        TRADEWIND_TRIGGER_ADDRESS and TRADEWIND_ACCESS_ADDRESS name single servers, TRADEWIND_ADDRESS all the others.
+        Raises TypeError for an address that is not text.
         """
         if address is not None and not isinstance(address, str):
             raise TypeError(f'an address is text, as in "localhost:7700"; {told_as(address)}')

@@ -14,7 +14,7 @@ _PAGE = 100
 
 
 class BackfillCalls:
-    """The part of Client that runs flows for past ranges."""
+    """The part of Client that runs flows for past ranges of time."""
 
     _connection: Connection
     _user_id: str
@@ -24,9 +24,9 @@ class BackfillCalls:
     ) -> BackfillRecord:
         """Run a cycle for each time that the flow's schedule plans from `start` on and before `end`, oldest first.
 
-        At most `max_running`, up to 50, run at once, beside what the schedule begins. Times for which a cycle has begun
-        are passed over. Raises NotFound, InvalidInput for a range in which nothing or more than 10 000 times are
-        planned, or that lies in the future; Exhausted when five backfills of the flow are under way.
+        Up to `max_running` of them, at most 50, run at once, in addition to the schedule's own cycles. Times that
+        already have a cycle are skipped. Raises NotFound, InvalidInput for a range with no planned times or more than
+        10 000, or one in the future, and Exhausted when five backfills of the flow are under way.
         """
         request = made(
             pb.BackfillFlowRequest,
@@ -41,7 +41,7 @@ class BackfillCalls:
         return backfill_from(answer.backfill)
 
     async def list_backfills(self, flow_id: str) -> AsyncIterator[BackfillRecord]:
-        """Yield the backfills of a flow, the newest first; they are kept for 7 days from their end. Raises NotFound."""
+        """Yield the backfills of a flow, newest first; they are kept for 7 days after they end. Raises NotFound."""
         request = made(pb.ListBackfillsRequest, flow_id=flow_id, page_size=_PAGE)
         async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListBackfills, request):
             for backfill in page.backfills:
@@ -54,7 +54,7 @@ class BackfillCalls:
         return backfill_from(answer.backfill)
 
     async def cancel_backfill(self, flow_id: str, backfill_id: int, *, reason: str = "") -> BackfillRecord:
-        """Begin no more cycles of a backfill; those that run go on. One that has ended stays so. Raises NotFound."""
+        """Begin no more cycles of a backfill; running ones go on. An ended backfill is unchanged. Raises NotFound."""
         request = made(
             pb.CancelBackfillRequest, flow_id=flow_id, backfill_id=backfill_id, reason=reason, by=self._user_id
         )

@@ -1,4 +1,4 @@
-"""Backfills: past ranges of flows, carried out a few cycles at a time."""
+"""Backfills: runs of flows for past ranges of time, a few cycles at a time."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from tradewind.client.wire import moment, words
 
 
 class BackfillStatus(StrEnum):
-    """Where a backfill stands; all but running are final."""
+    """The status of a backfill; all but running are final."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -19,10 +19,10 @@ class BackfillStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BackfillRecord:
-    """A backfill of the `times` planned times from `start` on and before `end`; `position` begins next.
+    """A backfill of the `times` planned times from `start` on and before `end`; `position` is the next to begin.
 
-    For so many a cycle has `begun`, so many were `skipped` since one had begun before, of which `expired` are on record
-    no more; so many cycles are `running`, have `completed`, or have `failed` to.
+    `begun` counts the times whose cycle it began, `skipped` the times that already had a cycle, and `expired` the
+    skipped times whose cycle is no longer on record. `running`, `completed` and `failed` count its cycles.
     """
 
     flow_id: str

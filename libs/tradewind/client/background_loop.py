@@ -22,7 +22,7 @@ class BackgroundLoop:
     def __init__(self) -> None:
         self._loop = uvloop.new_event_loop()
         self._closing = False
-        # The collector may end an iteration while it is held.
+        # Reentrant: the garbage collector may end an iteration while the lock is held.
         self._lock = threading.RLock()
         self._left: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tradewind-client", daemon=True)
@@ -30,15 +30,15 @@ class BackgroundLoop:
 
     @property
     def closed(self) -> bool:
-        """Whether it runs no more."""
+        """Whether the loop has ended or is ending."""
         return self._closing or not self._thread.is_alive()
 
     def wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine and return what it returns; an interrupted wait, as by Ctrl-C, cancels it.
+        """Run a coroutine and return its result; interrupting the wait, as by Ctrl-C, cancels it.
 
-        Raises RuntimeError when it is closed, also meanwhile, and in a process that was forked since it began.
+        Raises RuntimeError when the loop is closed, before or during the wait, and in a process forked since it began.
         """
-        # What is handed over under the lock is there before the loop is ended.
+        # Handed over under the lock, a coroutine reaches the loop before the loop is ended.
         with self._lock:
             if self.closed:
                 coroutine.close()
@@ -55,7 +55,7 @@ class BackgroundLoop:
             raise
 
     def iterate(self, items: AsyncIterator[Result]) -> Iterator[Result]:
-        """Yield what an asynchronous iterator yields, asking it for one item at a time."""
+        """Yield the items of an asynchronous iterator, asking it for one at a time."""
         try:
             while True:
                 item = self.wait(_next(items))
@@ -66,14 +66,14 @@ class BackgroundLoop:
             close = getattr(items, "aclose", None)
             if close is not None and not self.closed:
                 if threading.current_thread() is self._thread:
-                    # The garbage collector came upon it here, and nothing here may wait.
+                    # The garbage collector ends the iteration in the loop's own thread, which must not wait.
                     self._left.add(task := self._loop.create_task(close()))
                     task.add_done_callback(self._left.discard)
                 else:
                     self.wait(close())
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """End what others wait for, then the loop and its thread; `last()` is awaited between. Safe to repeat."""
+        """Cancel what others wait for, await `last()`, then end the loop and its thread. Safe to repeat."""
         with self._lock:
             if self.closed:
                 return

@@ -1,4 +1,4 @@
-"""Batches: many runs of one node type that belong together, and how far they are."""
+"""Batches: many runs of one node type that belong together, and their progress."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from tradewind.client.wire import moment, words
 
 
 class BatchStatus(StrEnum):
-    """Where a batch stands; completed, partial, failed and cancelled are final."""
+    """The status of a batch; completed, partial, failed and cancelled are final."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -30,7 +30,7 @@ _STATUSES = words(batch_pb2.BatchStatus, BatchStatus)
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """How many items stand where, of one moment: all but `total` and `cached` together are the total."""
+    """How many items have each status at one moment; queued, running, completed, failed, cancelled make up `total`."""
 
     total: int
     queued: int
@@ -41,11 +41,11 @@ class BatchProgress:
     percent: float
     """Share of items that have ended, 0 to 100."""
     cached: int = 0
-    """Of those completed: items that did not run, since their outputs were in a cache."""
+    """How many completed items did not run, because their outputs were in a cache."""
 
     @property
     def ended(self) -> int:
-        """How many items are final."""
+        """How many items have ended."""
         return self.completed + self.failed + self.cancelled
 
 
@@ -63,7 +63,7 @@ class BatchRecord:
     submitted_at: datetime | None
     finished_at: datetime | None
     reason: str = ""
-    """What its items wait for; only from get_batch."""
+    """Why its items wait; only from get_batch."""
 
     @property
     def ended(self) -> bool:
@@ -72,7 +72,7 @@ class BatchRecord:
 
     @property
     def seconds(self) -> float | None:
-        """How long it took from its submission, None before its end."""
+        """How long it took from submission to end; None before it has ended."""
         if self.submitted_at is None or self.finished_at is None:
             return None
         return (self.finished_at - self.submitted_at).total_seconds()

@@ -36,9 +36,10 @@ class BulkJobCalls:
         reason: str = "",
         request_id: str | None = None,
     ) -> BulkJob:
-        """Rerun or stop the cycles that match, of flows by id or pattern (`*`, `?`), as a job that goes on by itself.
+        """Rerun or stop the matching cycles of flows, named by id or pattern (`*`, `?`), as a job that runs by itself.
 
-        Without statuses a rerun means failed, partial and timeout, a stop running. Raises InvalidInput, Conflict.
+        Without `statuses`, a rerun takes failed, partial and timeout cycles, a stop running ones. Raises InvalidInput,
+        Conflict.
         """
         wanted = numbers_of(cycle_pb2.CycleStatus, statuses)
         request = made(
@@ -67,7 +68,7 @@ class BulkJobCalls:
         return job_from(answer.job)
 
     async def wait_bulk_job(self, job_id: str, timeout: Seconds | None = None) -> BulkJob:
-        """Return a job once it has ended. Raises NotFound, TimedOut when it has not after `timeout`."""
+        """Return a job once it has ended. Raises NotFound, TimedOut when it has not ended after `timeout`."""
         seconds = None if timeout is None else seconds_of(timeout)
         try:
             async with asyncio.timeout(seconds):
@@ -80,14 +81,14 @@ class BulkJobCalls:
             raise TimedOut(f"{job_id} still runs after {seconds:g} s; it goes on") from None
 
     async def list_bulk_jobs(self) -> AsyncIterator[BulkJob]:
-        """Yield the jobs on record, the newest first."""
+        """Yield the jobs on record, newest first."""
         request = job_pb2.ListBulkJobsRequest(page_size=_PAGE)
         async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListBulkJobs, request):
             for job in page.jobs:
                 yield job_from(job)
 
     async def cancel_bulk_job(self, job_id: str) -> BulkJob:
-        """End a job; what it did stays done. Raises NotFound."""
+        """Cancel a job; what it has done stays done. Raises NotFound."""
         request = made(job_pb2.CancelBulkJobRequest, job_id=job_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.CancelBulkJob, request)
         return job_from(answer.job)

@@ -1,4 +1,4 @@
-"""Bulk jobs: the same done to many cycles, on record."""
+"""Bulk jobs: one action on many cycles, on record."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ class BulkAction(StrEnum):
 
 
 class BulkJobStatus(StrEnum):
-    """Where a job stands; all but running are final."""
+    """The status of a job; all but running are final."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -27,7 +27,7 @@ class BulkJobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BulkItem:
-    """A cycle that a job met; `error_reason` and `error_message` say why it could not be done to it."""
+    """A cycle that a job matched; `error_reason` and `error_message` say why the action failed for it."""
 
     flow_id: str
     cycle: int
@@ -38,9 +38,9 @@ class BulkItem:
 
 @dataclass(frozen=True, slots=True)
 class BulkJob:
-    """A job on record: of the `matched` cycles it was done to some and failed for others.
+    """A job on record: of the `matched` cycles, how many are `done` and for how many it `failed`.
 
-    `items` are the first 100 that it failed for, or of a dry run the first 100 that matched.
+    `items` are the first 100 cycles that it failed for, or in a dry run the first 100 that matched.
     """
 
     job_id: str

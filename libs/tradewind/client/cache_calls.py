@@ -12,14 +12,14 @@ class CacheCalls:
     _connection: Connection
 
     async def cache_statistics(self, name: str = "") -> list[CacheStatistics]:
-        """Return how much a cache is used, or all of them, by name. Raises InvalidInput for one that there is not."""
+        """Return how much one cache, or every cache, is used, by name. Raises InvalidInput for an unknown cache."""
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.GetCacheStats, made(pb.GetCacheStatsRequest, name=name)
         )
         return [cache_statistics_from(each) for each in answer.caches]
 
     async def clear_cache(self, name: str) -> int:
-        """Empty a cache, for everybody, and return how many results were in it. Raises InvalidInput."""
+        """Empty a cache, for everybody, and return how many results it held. Raises InvalidInput."""
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.ClearCache, made(pb.ClearCacheRequest, name=name)
         )

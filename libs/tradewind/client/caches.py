@@ -8,13 +8,13 @@ from tradewind.api.node_task_manager.v1 import cache_pb2
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """How long results of a cache are good for at most, None for the common time, and how many it keeps a shard."""
+    """The longest time that a cache's results are valid (None: the common time), and how many it keeps per shard."""
 
     ttl: timedelta | None = None
     max_entries: int = 10_000
 
     def to_message(self) -> cache_pb2.CacheSettings:
-        """Return them as they travel."""
+        """Return the settings as a message."""
         message = cache_pb2.CacheSettings(max_entries=self.max_entries)
         if self.ttl is not None:
             message.ttl.FromTimedelta(self.ttl)
@@ -23,11 +23,11 @@ class CacheSettings:
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """What became of a cache's look-ups so far; `ttl` is None for one that is not set up any more.
+    """What became of a cache's look-ups so far; `ttl` is None for a cache that is no longer configured.
 
-    Node tasks were answered from it (`hits`), found nothing and ran (`misses`), waited for another one to do the same
-    work (`waits`), or ran without a look since it could not be reached (`bypassed`). Results were put in (`fills`),
-    were too large for it (`oversize`), or gave way to others (`evicted`); `entries` are in it now.
+    Node tasks were answered from it (`hits`), found nothing and ran (`misses`), waited for another node task to do the
+    same work (`waits`), or ran without a look-up because it could not be reached (`bypassed`). Results were put in
+    (`fills`), were too large for it (`oversize`), or were removed to make room (`evicted`); it holds `entries` now.
     """
 
     name: str
@@ -43,7 +43,7 @@ class CacheStatistics:
 
     @property
     def hit_rate(self) -> float | None:
-        """Which part of the node tasks was answered from it, None when there were none."""
+        """The share of node tasks that it answered; None when there were none."""
         looked = self.hits + self.misses + self.bypassed
         return self.hits / looked if looked else None
 

@@ -1,4 +1,4 @@
-"""Calls of one server: deadlines, repetition while it is away, and errors as exceptions of the client."""
+"""Calls to one server: deadlines, repetition while it is away, and errors as exceptions of the client."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ class _Page(Protocol):
 Page = TypeVar("Page", bound=_Page)
 
 _OPTIONS: list[tuple[str, int | str]] = [
-    # Servers cut their messages at 4 MiB; this leaves room for one that does not.
+    # Servers keep their messages below 4 MiB; this leaves room for one that does not.
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
     # Error details travel in the metadata.
     ("grpc.max_metadata_size", 64 * 1024),
@@ -47,42 +47,42 @@ _OTHER_LOOP = (
 CLOSED = "this client is closed"
 _BACKOFF_S = (0.1, 2.0)
 _LONGEST_S = 86_400.0
-"""For so long a server remembers a request at most."""
+"""The longest time that a server remembers a request."""
 _SPARE_S = 300.0
-"""For so long the answer to a request is remembered beyond what repeating it may take: clients may be held up."""
+"""Extra seconds for which the answer to a request is remembered, beyond its repetitions: clients may be held up."""
 _HEARD_S = 0.1
 
 
 def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
-    """Return a channel to `address`, plain text without `security`; it connects at its first call.
+    """Return a channel to `address`, in plain text without `security`; it connects on the first call.
 
-    Raises ValueError when it is not an address.
+    Raises ValueError for an invalid address.
     """
     return open_secured(target_of(address), security, _OPTIONS)
 
 
 def new_request_id() -> str:
-    """Return a request id: what carries it can be sent again without taking effect twice."""
+    """Return a new request id: a request with one can be sent again without taking effect twice."""
     return os.urandom(16).hex()
 
 
 class Calls:
-    """Makes the calls of one server, with the client's deadline and patience, in seconds, and its codec."""
+    """Makes the calls to one server, with the client's deadline and patience, in seconds, and its codec."""
 
     def __init__(self, address: str, timeout: float, patience: float, codec: Codec | None = None) -> None:
         self.address = address
         self.timeout = timeout
         self.patience = patience
         self.loop: asyncio.AbstractEventLoop | None = None
-        """Where the connections are; None before the first call."""
+        """The loop that the connections belong to; None before the first call."""
         self.closed = False
         self._codec = codec
 
     def named(self, request_id: str | None, extra: float = 0.0) -> dict[str, Any]:
-        """Return the fields by which a run is the same one when it is asked for again.
+        """Return the fields that identify a run when its request is repeated.
 
-        An id that is made up here is remembered for as long as this client may repeat the call, which waits for `extra`
-        seconds; one of the user's for as long as the server does.
+        The server remembers an id made here for as long as this client may repeat the call, which waits for `extra`
+        seconds; it remembers an id of the user's for its own time.
         """
         if request_id:
             return {"request_id": request_id}
@@ -90,7 +90,7 @@ class Calls:
         return {"request_id": new_request_id(), "remember_for": span(lifetime)}
 
     def sealed(self, request: Request) -> Request:
-        """Return what is sent for a request, whose payloads the codec encodes. Raises CodecError."""
+        """Return the request as it is sent, with its payloads encoded by the codec. Raises CodecError."""
         return request if self._codec is None else encoded(self._codec, request)
 
     async def call(
@@ -102,10 +102,10 @@ class Calls:
         patience: float = 0.0,
         on_repeat: Callable[[], None] | None = None,
     ) -> Response:
-        """Return the answer to `request`, which is sent again while the server is away: it must bear repetition.
+        """Return the answer to `request`, which is repeated while the server is away: that must be safe.
 
-        `extra` seconds are what the server was asked to wait before it answers, `patience` what this call has at
-        least; `on_repeat` is called before each repetition. Raises TradewindError, CodecError.
+        `extra` is how many seconds the server was asked to wait before it answers, `patience` the least patience of
+        this call; `on_repeat` is called before each repetition. Raises TradewindError, CodecError.
         """
         request = self.sealed(request)
 
@@ -127,7 +127,7 @@ class Calls:
             request.MergeFrom(type(request)(page_token=page.next_page_token))
 
     async def once(self, method: grpc.aio.UnaryUnaryMultiCallable[Request, Response], request: Request) -> Response:
-        """Return the answer to `request`, which is sent once only: it does not bear repetition.
+        """Return the answer to `request`, which is sent only once because repeating it is not safe.
 
         Raises TradewindError.
         """
@@ -141,9 +141,9 @@ class Calls:
         on_repeat: Callable[[], None] | None = None,
         patience: float = 0.0,
     ) -> Response:
-        """Return what `once` returns, which is called again while it raises Unavailable and patience lasts.
+        """Return what `once` returns, calling it again while it raises Unavailable and patience lasts.
 
-        `patience` is what it lasts at least.
+        `patience` is the least patience.
         """
         deadline = 0.0
         backoff = Backoff(*_BACKOFF_S)
@@ -153,7 +153,7 @@ class Calls:
                 return await once()
             except Unavailable as error:
                 pause = max(error.retry_after, backoff.next_s())
-                # Not from its beginning: a call that was to wait may have waited for longer.
+                # From the first failure on: a call that was asked to wait may have taken longer than the patience.
                 deadline = deadline or loop.time() + max(patience, self.patience)
                 if loop.time() + pause >= deadline:
                     raise
@@ -163,7 +163,7 @@ class Calls:
 
     @contextmanager
     def _explained(self, method: object) -> Iterator[None]:
-        """Make the client's errors of what gRPC raises."""
+        """Turn what gRPC raises into errors of the client."""
         try:
             with self.until_closed():
                 yield
@@ -172,7 +172,7 @@ class Calls:
 
     @contextmanager
     def until_closed(self) -> Iterator[None]:
-        """Raise RuntimeError where gRPC has whoever waits believe that their own task was cancelled."""
+        """Raise RuntimeError when the client was closed: gRPC would make waiting tasks believe they were cancelled."""
         try:
             yield
         except asyncio.CancelledError:
@@ -182,7 +182,7 @@ class Calls:
             raise RuntimeError(CLOSED) from None
 
     def own_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the running loop. Raises RuntimeError for one where the connections are not, and when it is closed."""
+        """Return the running loop. Raises RuntimeError if the connections belong to another, or are closed."""
         if self.closed:
             raise RuntimeError(CLOSED)
         loop = asyncio.get_running_loop()
@@ -195,7 +195,7 @@ class Calls:
     async def upload(
         self, method: grpc.aio.StreamUnaryMultiCallable[Request, Response], parts: Sequence[Request]
     ) -> Response:
-        """Return the answer to `parts`, sealed ones, which are sent again from the first while the server is away.
+        """Return the answer to `parts`, which are sealed; they are sent again from the first while the server is away.
 
         Raises TradewindError.
         """
@@ -207,7 +207,7 @@ class Calls:
                 return await method(_each(parts, pause), timeout=self.timeout, metadata=_trace())
 
         def slower() -> None:
-            # A refusal that comes while something is written is lost in gRPC: leave it time between the parts.
+            # gRPC loses a refusal that arrives while something is being written: leave time for it between the parts.
             nonlocal pause
             pause += _HEARD_S
 
@@ -216,7 +216,7 @@ class Calls:
     async def stream(
         self, method: grpc.aio.UnaryStreamMultiCallable[Request, Response], request: Request
     ) -> AsyncGenerator[Response, None]:
-        """Yield what the server streams, without a deadline. Raises TradewindError, also when the connection breaks."""
+        """Yield what the server streams, without a deadline. Raises TradewindError, even for a broken connection."""
         self.own_loop()
         call = method(request, metadata=_trace())
         try:

@@ -61,17 +61,17 @@ class Client(
     ExplainCalls,
     AccessCalls,
 ):
-    """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
+    """Talks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
-    `address` is where all servers answer; without it TRADEWIND_ADDRESS and the variables of single servers say so, else
-    localhost:7700. `timeout` is how long one attempt of a call may take, `patience` for how long a call is repeated
-    while its server is away; repeating is safe, because what changes something carries a request id
-    (`log_in` and `create_token`, which cannot, are not repeated).
-    `user_id` is whose flows are registered. Runs go over one stream, which costs a third of a call each; without
-    `run_stream` each is a call of its own, as for a proxy that spreads calls. `credentials` are certificates as
-    TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA, _CERT and _KEY say which, else it speaks plain
-    text. `codec`, or else that which TRADEWIND_CODEC names, encodes inputs, parameters and variables that are sent, and
-    decodes what is shown. `token` says who calls, where that is asked; without it TRADEWIND_TOKEN does. A client
+    `address` is the address of all servers; without it, TRADEWIND_ADDRESS and the variables of single servers apply, or
+    else localhost:7700. `timeout` is how long one attempt of a call may take, `patience` how long a call is repeated
+    while its server is away; repeating is safe, because every call that changes something carries a request id
+    (`log_in` and `create_token` cannot, and are not repeated).
+    `user_id` is the user whose flows are registered. Runs share one stream, which costs a third of a call per run; with
+    `run_stream=False` each run is a call of its own, for a proxy that spreads calls. `credentials` are certificates as
+    TlsFiles, or gRPC's own; without them, the variables TRADEWIND_TLS_CA, _CERT and _KEY apply, or else plain text.
+    `codec`, or else the one that TRADEWIND_CODEC names, encodes inputs, parameters and variables that are sent, and
+    decodes what is shown. `token`, or else TRADEWIND_TOKEN, identifies the caller to stacks that ask for it. A client
     belongs to one event loop.
     """
 
@@ -100,14 +100,14 @@ class Client(
         self._run_stream = run_stream
 
     def __enter__(self) -> NoReturn:
-        """Raise TypeError: its methods wait within an event loop."""
+        """Raise TypeError: the client's methods need an event loop."""
         raise TypeError("use `async with Client() as client:`, or SyncClient where there is no event loop")
 
     def __exit__(self, *exception: object) -> None:
-        """Be there for Python, which looks for it before it enters."""
+        """Do nothing; Python looks this method up before it calls `__enter__`."""
 
     async def __aenter__(self) -> Self:
-        """Return the client; it connects at its first call."""
+        """Return the client; it connects on its first call."""
         return self
 
     async def __aexit__(
@@ -117,17 +117,17 @@ class Client(
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections, for good; what is under way, and what is called from now on, raises RuntimeError."""
+        """Close the connections for good; calls under way, and any made from now on, raise RuntimeError."""
         await self._connection.close()
 
     @property
     def addresses(self) -> Addresses:
-        """Where it looks for each server."""
+        """The address of each server."""
         return self._connection.addresses
 
     @property
     def patience(self) -> float:
-        """For how many seconds a call is repeated while its server is away."""
+        """How many seconds a call is repeated while its server is away."""
         return self._connection.to_scheduler.patience
 
     @patience.setter
@@ -135,18 +135,18 @@ class Client(
         self._connection.set_patience(seconds)
 
     async def wait_ready(self, timeout: Seconds = 10.0) -> None:
-        """Return once every server that runs flows says that it is ready.
+        """Return once every server that runs flows reports that it is ready.
 
         Raises Unavailable when one does not within `timeout`.
         """
         await self._connection.wait_ready(seconds_of(timeout))
 
     def flow(self, flow_id: str) -> FlowHandle:
-        """Return the handle of a flow, without asking whether there is one."""
+        """Return the handle of a flow, without checking that it exists."""
         return FlowHandle(self, flow_id)
 
     def cycle(self, flow_id: str, cycle: int, run: int | None = None) -> CycleHandle:
-        """Return the handle of a cycle, without asking whether there is one."""
+        """Return the handle of a cycle, without checking that it exists."""
         return CycleHandle(self, flow_id, cycle, run)
 
     async def run_flow(
@@ -157,12 +157,12 @@ class Client(
         wait: Seconds = 0.0,
         request_id: str | None = None,
     ) -> CycleHandle:
-        """Run one cycle now, whatever the flow's schedule and status; `handle.result()` waits for its outputs.
+        """Run one cycle now, regardless of the flow's schedule and status; `handle.result()` waits for its outputs.
 
-        `inputs` is merged into the inputs of entry nodes; `handle.warnings` tells of those that none takes. With `wait`
-        the scheduler answers when the cycle has ended or that time is over, so that the result of a short cycle needs
-        one call only. Raises NotFound, InvalidInput, Aborted when the flow's overlap policy is skip and a cycle runs,
-        WrongStatus while the flow is being deleted.
+        `inputs` are merged into the inputs of entry nodes; `handle.warnings` lists any that no entry node takes. With
+        `wait`, the scheduler answers when the cycle has ended or that time is over, so the result of a short cycle
+        takes only one call. Raises NotFound, InvalidInput, Aborted when the flow's overlap policy is skip and a cycle
+        is running, WrongStatus while the flow is being deleted.
         """
         started = await self._start_cycle(flow_id, inputs, wait=wait, request_id=request_id)
         return self._handle(started)
@@ -178,12 +178,12 @@ class Client(
         wait: Seconds = 0.0,
         request_id: str | None = None,
     ) -> CycleHandle:
-        """Run a cycle again, the latest when `cycle` is None, as a new run of the same number; good results are kept.
+        """Run a cycle (the latest if None) again, as a new run of the same number that keeps good results.
 
-        What has no good result runs again, `from_nodes` too, and all that is downstream of these. `inputs` replace
-        those of the run before by name, for entry nodes that run again; `handle.warnings` tells of those that no entry
-        node takes. Raises NotFound, InvalidInput, and WrongStatus
-        while the cycle runs, when there is nothing to run again, and when results have expired.
+        Nodes without a good result run again, as do `from_nodes` and everything downstream of all these. `inputs`
+        replace those of the previous run by name, for entry nodes that run again; `handle.warnings` lists any that no
+        entry node takes. Raises NotFound, InvalidInput, and WrongStatus while the cycle is running, when there is
+        nothing to run again, and when results have expired.
         """
         started = await self._start_rerun(
             flow_id, cycle, from_nodes, inputs, reason=reason, wait=wait, request_id=request_id
@@ -193,20 +193,20 @@ class Client(
     async def run_flows(
         self, requests: Iterable[RunRequest | str], *, wait: Seconds = 0.0
     ) -> list[CycleHandle | TradewindError]:
-        """Run many cycles now, in few messages; a text among `requests` is the id of a flow to run without inputs.
+        """Run many cycles now, in few messages; a string in `requests` is the id of a flow to run without inputs.
 
-        Returns a handle for each, in their order, or in its place the error with which it was refused. Where runs of a
-        flow have inputs of the same names, only the first handle has `warnings` of them.
+        Returns, in order, a handle for each request, or the error with which it was refused. When runs of a flow have
+        inputs of the same names, only the first handle has `warnings` about them.
         """
         results = await self._start_cycles(requests, wait=wait)
         return [result if isinstance(result, TradewindError) else self._handle(result) for result in results]
 
     def task(self, task_id: str) -> TaskHandle:
-        """Return the handle of an ad-hoc task, `task:<id>`, without asking whether there is one."""
+        """Return the handle of an ad-hoc task, `task:<id>`, without checking that it exists."""
         return TaskHandle(self, task_id)
 
     def batch(self, batch_id: str) -> BatchHandle:
-        """Return the handle of a batch, without asking whether there is one."""
+        """Return the handle of a batch, without checking that it exists."""
         return BatchHandle(self, batch_id)
 
     async def submit_task(
@@ -226,10 +226,10 @@ class Client(
         """Run one node by itself; `handle.result()` waits for what it emits.
 
         `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority`, `concurrency`,
-        `rate` and `cache` are those of such a node, but that it waits for a worker as long as it takes unless they say
-        else. Raises InvalidInput, also for parameters that are not what live workers have declared, Conflict when
-        `request_id` was used for something else, Exhausted, and with `require_worker` NotFound when no live worker
-        offers the node type; without, the handle has a warning.
+        `rate` and `cache` work as for such a node, except that by default the task waits for a worker as long as it
+        takes. Raises InvalidInput, including for parameters that do not match what live workers have declared; Conflict
+        when `request_id` was used for something else; Exhausted. If no live worker offers the node type, raises
+        NotFound with `require_worker`; without it, the handle has a warning.
         """
         options = options_of(
             require_worker=require_worker,
@@ -258,7 +258,7 @@ class Client(
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> BatchHandle:
-        """Run one node type once with each of `parameters`, 1 to 10 000 of them, 8 MiB in all; all or nothing.
+        """Run one node type once for each of `parameters`: 1 to 10 000 items, 8 MiB in all, accepted all or none.
 
         `handle.result()` waits for what they emit, in order. Options and errors are those of submit_task, for
         each item; InvalidInput has the faults of all items, at most 100.

@@ -34,7 +34,7 @@ Stub = TypeVar("Stub")
 
 
 class Connection:
-    """Opens each channel when it is first needed; must be used in one event loop only."""
+    """Opens each channel when it is first needed; usable in one event loop only."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Connection:
 
     @property
     def may_ask_access(self) -> bool:
-        """Whether there may be an access service: calls carry a token, or somebody has said where it is."""
+        """Whether there may be an access service: calls carry a token, or its address is known."""
         where = self.addresses
         if not where.access:
             return False
@@ -96,12 +96,12 @@ class Connection:
         return self._stub(self.addresses.access, AccessServiceStub)
 
     def set_patience(self, seconds: float) -> None:
-        """Change for how long calls are repeated while a server is away."""
+        """Change how long calls are repeated while a server is away."""
         for calls in self._all:
             calls.patience = seconds
 
     async def wait_ready(self, timeout: float) -> None:
-        """Return once every server that runs flows says that it is ready.
+        """Return once every server that runs flows reports that it is ready.
 
         Raises Unavailable when one does not within `timeout` s.
         """
@@ -130,12 +130,12 @@ class Connection:
                 await asyncio.sleep(0.05)
 
     async def close(self) -> None:
-        """Close every channel, for good; what is under way fails."""
+        """Close every channel for good; calls under way fail."""
         for calls in self._all:
             calls.closed = True
         await self.runs.close()
         channels = list(self._channels.values())
-        # A process that is forked while they are remembered could open no others.
+        # Forgotten before they are closed: a process forked while they are remembered could open no others.
         self._channels.clear()
         self._stubs.clear()
         for channel in channels:
@@ -148,7 +148,7 @@ class Connection:
         return made
 
     def _channel(self, address: str) -> grpc.aio.Channel:
-        # gRPC crashes when a closed channel is asked for a method.
+        # Checked first: gRPC crashes when a closed channel is asked for a method.
         self.to_scheduler.own_loop()
         if address not in self._channels:
             channel = with_token(self._open_channel(address, self._credentials), self._token)

@@ -28,7 +28,7 @@ from tradewind.client.wire import Seconds, duration, number_of, numbers_of, seco
 
 PAGE = 500
 _LONG_POLL_S = 30.0
-"""Less than proxies leave a call without an answer, which many do for a minute."""
+"""Shorter than the time for which proxies let a call go unanswered, often a minute."""
 
 
 class CycleCalls:
@@ -39,7 +39,7 @@ class CycleCalls:
     async def get_cycle(
         self, flow_id: str, cycle: int | None = None, run: int | None = None, *, wait: Seconds = 0.0
     ) -> CycleRecord:
-        """Return a cycle, the latest when `cycle` is None; with `wait` once it has ended, or as it is after so long.
+        """Return a cycle, the latest if None; with `wait`, once it has ended or that time is over.
 
         Raises NotFound.
         """
@@ -49,7 +49,7 @@ class CycleCalls:
         return cycle_from(answer.cycle)
 
     async def _end_of_cycle(self, flow_id: str, cycle: int, run: int | None, patience: float) -> Started:
-        """Return a cycle with its outputs once it has ended. Raises NotFound also for one that is still to come."""
+        """Return a cycle with its outputs once it has ended. Raises NotFound, even for a cycle that is yet to begin."""
         wait = duration(_LONG_POLL_S)
         request = made(pb.GetCycleRequest, flow_id=flow_id, cycle=cycle, run=run, wait=wait, include_outputs=True)
         while True:
@@ -68,7 +68,7 @@ class CycleCalls:
         started_after: datetime | None = None,
         started_before: datetime | None = None,
     ) -> AsyncIterator[CycleRecord]:
-        """Yield the cycles of a flow that are on record, the newest first. Raises NotFound."""
+        """Yield the cycles of a flow that are on record, newest first. Raises NotFound."""
         wanted = numbers_of(cycle_pb2.CycleStatus, statuses)
         request = made(
             pb.ListCyclesRequest,
@@ -91,7 +91,7 @@ class CycleCalls:
         include_outputs: bool = False,
         include_logs: bool = True,
     ) -> CycleDescription:
-        """Return everything of a cycle, the latest when `cycle` is None. Raises NotFound."""
+        """Return everything about a cycle, the latest if None. Raises NotFound."""
         whole: CycleDescription | None = None
         token = ""
         while True:
@@ -125,23 +125,23 @@ class CycleCalls:
                 return whole
 
     async def cycle_statistics(self, flow_id: str, cycle: int | None = None, run: int | None = None) -> CycleStatistics:
-        """Return how many nodes of a cycle stand where, the latest cycle when None. Raises NotFound."""
+        """Return how many nodes of a cycle, the latest if None, have each status. Raises NotFound."""
         request = made(pb.DescribeCycleRequest, flow_id=flow_id, cycle=cycle, run=run, omit_logs=True, page_size=1)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.DescribeCycle, request)
         return statistics_from(answer.statistics)
 
     def watch_flows(self, *flow_ids: str) -> AsyncGenerator[CycleRecord, None]:
-        """Yield the latest cycle of each flow, then every change of a cycle of theirs, until the iteration is left.
+        """Yield the latest cycle of each flow, then every change of their cycles, until the caller stops iterating.
 
-        Goes on after a lost connection: what happened meanwhile comes then, the last state of each cycle only.
-        Raises NotFound when one of the flows is not there, Unavailable when the scheduler stays away.
+        Continues after a lost connection, with only the last state of each cycle that changed meanwhile. Raises
+        NotFound when one of the flows does not exist, Unavailable when the scheduler stays away.
         """
         return watch(self._connection, flow_ids, None)
 
     def watch_cycle(self, flow_id: str, cycle: int) -> AsyncGenerator[CycleRecord, None]:
-        """Yield a cycle as it is and with every change, until it has ended; one that is still to come is waited for.
+        """Yield a cycle as it is now and after every change, until it has ended; wait for it if it is yet to begin.
 
-        Otherwise as watch_flows; raises NotFound also when it has passed its retention.
+        Otherwise like `watch_flows`; also raises NotFound when the cycle has passed its retention.
         """
         return watch(self._connection, (flow_id,), cycle)
 
@@ -168,9 +168,9 @@ class CycleCalls:
         min_level: LogLevel | str = LogLevel.DEBUG,
         interval: Seconds = 0.5,
     ) -> AsyncGenerator[LogLine, None]:
-        """Yield log lines as list_logs, then those that come, looked for every `interval`.
+        """Yield log lines as `list_logs` does, then new ones, looking for them every `interval`.
 
-        Ends with `cycle` where one is named, otherwise never. Raises NotFound.
+        Ends when `cycle` has ended; without one, never. Raises NotFound.
         """
         request = _logs_request(flow_id, cycle, node_id, min_level)
 

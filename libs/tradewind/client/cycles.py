@@ -1,4 +1,4 @@
-"""Cycles: one execution of a flow each, and all that can be told of one."""
+"""Cycles, each one execution of a flow, and everything that is known about one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tradewind.client.wire import moment, words
 
 
 class CycleStatus(StrEnum):
-    """Where a cycle stands; all but running are final."""
+    """The status of a cycle; all but running are final."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -41,7 +41,7 @@ class CycleOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CycleRecord:
-    """A cycle on record. `counts` are its ended nodes by status, of `node_count` in all."""
+    """A cycle on record. `counts` are its ended nodes by status, out of `node_count` in all."""
 
     flow_id: str
     cycle: int
@@ -60,16 +60,16 @@ class CycleRecord:
     version: int
     trace_id: str
     rerun: Rerun | None = None
-    """What makes it a rerun, None for the first run of its cycle."""
+    """What a rerun keeps and who asked for it; None for the first run of a cycle."""
     stop: StopRecord | None = None
-    """Who asked it to stop, why and when; None when nobody did."""
+    """Who asked it to stop, why and when; None if nobody did."""
     phase: str = ""
-    """Of a flow with nodes for its outcome: main, on_failure, finally or over; else empty."""
+    """For a flow with nodes for its outcome: main, on_failure, finally or over; else empty."""
     error_code: str = ""
     result_json: str = ""
     backfill_id: int = 0
     parent: ParentNode | None = None
-    """The node of type `flow` that it runs for, None for any other."""
+    """The node of type `flow` that it runs for; None for other cycles."""
 
     @property
     def ended(self) -> bool:
@@ -78,24 +78,24 @@ class CycleRecord:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has completed, without any node failed or terminated."""
+        """Whether it has completed, with no node failed or terminated."""
         return self.status is CycleStatus.COMPLETED
 
     @property
     def seconds(self) -> float | None:
-        """How long it took, None while it runs."""
+        """How long it took; None while it is running."""
         if self.start_time is None or self.end_time is None:
             return None
         return (self.end_time - self.start_time).total_seconds()
 
     @property
     def inputs(self) -> Any:
-        """What was given to run it, None for nothing."""
+        """The inputs it was run with; None for none."""
         return json_text.decode(self.inputs_json)
 
     @property
     def given(self) -> Any:
-        """What a node said that the cycle gives (`ctx.set_result`), None for nothing."""
+        """The result that a node set for the cycle (`ctx.set_result`); None for none."""
         return json_text.decode(self.result_json)
 
 
@@ -116,7 +116,7 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True)
 class CycleStatistics:
-    """How many nodes of a cycle stand where; `error_nodes` are the failed ones."""
+    """How many nodes of a cycle have each status; `error_nodes` are the failed ones."""
 
     total_nodes: int
     running_nodes: int
@@ -130,12 +130,12 @@ class CycleStatistics:
 
     @property
     def waiting(self) -> bool:
-        """Whether nothing of it goes on by itself: all that could is suspended until a signal, an answer or a time."""
+        """Whether no node can proceed by itself: all that could are suspended until a signal, an answer or a time."""
         return self.suspended_nodes > 0 and not (self.running_nodes or self.pending_nodes)
 
 
 class SignalStatus(StrEnum):
-    """Whether the value of an edge is there: its source is undecided, emitted it, or will not."""
+    """Whether an edge has its value: its source is undecided (waiting), has emitted it (live), or will not (dead)."""
 
     WAITING = "waiting"
     LIVE = "live"
@@ -145,7 +145,7 @@ class SignalStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What went along one edge."""
+    """What passed along one edge."""
 
     source: str
     source_handle: str
@@ -156,7 +156,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class CycleDescription:
-    """Everything of a cycle: its nodes in the order of the flow, the edges between them, and its newest log lines."""
+    """Everything about a cycle: its nodes in the order of the flow, the edges between them, its newest log lines."""
 
     cycle: CycleRecord
     flow_status: FlowStatus
@@ -166,12 +166,12 @@ class CycleDescription:
     statistics: CycleStatistics
 
     def node(self, node_id: str) -> NodeTaskRecord | None:
-        """Return one node, None when the cycle has no such node."""
+        """Return one node, or None if the cycle has no such node."""
         return next((node for node in self.nodes if node.node_id == node_id), None)
 
     @property
     def gone(self) -> str:
-        """That what its nodes did has passed its retention, in words; empty while it has not."""
+        """A sentence saying that the records of its nodes have passed their retention; empty while they have not."""
         counts = self.cycle.counts
         if self.nodes or not counts.completed + counts.failed + counts.terminated:
             return ""
@@ -182,7 +182,7 @@ class CycleDescription:
 
     @property
     def sinks(self) -> tuple[NodeTaskRecord, ...]:
-        """The nodes that no edge leaves; what they emit is what the flow is for."""
+        """The nodes that no edge leaves; what they emit is the result of the flow."""
         sources = {signal.source for signal in self.signals}
         return tuple(node for node in self.nodes if node.node_id not in sources)
 

@@ -1,4 +1,4 @@
-"""What a client asks about node tasks that were given up."""
+"""What a client asks about dead letters: node tasks that were given up."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -18,7 +18,7 @@ class DeadLetterCalls:
     _user_id: str
 
     async def list_dead_letters(self) -> AsyncIterator[NodeTaskRecord]:
-        """Yield the node tasks that were given up, the newest first, with their history."""
+        """Yield the user's node tasks that were given up, newest first, with their history."""
         request = made(pb.ListDeadLettersRequest, user_id=self._user_id, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListDeadLetters, request
@@ -27,10 +27,11 @@ class DeadLetterCalls:
                 yield node_task_from(node_task)
 
     async def redrive_dead_letters(self, node_task_ids: Sequence[str]) -> dict[str, str]:
-        """Submit the work of dead letters anew; return the id of the new ad-hoc task for each.
+        """Submit the work of dead letters again; return the id of the new ad-hoc task for each.
 
-        They are ad-hoc tasks or items of batches, 1 to 100 of them; the same again gets the same task. Raises NotFound,
-        and WrongStatus for one that did not fail or is a node of a flow; then nothing is submitted.
+        They must be ad-hoc tasks or items of batches, 1 to 100 of them; redriving one twice returns the same task.
+        Raises NotFound, and WrongStatus for a node task that did not fail or is a node of a flow; then nothing is
+        submitted.
         """
         request = made(pb.RedriveDeadLettersRequest, user_id=self._user_id, node_task_ids=listed(node_task_ids))
         answer = await self._connection.to_node_task_manager.call(

@@ -1,4 +1,4 @@
-"""Definitions of flows, in every form in which a person has them."""
+"""Definitions of flows, in every form that callers may have them in."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +17,9 @@ _FORMS = "a definition is a Flow, Weather Syntax as a dict or JSON text, or the 
 def weather_json(definition: Definition) -> str:
     """Return the Weather Syntax of a flow as JSON text.
 
-    Text that begins with `{` is JSON and goes as it is, for the server to judge; other text names a file. Raises
-    ValueError for what JSON cannot say, FlowFileError for a file that holds no flow, OSError for one that cannot be
-    opened, TypeError for what is none of these.
+    Text that begins with `{` is JSON and is sent unchanged, for the server to judge; other text names a file. Raises
+    ValueError for values that JSON cannot hold, FlowFileError for a file that is not a flow, OSError for a file that
+    cannot be opened, TypeError for anything else.
     """
     if isinstance(definition, Flow):
         return definition.to_json()
@@ -33,7 +33,7 @@ def weather_json(definition: Definition) -> str:
 
 
 def named(flow_id: str | Flow, definition: Definition | None) -> tuple[str, Definition]:
-    """Return a flow's id and its definition; a Flow by itself is both. Raises TypeError when there is none."""
+    """Return a flow's id and its definition; a Flow by itself is both. Raises TypeError for a missing definition."""
     if isinstance(flow_id, Flow):
         if definition is not None:
             raise TypeError(f"give a Flow by itself, or a flow's id and its definition; the first is {flow_id!r}")

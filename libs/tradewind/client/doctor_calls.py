@@ -21,9 +21,9 @@ class DoctorCalls:
     _connection: Connection
 
     async def run_doctor(self, *, mend: bool = False) -> Diagnosis:
-        """Look through what all services have on record for broken invariants, and with `mend` put right what can be.
+        """Check the records of all services for broken invariants; with `mend`, repair what can be repaired.
 
-        The access service is asked where there is one. Raises Unavailable when a service is away.
+        This includes the access service if there is one. Raises Unavailable when a service is away.
         """
         to = self._connection
         asked: dict[str, AsyncIterator[Any]] = {
@@ -58,7 +58,7 @@ async def _if_served(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
     except ServerFault as error:
         if error.reason != "METHOD_UNKNOWN":
             raise
-        # Nobody serves access at the one address of a stack where calls need no token.
+        # A stack at one address whose calls need no token has no access service.
 
 
 async def _all(stream: AsyncIterator[Any]) -> list[Any]:

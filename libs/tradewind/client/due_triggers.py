@@ -28,13 +28,13 @@ _END_S = 5.0
 
 
 class DueTrigger:
-    """A trigger that is due, leased to this receiver until `lease_deadline`; answer it by ack or nack.
+    """A trigger that is due, leased to this receiver until `lease_deadline`; answer it with `ack` or `nack`.
 
-    The lease is renewed while it waits to be taken, and after that by `extend` alone.
+    The lease is renewed automatically until the trigger is taken from the iterator; from then on, only by `extend`.
 
     When it fires for an event, `event_id`, `event_name` and `event` (its payload) say which; else they are empty.
-    `planned_time` is what was planned, `delivered_at` when it was leased, by the store's clock. Answering one whose
-    lease has lapsed, or that came over a connection that broke, has no effect: it is delivered again.
+    `planned_time` is when it was due, `delivered_at` when it was leased, by the store's clock. An answer has no effect
+    when the lease has lapsed or the connection that delivered the trigger has broken: it is delivered again.
     """
 
     def __init__(self, message: trigger_pb2.DueTrigger, stream: "_Stream") -> None:
@@ -53,37 +53,40 @@ class DueTrigger:
 
     @property
     def trigger_id(self) -> str:
-        """The trigger."""
+        """The id of the trigger."""
         return self.trigger.trigger_id
 
     @property
     def payload(self) -> Any:
-        """What was saved with the trigger."""
+        """The payload that was saved with the trigger."""
         return self.trigger.payload
 
     async def ack(self, *, next_fire_time: datetime | None = None, finished: bool = False) -> None:
-        """Say that it was handled. `next_fire_time` is its next planned time, also one that has passed, instead of
-        the first after now; with `finished` it fires at its times no more."""
+        """Report that it was handled.
+
+        `next_fire_time`, which may have passed, replaces the first planned time after now as its next one; with
+        `finished`, it fires at no more planned times.
+        """
         ack = pb.DueTriggerAck(token=self.token, next_fire_time=timestamp(next_fire_time), finished=finished)
         await self._stream.say(pb.ReceiveDueRequest(acks=[ack]))
 
     async def nack(self, error: str = "", *, retry_after: Seconds | None = None) -> None:
-        """Say that it could not be handled: it comes again after `retry_after` seconds, by backoff when None."""
+        """Report that it could not be handled: it comes again after `retry_after` seconds, or by backoff if None."""
         nack = pb.DueTriggerNack(token=self.token, error=error)
         if retry_after is not None:
             nack.retry_after.CopyFrom(span(seconds_of(retry_after)))
         await self._stream.say(pb.ReceiveDueRequest(nacks=[nack]))
 
     async def extend(self, lease: Seconds) -> None:
-        """Ask for more time: the lease ends so many seconds from now, 3600 at most."""
+        """Ask for more time: the lease then ends `lease` seconds from now, at most 3600."""
         extension = pb.DueTriggerExtension(token=self.token, lease=duration(seconds_of(lease)))
         await self._stream.say(pb.ReceiveDueRequest(extensions=[extension]))
 
 
 class _Stream:
-    """One connection, and what came over it that nobody has taken yet, whose leases it renews.
+    """One connection, and the triggers that came over it and are not taken yet, whose leases it renews.
 
-    What is said when it has broken goes nowhere, for what it held was given back.
+    Answers after it has broken are dropped: the server has already given back what the connection held.
     """
 
     def __init__(self, call: _Call) -> None:
@@ -93,25 +96,25 @@ class _Stream:
         self._renewing: asyncio.Task[None] | None = None
 
     def keep(self, due: Sequence[DueTrigger]) -> None:
-        """Hold these until they are taken."""
+        """Hold these triggers until they are taken."""
         self._come.extend(due)
         if self._renewing is None and due and due[0].lease_deadline and due[0].delivered_at:
             self._renewing = asyncio.create_task(self._renew((due[0].lease_deadline - due[0].delivered_at) / 3))
 
     def take(self) -> DueTrigger | None:
-        """Return what came first, None when nothing is left, or the connection has broken."""
+        """Return the trigger that came first; None if none is left or the connection has broken."""
         if self.call.done():
             self._come.clear()
         return self._come.popleft() if self._come else None
 
     async def say(self, message: pb.ReceiveDueRequest) -> None:
         async with self._saying:
-            # Whoever reads hears of the break, and connects again.
+            # The reader learns that the connection broke, and connects again.
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await self.call.write(message)
 
     async def end(self) -> None:
-        """Renew no more."""
+        """Stop renewing leases."""
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
@@ -127,9 +130,9 @@ class _Stream:
 
 
 class DueTriggers:
-    """An endless row of due triggers; it connects with the first, and again when the server goes away.
+    """An endless iterator of due triggers; it connects on first use, and again whenever the server goes away.
 
-    Ends with Unavailable when no server was there for as long as the client has patience.
+    Raises Unavailable when the server has been away for as long as the client has patience.
     """
 
     def __init__(self, method: Callable[[], _Method], calls: Calls, queue: str, credits: int, receiver: str) -> None:
@@ -157,9 +160,9 @@ class DueTriggers:
         return self
 
     async def __anext__(self) -> DueTrigger:
-        """Return what is due next, as soon as something is."""
+        """Return the next due trigger, as soon as there is one."""
         while self._stream is None or (due := self._stream.take()) is None:
-            # A task of its own: who is cancelled while it waits must not break the connection.
+            # A task of its own: cancelling a caller while it waits must not break the connection.
             reading = self._reading = self._reading or asyncio.create_task(self._read())
             await asyncio.wait({reading})
             self._reading = None
@@ -175,11 +178,11 @@ class DueTriggers:
         return due
 
     def lost(self, due: DueTrigger) -> bool:
-        """Say whether the server has said that an answer to this one had no effect."""
+        """Return whether the server has reported that an answer to this trigger had no effect."""
         return due in self._lost
 
     async def close(self) -> None:
-        """End it: answers have arrived, what is held otherwise is given back."""
+        """End the connection: answers given have arrived then, and triggers without an answer are given back."""
         stream, self._stream = self._stream, None
         reading, self._reading = self._reading, None
         if stream is not None:
@@ -195,7 +198,7 @@ class DueTriggers:
             await asyncio.gather(reading, return_exceptions=True)
 
     async def _read(self) -> object:
-        """Take in a message; connects before when there is no connection."""
+        """Read a message, after connecting if there is no connection."""
         if self._stream is None:
             self._calls.own_loop()
             self._absence.opening()

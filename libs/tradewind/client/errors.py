@@ -3,19 +3,19 @@
 TradewindError            every error of the client: `reason` (a name of ErrorReason, or ""), `metadata`
 +-- InvalidInput          the request has faults: `violations` holds all of them, each with its path
 +-- NotFound              no such flow, cycle, node task, worker or node type
-+-- Conflict              it is there already, and is another one
-+-- WrongStatus           its present status forbids this: `subject`
-+-- Aborted               it stepped aside: a cycle still runs, or somebody else changed it first
-+-- Unauthenticated       the token is missing, unknown or over
-+-- PermissionDenied      the caller's role is too small, or it belongs to another user
-+-- Exhausted             a limit is reached: come back after `retry_after` seconds
-+-- Unavailable           a server is away for now: come back after `retry_after` seconds
++-- Conflict              something else already has this name or request id
++-- WrongStatus           the present status of `subject` forbids this
++-- Aborted               not done: a cycle is still running, or somebody else made a change first
++-- Unauthenticated       the token is missing, unknown or expired
++-- PermissionDenied      the caller's role does not allow this, or it belongs to another user
++-- Exhausted             a limit is reached: try again after `retry_after` seconds
++-- Unavailable           a server is away for now: try again after `retry_after` seconds
 |   +-- Unreachable       nobody answers at `address`
 +-- TimedOut              no answer in time; whether it took effect is unknown
 +-- ServerFault           a fault inside the server: `correlation_id` finds it in its log
-+-- CycleFailed           a cycle ended otherwise than completed: `cycle`, `failures`, `outputs`
-+-- TaskFailed            an ad-hoc task ended otherwise than completed: `task`
-+-- BatchFailed           a batch ended otherwise than completed: `batch`, `items`
++-- CycleFailed           a cycle ended but did not complete: `cycle`, `failures`, `outputs`
++-- TaskFailed            an ad-hoc task ended but did not complete: `task`
++-- BatchFailed           a batch ended but did not complete: `batch`, `items`
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing wrong with what was sent: `path` as in `edges[3].target`, `message` for a person."""
+    """One fault in a request: `path` as in `edges[3].target`, `message` for a person."""
 
     path: str
     message: str
@@ -42,7 +42,7 @@ class Violation:
 
 
 class TradewindError(Exception):
-    """Something that was asked of Tradewind did not work; the text is for a person."""
+    """A request to Tradewind did not succeed; the text is for a person."""
 
     def __init__(self, message: str, *, reason: str = "", metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class InvalidInput(TradewindError):
 
 
 class NotFound(TradewindError):
-    """What was named is not there, or its record has passed its retention."""
+    """What was named does not exist, or its record has passed its retention."""
 
 
 class Conflict(TradewindError):
@@ -86,15 +86,15 @@ class WrongStatus(TradewindError):
 
 
 class Aborted(TradewindError):
-    """A policy stepped aside or somebody else was first; asking again later may work."""
+    """A policy held this back, or somebody else was first; asking again later may work."""
 
 
 class Unauthenticated(TradewindError):
-    """The server does not know who calls: no token, one that was revoked, or one whose time is over."""
+    """The server does not know the caller: the token is missing, revoked or expired."""
 
 
 class PermissionDenied(TradewindError):
-    """The server knows who calls: their role is too small for this, or it belongs to another user."""
+    """The server knows the caller, but their role does not allow this, or it belongs to another user."""
 
 
 class Exhausted(TradewindError):
@@ -131,16 +131,16 @@ class TimedOut(TradewindError):
 
 
 class ServerFault(TradewindError):
-    """A fault inside the server; its log says more under `correlation_id`."""
+    """A fault inside the server; its log has more under `correlation_id`."""
 
     @property
     def correlation_id(self) -> str:
-        """Where to look in the server's log, "" when the server did not say."""
+        """What to look for in the server's log; "" if the server did not say."""
         return self.metadata.get("correlation_id", "")
 
 
 class CycleFailed(TradewindError):
-    """A cycle ended as anything but completed.
+    """A cycle ended but did not complete.
 
     `failures` are the nodes that failed or were terminated, and why; `outputs` is what the flow's sink nodes emitted
     nevertheless, by node and handle.
@@ -158,7 +158,7 @@ class CycleFailed(TradewindError):
 
 
 class TaskFailed(TradewindError):
-    """An ad-hoc task ended as anything but completed: `task` says how and why."""
+    """An ad-hoc task ended but did not complete; `task` says how and why."""
 
     def __init__(self, task: "NodeTaskRecord") -> None:
         self.task = task
@@ -166,7 +166,7 @@ class TaskFailed(TradewindError):
 
 
 class BatchFailed(TradewindError):
-    """A batch ended as anything but completed; `items` are all of its items in order, with what they emitted."""
+    """A batch ended but did not complete; `items` are all of its items in order, with what they emitted."""
 
     def __init__(self, batch: "BatchRecord", items: "Sequence[NodeTaskRecord]") -> None:
         self.batch = batch

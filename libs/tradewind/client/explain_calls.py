@@ -1,4 +1,4 @@
-"""What a client asks about why things are as they are."""
+"""What a client asks about the reasons for the state of flows and node tasks."""
 
 from tradewind.api.node_task_manager.v1 import explanation_pb2 as of_node_tasks
 from tradewind.api.scheduler.v1 import explanation_pb2 as pb
@@ -14,7 +14,7 @@ class ExplainCalls:
     _user_id: str
 
     async def explain_flow(self, flow_id: str) -> tuple[Reason, ...]:
-        """Return why a flow begins no cycle now, and when it will, the most decisive reason first. Raises NotFound."""
+        """Return why a flow begins no cycle now, and when it will; the most decisive reason first. Raises NotFound."""
         request = made(pb.ExplainFlowRequest, flow_id=flow_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.ExplainFlow, request)
         return reasons_from(answer.reasons)
@@ -22,9 +22,9 @@ class ExplainCalls:
     async def explain_node(
         self, flow_id: str, node_id: str, *, cycle: int | None = None, run: int | None = None
     ) -> tuple[Reason, ...]:
-        """Return why a node of a cycle, the latest unless told otherwise, waits, runs or ended as it did.
+        """Return why a node of a cycle (the latest by default) waits, runs or ended as it did.
 
-        `<node>:<item>` is an item of a node that runs over a list. The most decisive reason comes first.
+        `<node>:<item>` names an item of a node that runs over a list. The most decisive reason comes first.
         Raises NotFound.
         """
         request = made(pb.ExplainNodeRequest, flow_id=flow_id, node_id=node_id, cycle=cycle, run=run)
@@ -32,9 +32,9 @@ class ExplainCalls:
         return reasons_from(answer.reasons)
 
     async def explain_node_task(self, node_task_id: str) -> tuple[Reason, ...]:
-        """Return why a node task, such as an ad-hoc one, is as it is, as far as the node task manager knows.
+        """Return why a node task, such as an ad-hoc one, waits, runs or ended as it did.
 
-        Raises NotFound.
+        Returns only what the node task manager knows. Raises NotFound.
         """
         request = of_node_tasks.ExplainNodeTaskRequest(node_task_id=node_task_id, user_id=self._user_id)
         answer = await self._connection.to_node_task_manager.call(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An invariant that does not hold: which service found it by which check, what it is about, what is wrong, and
-    whether it was put right."""
+    """A broken invariant: the service and the check that found it, its subject, what is wrong, and whether it was
+    mended."""
 
     service: str
     check: str
@@ -18,8 +18,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What the doctors of all services found, among how many records; `found_before` counts what they found in the
-    background since they started, by check."""
+    """What the doctors of all services found, and how many records they examined; `found_before` counts by check what
+    they found in the background since they started."""
 
     findings: tuple[Finding, ...]
     examined: int
@@ -27,5 +27,5 @@ class Diagnosis:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is wrong any more."""
+        """Whether everything that was found is mended."""
         return all(finding.mended for finding in self.findings)

@@ -21,10 +21,10 @@ class FiringOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FiringRecord:
-    """A planned time, and the `cycle` that began; or why none did, for it and others up to `last_planned_time`.
+    """A planned time and the `cycle` that began, or why none did, for this and later times up to `last_planned_time`.
 
-    `count` is how many planned times this stands for; 10 000 stands for more, too. `event_id` is that of the event that
-    came at `planned_time`, "" where there was none.
+    `count` is how many planned times this stands for; 10 000 means that many or more. `event_id` is the event that
+    came at `planned_time`; "" if there was none.
     """
 
     planned_time: datetime | None

@@ -30,15 +30,15 @@ PAGE = 100
 BULK_ITEMS = 10_000
 BULK_BYTES = 2 * 1024 * 1024
 STREAMED_INPUTS = 512 * 1024
-"""Characters of inputs with which a run goes over the stream; one with more is a call of its own."""
+"""The most characters of inputs for a run over the stream; a run with more is a call of its own."""
 
 Inputs = Mapping[str, Any] | str
-"""What a cycle is given: a JSON object, or its text."""
+"""The inputs of a cycle: a JSON object, or its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowDescription:
-    """A flow and its latest cycle, None before the first."""
+    """A flow and its latest cycle, which is None before the first."""
 
     flow: FlowRecord
     current_cycle: CycleRecord | None
@@ -46,14 +46,14 @@ class FlowDescription:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """One cycle to run now, in a bulk."""
+    """One of many cycles to run now."""
 
     flow_id: str
     inputs: Inputs | None = None
 
 
 class Started:
-    """A cycle that was run or waited for; record and outputs are read from the answer when they are asked for."""
+    """A cycle that was run or waited for; its record and outputs are read from the answer only when asked for."""
 
     __slots__ = ("_answer", "_with_outputs")
 
@@ -68,12 +68,12 @@ class Started:
 
     @property
     def message(self) -> cycle_pb2.Cycle:
-        """The cycle, as it travelled."""
+        """The cycle, as a message."""
         return self._answer.cycle
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was found odd about a run."""
+        """The warnings about the run."""
         return () if isinstance(self._answer, pb.GetCycleResponse) else tuple(self._answer.warnings)
 
     def record(self) -> CycleRecord:
@@ -83,7 +83,7 @@ class Started:
     def outputs(self) -> Mapping[str, Mapping[str, Any]] | None:
         """Read what the flow's sink nodes emitted, by node and handle.
 
-        None when it is not known to have completed, and when it emitted more than goes into an answer.
+        None when the cycle is not known to have completed, or emitted more than fits into an answer.
         """
         answer = self._answer
         if not self._with_outputs or answer.outputs_omitted:
@@ -113,13 +113,13 @@ class FlowCalls:
         etag: str = "",
         request_id: str | None = None,
     ) -> RegisteredFlow:
-        """Register a flow, or a new revision of one; `note` says why, for whoever looks at revisions later.
+        """Register a flow, or a new revision of one; `note` says why, for those who look at revisions later.
 
-        `definition` is a Flow, Weather Syntax as a dict or JSON text, or the path of a JSON or YAML file; a Flow given
-        alone is registered by its own id, otherwise `flow_id` counts, whatever id the Flow has. With the
-        `etag` of a flow that was read it is refused when somebody has changed the flow since. Raises InvalidInput with
-        every fault, WrongStatus while the flow is being deleted, with an etag Aborted or NotFound, ValueError or
-        OSError for a definition that cannot be read.
+        `definition` is a Flow, Weather Syntax as a dict or JSON text, or the path of a JSON or YAML file. A Flow given
+        alone is registered under its own id; otherwise `flow_id` counts, whatever id the Flow has. With the `etag` of a
+        flow that was read, the call is refused if somebody has changed the flow since. Raises InvalidInput with every
+        fault, WrongStatus while the flow is being deleted, with an etag Aborted or NotFound, and ValueError or OSError
+        for a definition that cannot be read.
         """
         flow_id, definition = named(flow_id, definition)
         request = made(
@@ -141,7 +141,7 @@ class FlowCalls:
         )
 
     async def analyze_flow(self, definition: Definition) -> FlowAnalysis:
-        """Return what the edges of a definition make of its nodes, every fault and warning, without registering it."""
+        """Return the components, faults and warnings of a definition, without registering it."""
         request = pb.AnalyzeFlowRequest(definition=flow_pb2.FlowDefinition(weather_json=weather_json(definition)))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.AnalyzeFlow, request)
         return FlowAnalysis(
@@ -165,7 +165,7 @@ class FlowCalls:
         created_after: datetime | None = None,
         created_before: datetime | None = None,
     ) -> AsyncIterator[FlowRecord]:
-        """Yield flows by id: those in one of `statuses` and with all of `labels`, where given."""
+        """Yield flows by id; if given, only flows in one of `statuses` and with all of `labels`."""
         wanted = numbers_of(flow_pb2.FlowStatus, statuses)
         request = made(
             pb.ListFlowsRequest,
@@ -180,24 +180,24 @@ class FlowCalls:
                 yield flow_from(flow)
 
     async def start_flow(self, flow_id: str, *, at: datetime | None = None) -> FlowRecord:
-        """Let cycles begin on time, the first now or `at` a time, or when the schedule plans one after that.
+        """Start the schedule of a flow: the first cycle begins now or `at` a time, or when the schedule plans it next.
 
-        A running flow goes on as it was. Raises NotFound.
+        A running flow is unchanged. Raises NotFound.
         """
         request = made(pb.StartFlowRequest, flow_id=flow_id, start_at=timestamp(at))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StartFlow, request)
         return flow_from(answer.flow)
 
     async def stop_flow(self, flow_id: str, *, reason: str = "") -> FlowRecord:
-        """Let no cycle begin, stop what runs and skip what waits; it stays stopped until started. Raises NotFound."""
+        """Begin no more cycles until the flow is started, stop running nodes, skip waiting ones. Raises NotFound."""
         request = made(pb.StopFlowRequest, flow_id=flow_id, reason=reason, by=self._user_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopFlow, request)
         return flow_from(answer.flow)
 
     async def delete_flow(self, flow_id: str, *, wait: Seconds = 30.0) -> bool:
-        """Stop a flow and remove everything of it.
+        """Stop a flow and delete everything about it.
 
-        Returns whether all is gone; what is not after `wait` goes on by itself. Raises NotFound.
+        Returns whether all of it is gone; what is left after `wait` is deleted in the background. Raises NotFound.
         """
         repeated = False
 
@@ -212,7 +212,7 @@ class FlowCalls:
                 self._connection.scheduler.DeleteFlow, request, extra=seconds, on_repeat=note
             )
         except NotFound:
-            # The answer to the first attempt was lost; it has done its work.
+            # An earlier attempt did the work, but its answer was lost.
             if repeated:
                 return True
             raise
@@ -221,7 +221,7 @@ class FlowCalls:
     async def _start_cycle(
         self, flow_id: str, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None
     ) -> Started:
-        """Run one cycle now, as Client.run_flow."""
+        """Run one cycle now, for Client.run_flow."""
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
         request = made(
             pb.RunFlowRequest,
@@ -231,7 +231,7 @@ class FlowCalls:
             include_outputs=seconds > 0,
             **calls.named(request_id, seconds),
         )
-        # A message that is too large ends its stream, and with it all runs under way.
+        # A message that is too large would end its stream, and with it all runs under way.
         if self._run_stream and len(request.inputs_json) <= STREAMED_INPUTS:
             sealed = calls.sealed(request)
             answer = await calls.repeated(lambda: self._connection.runs.run(sealed, calls.timeout + seconds))
@@ -242,10 +242,10 @@ class FlowCalls:
     async def _start_cycles(
         self, requests: Iterable[RunRequest | str], *, wait: Seconds = 0.0
     ) -> list[Started | TradewindError]:
-        """Run many cycles now, as Client.run_flows."""
+        """Run many cycles now, for Client.run_flows."""
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
         results: list[Started | TradewindError] = []
-        # What a codec makes of inputs is larger, and so is what is cut.
+        # Encoded before they are cut into messages: a codec makes inputs larger.
         sealed = map(calls.sealed, map(_item, listed(requests)))
         for items in _batches(sealed):
             request = made(
@@ -273,7 +273,7 @@ def _item(request: RunRequest | str) -> pb.RunFlowItem:
 
 
 def _batches(wanted: Iterable[pb.RunFlowItem]) -> Iterable[list[pb.RunFlowItem]]:
-    """Cut a bulk into what one message may hold."""
+    """Cut many runs into lists that fit into one message each."""
     items: list[pb.RunFlowItem] = []
     size = 0
     for item in wanted:

@@ -1,4 +1,4 @@
-"""Flows as the scheduler knows them, and what analyzing or registering one says."""
+"""Flows as the scheduler knows them, and the results of analyzing or registering one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tradewind.client.wire import moment, words
 
 
 class FlowStatus(StrEnum):
-    """Where a flow stands."""
+    """The status of a flow."""
 
     REGISTERED = "registered"
     RUNNING = "running"
@@ -28,7 +28,7 @@ class FlowStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComponentStructure:
-    """Nodes of a flow that edges connect; when edges go round, `is_dag` is false and `cycle_path` names the way."""
+    """Nodes of a flow that edges connect; if edges form a loop, `is_dag` is false and `cycle_path` names its nodes."""
 
     component_id: str
     nodes: tuple[str, ...]
@@ -41,7 +41,7 @@ class ComponentStructure:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Who paused a flow, why and when; `system` did when too many cycles had failed."""
+    """Who paused a flow, why and when; `by` is `system` when too many cycles had failed."""
 
     by: str
     note: str
@@ -50,9 +50,9 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class FlowRecord:
-    """A flow on record. `last_cycle` is None before its first cycle, `next_execution` when none is planned.
+    """A flow on record. `last_cycle` is None before its first cycle, `next_execution` is None when none is planned.
 
-    `begins_on` says on which events its cycles begin, for people; "" when they are planned.
+    `begins_on` describes the events on which its cycles begin; "" if their times are planned.
     """
 
     flow_id: str
@@ -85,7 +85,7 @@ class FlowRecord:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredFlow:
-    """What registering gave; `changed` is false when the same definition was there, `warnings` do not hinder."""
+    """The result of registering; `changed` is false if the definition was the same, `warnings` did not prevent it."""
 
     flow: FlowRecord
     changed: bool
@@ -94,7 +94,7 @@ class RegisteredFlow:
 
 @dataclass(frozen=True, slots=True)
 class FlowAnalysis:
-    """What a definition amounts to: the structure that could be made out, every fault, and what is only odd."""
+    """What is known of a definition: its structure as far as it could be determined, every fault, and warnings."""
 
     components: tuple[ComponentStructure, ...]
     violations: tuple[Violation, ...]
@@ -102,7 +102,7 @@ class FlowAnalysis:
 
     @property
     def valid(self) -> bool:
-        """Whether RegisterFlow would take it."""
+        """Whether RegisterFlow would accept it."""
         return not self.violations
 
 

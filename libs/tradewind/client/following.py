@@ -1,4 +1,4 @@
-"""Following what a server streams across lost connections."""
+"""Following a server's stream across lost connections."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -14,7 +14,7 @@ from tradewind.client.errors import Unavailable
 from tradewind.server.backoff import Backoff
 
 PATIENCE = 60.0
-"""Seconds for which a stream that was connected once tries to get its connection back, at least."""
+"""The least time, in seconds, for which a stream that was connected once tries to reconnect."""
 _PAUSES_S = (0.05, 2.0)
 
 Request = TypeVar("Request", bound=Message)
@@ -25,9 +25,9 @@ State = TypeVar("State")
 async def reopened(
     calls: Calls, open_stream: Callable[[], AsyncGenerator[Response, None]]
 ) -> AsyncGenerator[Response, None]:
-    """Yield what comes over a stream, and over another one whenever it has ended.
+    """Yield what comes over a stream, opening another whenever it ends.
 
-    Raises Unavailable when the server stays away, and whatever else it answers.
+    Raises Unavailable when the server stays away, and any other error that it answers with.
     """
     patience, absence, backoff = calls.patience, Absence(), Backoff(*_PAUSES_S)
     while True:
@@ -55,11 +55,10 @@ async def follow(
     ended: Callable[[State], bool],
     resume: Callable[[Request, Response], None] = lambda _request, _response: None,
 ) -> AsyncGenerator[State, None]:
-    """Yield each state once, until one that has ended.
+    """Yield each state once, up to the one that has ended.
 
-    The server tells the state as it is whenever the stream is opened, so nothing is missed by a lost connection but
-    states in between; and not even those where `resume` changes the request to go on after a response. Raises as
-    `reopened`.
+    The server sends the present state whenever the stream is opened, so a lost connection loses only states in
+    between; it loses none when `resume` changes the request to continue after a response. Raises what `reopened` does.
     """
     last: State | None = None
     async with aclosing(reopened(calls, lambda: calls.stream(method(), request))) as responses:

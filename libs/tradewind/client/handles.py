@@ -1,4 +1,4 @@
-"""Handles: the id of a flow or of a cycle, with what can be done with it."""
+"""Handles: the id of a flow or a cycle, with methods to work with it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
@@ -26,7 +26,7 @@ _SUBMITTED_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 
 class FlowHandle:
-    """A flow by its id; made without asking whether there is one."""
+    """A flow by its id; making a handle does not check that the flow exists."""
 
     def __init__(self, client: "Client", flow_id: str) -> None:
         self._client = client
@@ -36,7 +36,7 @@ class FlowHandle:
         return f"FlowHandle({self.flow_id!r})"
 
     async def register(self, definition: Definition, *, labels: Mapping[str, str] | None = None) -> RegisteredFlow:
-        """Register it, or a new revision of it. Raises InvalidInput with every fault."""
+        """Register the flow, or a new revision of it. Raises InvalidInput with every fault."""
         return await self._client.register_flow(self.flow_id, definition, labels=labels)
 
     async def describe(self) -> FlowDescription:
@@ -44,33 +44,33 @@ class FlowHandle:
         return await self._client.get_flow(self.flow_id)
 
     async def start(self, *, at: datetime | None = None) -> FlowRecord:
-        """Let its cycles begin on time, as Client.start_flow. Raises NotFound."""
+        """Start its schedule; see Client.start_flow. Raises NotFound."""
         return await self._client.start_flow(self.flow_id, at=at)
 
     async def stop(self, *, reason: str = "") -> FlowRecord:
-        """Let no cycle begin and stop what runs. Raises NotFound."""
+        """Begin no more cycles and stop what is running. Raises NotFound."""
         return await self._client.stop_flow(self.flow_id, reason=reason)
 
     async def delete(self, *, wait: Seconds = 30.0) -> bool:
-        """Remove everything of it; return whether all is gone within `wait`. Raises NotFound."""
+        """Delete the flow with its history; return whether all is gone within `wait`. Raises NotFound."""
         return await self._client.delete_flow(self.flow_id, wait=wait)
 
     async def update(self, changes: Mapping[str, Any], *, note: str = "", etag: str = "") -> RevisedFlow:
-        """Change fields of it, as Client.update_flow. Raises NotFound, InvalidInput, Aborted."""
+        """Change fields of the flow; see Client.update_flow. Raises NotFound, InvalidInput, Aborted."""
         return await self._client.update_flow(self.flow_id, changes, note=note, etag=etag)
 
     def revisions(self) -> AsyncIterator[RevisionRecord]:
-        """Yield its revisions on record, the newest first. Raises NotFound."""
+        """Yield its revisions on record, newest first. Raises NotFound."""
         return self._client.list_revisions(self.flow_id)
 
     async def roll_back(self, revision: int, *, note: str = "", etag: str = "") -> RevisedFlow:
-        """Take up what an older revision says, as Client.roll_back_flow. Raises NotFound, InvalidInput, Aborted."""
+        """Go back to an older revision; see Client.roll_back_flow. Raises NotFound, InvalidInput, Aborted."""
         return await self._client.roll_back_flow(self.flow_id, revision, note=note, etag=etag)
 
     async def run(
         self, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None
     ) -> "CycleHandle":
-        """Run one cycle now, as Client.run_flow."""
+        """Run one cycle now; see Client.run_flow."""
         return await self._client.run_flow(self.flow_id, inputs, wait=wait, request_id=request_id)
 
     def cycle(self, cycle: int, run: int | None = None) -> "CycleHandle":
@@ -78,11 +78,11 @@ class FlowHandle:
         return CycleHandle(self._client, self.flow_id, cycle, run)
 
     def cycles(self, *, statuses: Iterable[CycleStatus | str] = ()) -> AsyncIterator[CycleRecord]:
-        """Yield its cycles on record, the newest first. Raises NotFound."""
+        """Yield its cycles on record, newest first. Raises NotFound."""
         return self._client.list_cycles(self.flow_id, statuses=statuses)
 
     def watch(self) -> AsyncGenerator[CycleRecord, None]:
-        """Yield its latest cycle, then every change of a cycle, until the iteration is left. Raises NotFound."""
+        """Yield its latest cycle, then every change of a cycle, until the caller stops iterating. Raises NotFound."""
         return self._client.watch_flows(self.flow_id)
 
     def logs(self, *, min_level: LogLevel | str = LogLevel.DEBUG) -> AsyncIterator[LogLine]:
@@ -91,9 +91,9 @@ class FlowHandle:
 
 
 class CycleHandle:
-    """A cycle of a flow by its number, and by its run where that is known; `record` is what was last heard of it.
+    """A cycle of a flow by its number, and by its run if that is known; `record` is its last known state.
 
-    Of one that was run just now `warnings` tell of inputs that no entry node takes, as of misspelt ones.
+    When it was just run, `warnings` lists inputs that no entry node takes, such as misspelt ones.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class CycleHandle:
 
     @property
     def record(self) -> CycleRecord | None:
-        """What was last heard of it."""
+        """Its last known state."""
         if self._record is None and self._started is not None:
             self._record = self._started.record()
         return self._record
@@ -130,13 +130,13 @@ class CycleHandle:
         return record
 
     async def describe(self, *, include_outputs: bool = False) -> CycleDescription:
-        """Return everything of it: nodes, signals, logs, statistics. Raises NotFound."""
+        """Return everything about the cycle: nodes, signals, logs, statistics. Raises NotFound."""
         return await self._client.describe_cycle(self.flow_id, self.cycle, self.run, include_outputs=include_outputs)
 
     async def watch(self) -> AsyncGenerator[CycleRecord, None]:
-        """Yield it as it is and with every change, until it has ended.
+        """Yield the cycle as it is now and after every change, until it has ended.
 
-        One that is still to come is waited for. Raises NotFound, also for one that has passed its retention.
+        Waits for a cycle that is yet to begin. Raises NotFound, also for a cycle that has passed its retention.
         """
         async with aclosing(self._client.watch_cycle(self.flow_id, self.cycle)) as states:
             async for record in states:
@@ -147,7 +147,7 @@ class CycleHandle:
                 yield record
 
     async def watch_node(self, node_id: str, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
-        """Yield one of its nodes as it is and with each thing that happens to it, as Client.watch_task.
+        """Yield one of its nodes as it is now and after each event; see Client.watch_task.
 
         `node_id` may name an item of a node that runs over a list, `<node_id>:<item>`. Raises NotFound.
         """
@@ -162,7 +162,7 @@ class CycleHandle:
                         yield state
                 return
             except NotFound:
-                # One that has just begun may not have come to the node task manager yet.
+                # A cycle that has just begun may not have reached the node task manager yet.
                 pause = next(pauses, None)
                 if pause is None:
                     raise
@@ -173,15 +173,15 @@ class CycleHandle:
         return self._client.list_logs(self.flow_id, self.cycle, min_level=min_level)
 
     async def stop(self, *, reason: str = "") -> CycleRecord:
-        """Ask what runs of it to stop. Raises NotFound, WrongStatus when it has ended."""
+        """Ask its running nodes to stop. Raises NotFound, WrongStatus when the cycle has ended."""
         self._record = record = await self._client.stop_cycle(self.flow_id, self.cycle, self.run, reason=reason)
         return record
 
     async def wait(self, timeout: Seconds | None = None) -> CycleRecord:
-        """Return it once it has ended, however it did; one that is still to come is waited for.
+        """Return the cycle once it has ended in any way, waiting for it if it is yet to begin.
 
-        Raises NotFound as watch, and when another run has its number, as after its flow was deleted and registered
-        again; TimedOut when it has not ended after `timeout`.
+        Raises NotFound as `watch` does, and when another run has its number, as after its flow was deleted and
+        registered again; TimedOut when it has not ended after `timeout`.
         """
         known = self.record
         if known is not None and known.ended:
@@ -205,33 +205,33 @@ class CycleHandle:
             try:
                 return await self._client._end_of_cycle(self.flow_id, self.cycle, self.run, patience)
             except NotFound:
-                # Unless it has passed its retention it is still to come.
+                # It is yet to begin, unless it has passed its retention.
                 async with aclosing(self._client.watch_cycle(self.flow_id, self.cycle)) as states:
                     latest = await anext(states)
                 if self.run not in (None, latest.run):
                     raise
 
     async def result(self, timeout: Seconds | None = None) -> Outputs:
-        """Wait until it has completed and return what the flow's sink nodes emitted, by node and handle.
+        """Wait until the cycle has completed and return what the flow's sink nodes emitted, by node and handle.
 
         Raises CycleFailed, with the nodes that failed and why, when it ended in any other way; TimedOut when it has
-        not ended after `timeout`; NotFound when it has passed its retention, or only what its nodes emitted has.
+        not ended after `timeout`; NotFound when the cycle, or just what its nodes emitted, has passed its retention.
         """
         if self._outputs is None:
             self._outputs = self._emitted() or await self._result(timeout)
         return self._outputs
 
     def _emitted(self) -> Outputs | None:
-        """What came along with the answer in which its end was told, None where nothing did."""
+        """Return the outputs that came with the answer that reported its end, or None."""
         started = self._started
-        # What was heard since may be another run, or no cycle that has completed.
+        # A record read since may be of another run, or of a cycle that did not complete.
         return started.outputs() if started is not None and self._record is None else None
 
     async def _result(self, timeout: Seconds | None) -> Outputs:
         cycle = await self.wait(timeout)
         started = self._started
         outputs = started.outputs() if started is not None and started.message.run == cycle.run else None
-        # What emitted nothing looks like what is on record no more.
+        # A cycle that emitted nothing looks like one whose outputs are no longer on record.
         if outputs:
             return outputs
         description = await self._client.describe_cycle(

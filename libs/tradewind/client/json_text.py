@@ -8,7 +8,7 @@ from tradewind.flow.json_text import encode_json
 
 
 def encode(value: object) -> str:
-    """Return compact JSON text. Raises ValueError that names what JSON cannot say."""
+    """Return compact JSON text. Raises ValueError that names what JSON cannot hold."""
     try:
         return encode_json(value).decode()
     except ValueError as error:
@@ -16,5 +16,5 @@ def encode(value: object) -> str:
 
 
 def decode(text: str) -> Any:
-    """Return what JSON text says, None for empty text."""
+    """Return the value of JSON text, None for empty text."""
     return msgspec.json.decode(text) if text else None

@@ -1,4 +1,4 @@
-"""Following a log: what is there, then what comes."""
+"""Following a log: the lines it has, then new ones."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from tradewind.client.logs import LogLine
 
 Page = Callable[[str], Awaitable[tuple[list[LogLine], str]]]
-"""Returns the lines behind a page token and the token of the page after, "" when there is none."""
+"""Returns the lines at a page token and the token of the next page, "" if there is none."""
 
 
 async def follow_logs(
@@ -16,14 +16,14 @@ async def follow_logs(
     token = ""
     told: set[LogLine] = set()
     while True:
-        # Asked before the lines are: those written before the end are then among them.
+        # Asked before the lines are read, so that these include all lines written before the end.
         last_look = await ended()
         while True:
             lines, following = await page(token)
             for line in lines:
                 if line not in told:
                     yield line
-            # The last page grows, loses what is kept no longer, and is read again; the full ones before it are not.
+            # The last page grows and loses lines that are no longer kept, so it is read again; full pages are not.
             told = set(lines)
             if not following:
                 break

@@ -10,7 +10,7 @@ from tradewind.client.wire import moment, words
 
 
 class LogLevel(StrEnum):
-    """How grave a line is."""
+    """The severity of a line."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -32,9 +32,9 @@ class LogSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of a log; `node_id` is empty for lines of a cycle itself, `log_id` is its position.
+    """One line of a log; `node_id` is empty for lines of the cycle itself, `log_id` is the position of the line.
 
-    Of an ad-hoc task or a batch there is no flow, and `node_id` is the index of the item.
+    For an ad-hoc task or a batch there is no flow, and `node_id` is the index of the item.
     """
 
     log_id: str

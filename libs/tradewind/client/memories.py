@@ -1,4 +1,4 @@
-"""Variables that nodes keep: of a cycle, or of a flow from cycle to cycle."""
+"""Variables that nodes keep: for a cycle, or for a flow from cycle to cycle."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class MemoryRecord:
-    """Variables by name, and the version that they are at: it rises with each change, from 0 on."""
+    """Variables by name, and their version, which starts at 0 and rises with each change."""
 
     variables: Mapping[str, Any]
     version: int

@@ -20,7 +20,7 @@ class MemoryCalls:
     async def get_memory(self, flow_id: str, *, cycle: int | None = None, run: int | None = None) -> MemoryRecord:
         """Return the variables that a flow carries from cycle to cycle, or those of one `cycle`.
 
-        `run` is a run of that cycle, its latest unless given. Raises NotFound.
+        `run` is a run of that cycle, by default its latest. Raises NotFound.
         """
         request = made(pb.GetMemoryRequest, scope=_scope(flow_id, cycle, run))
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetMemory, request)
@@ -36,11 +36,10 @@ class MemoryCalls:
         run: int | None = None,
         expected_version: int | None = None,
     ) -> int:
-        """Set variables to JSON `values` and `delete` others, all or none; return the version that they are at then.
+        """Set variables to JSON `values` and `delete` others, all or none; return their new version.
 
-        With `expected_version` only if they are at that version: else Aborted is raised, and they are to be read
-        again. Raises NotFound, WrongStatus for a cycle that has ended, Exhausted over 64 KiB, ValueError for a value
-        that JSON cannot say.
+        With `expected_version`, raises Aborted if they are at another version: read them again. Raises NotFound,
+        WrongStatus for a cycle that has ended, Exhausted over 64 KiB, ValueError for a value that JSON cannot hold.
         """
         request = made(
             pb.UpdateMemoryRequest,

@@ -1,4 +1,4 @@
-"""Messages of the contract made of what callers give, with a sentence for what has the wrong type."""
+"""Makes messages of the contract from what callers pass, and explains values of a wrong type in a sentence."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
@@ -20,8 +20,8 @@ _KINDS = {
 def made(kind: Callable[Given, Made], *args: Given.args, **fields: Given.kwargs) -> Made:
     """Return a message of `kind` with these fields.
 
-    Raises TypeError for a value that its field cannot hold, ValueError for one that is too large or no Unicode; both
-    name the field, where Protobuf says no more than that something is wrong.
+    Raises TypeError for a value of the wrong type, ValueError for one that is too large or not valid Unicode; unlike
+    Protobuf's own errors, both name the field.
     """
     try:
         return kind(*args, **fields)
@@ -38,7 +38,7 @@ def made(kind: Callable[Given, Made], *args: Given.args, **fields: Given.kwargs)
 
 
 def told_as(value: object) -> str:
-    """Return a value and its type as a sentence goes on with them: `5 is an int`."""
+    """Return a value and its type, to complete a sentence: `5 is an int`."""
     shown, name = repr(value), type(value).__name__
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
     return f"{shown} is {'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

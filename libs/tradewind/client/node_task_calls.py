@@ -11,7 +11,7 @@ from tradewind.client.wire import listed
 
 PAGE = 500
 WORKERS = 1000
-"""So many may be asked after at once."""
+"""How many workers one call may ask about."""
 
 
 class NodeTaskCalls:
@@ -31,7 +31,7 @@ class NodeTaskCalls:
         return node_task_from(answer.node_task)
 
     async def terminate_node_task(self, node_task_id: str, *, reason: str = "") -> NodeTaskRecord:
-        """Stop a node task and return it as it is now: skipped, or asked to stop, or ended as it was.
+        """Stop a node task and return it as it is now: skipped, asked to stop, or unchanged if it had ended.
 
         Raises NotFound.
         """
@@ -57,9 +57,9 @@ class NodeTaskCalls:
         include_outputs: bool = False,
         items_of: str = "",
     ) -> AsyncIterator[NodeTaskRecord]:
-        """Yield the node tasks of a run of a cycle in the order of the flow, only those of `node_ids` when given.
+        """Yield the node tasks of a run of a cycle in the order of the flow; with `node_ids`, only those nodes.
 
-        With `items_of`, which names a node that runs once for each item of a list, yield its items instead, in order;
+        With `items_of`, the name of a node that runs once for each item of a list, yield its items instead, in order;
         raises NotFound when there is no such node.
         """
         request = made(
@@ -80,7 +80,7 @@ class NodeTaskCalls:
                 yield node_task_from(node_task)
 
     async def list_connections(self, worker_ids: Sequence[str]) -> dict[str, datetime]:
-        """Return of those of the workers that are connected to a node task manager since when."""
+        """Return which of the workers are connected to a node task manager, and since when."""
         since: dict[str, datetime] = {}
         for first in range(0, len(worker_ids), WORKERS):
             request = pb.ListConnectionsRequest(worker_ids=worker_ids[first : first + WORKERS])

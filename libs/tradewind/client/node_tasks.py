@@ -1,4 +1,4 @@
-"""Node tasks: one run of one node in one run of one cycle, as the node task manager knows them."""
+"""Node tasks as the node task manager knows them: each is one run of one node in one run of one cycle."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tradewind.client.wire import moment, words
 
 
 class NodeTaskStatus(StrEnum):
-    """Where a node task stands; completed, failed, terminated and skipped are final."""
+    """The status of a node task; completed, failed, terminated and skipped are final."""
 
     REGISTERED = "registered"
     PENDING = "pending"
@@ -41,14 +41,14 @@ _STATUSES = words(node_task_pb2.NodeTaskStatus, NodeTaskStatus)
 
 @dataclass(frozen=True, slots=True)
 class NodeError:
-    """Why a node task failed: `code` such as NODE_ERROR or TIMEOUT, and what the node raised, where it did."""
+    """Why a node task failed: a `code` such as NODE_ERROR or TIMEOUT, and what the node raised, if it did."""
 
     code: str
     message: str
     type: str = ""
     traceback: str = ""
     final_reason: str = ""
-    """Why no further attempt followed, where the node may be tried more than once."""
+    """Why no further attempt followed, if the node may be tried more than once."""
 
     def __str__(self) -> str:
         what = f"{self.type}: {self.message}" if self.type else self.message
@@ -57,14 +57,14 @@ class NodeError:
 
     @property
     def line(self) -> str:
-        """The same in one line: the first of what was raised, and why no further attempt followed."""
+        """The error in one line: the first line of the message, and why no further attempt followed."""
         first = str(self).partition("\n")[0]
         return f"{first}; not tried again: {self.final_reason}" if self.final_reason else first
 
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """An attempt that did not succeed: `code` such as NODE_ERROR or TIMEOUT, WORKER_LOST when its worker was lost."""
+    """An attempt that did not succeed: a `code` such as NODE_ERROR or TIMEOUT, or WORKER_LOST for a lost worker."""
 
     attempt: int
     worker_id: str
@@ -75,7 +75,7 @@ class PastAttempt:
 
 @dataclass(frozen=True, slots=True)
 class StatusCounts:
-    """How many node tasks stand where."""
+    """How many node tasks have each status."""
 
     registered: int = 0
     pending: int = 0
@@ -88,7 +88,7 @@ class StatusCounts:
 
     @property
     def ended(self) -> int:
-        """How many are final."""
+        """How many have ended."""
         return self.completed + self.failed + self.terminated + self.skipped
 
 
@@ -96,8 +96,8 @@ class StatusCounts:
 class NodeTaskWait:
     """What a suspended node task waits for: the signal `signal` or the time `until`, whichever comes first.
 
-    `form` is what a person is asked, None for nothing. By `completes` the signal's payload is emitted; where that is
-    empty the node runs again, unless it is an approval. A node of type `flow` waits for a cycle of `flow_id`.
+    `form` is what a person is asked, None for nothing. The signal's payload is emitted on the handle `completes`; if
+    that is empty, the node runs again, unless it is an approval. A node of type `flow` waits for a cycle of `flow_id`.
     """
 
     signal: str
@@ -110,7 +110,7 @@ class NodeTaskWait:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What ended a wait: a signal, or when that is empty the time; `payload` came with it from `by`."""
+    """What ended a wait: a signal, or the time if `signal` is empty; `payload` came with the signal from `by`."""
 
     signal: str
     payload: Any
@@ -120,7 +120,7 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True)
 class ItemCounts:
-    """How the items of a mapped node stand: of `total`, `begun` have become ready and `need` must complete.
+    """The state of the items of a mapped node: of `total`, `begun` have become ready and `need` must complete.
 
     `cancelled` were stopped or skipped.
     """
@@ -134,7 +134,7 @@ class ItemCounts:
 
     @property
     def ended(self) -> int:
-        """How many are final."""
+        """How many have ended."""
         return self.completed + self.failed + self.cancelled
 
     @property
@@ -145,11 +145,11 @@ class ItemCounts:
 
 @dataclass(frozen=True, slots=True)
 class NodeTaskRecord:
-    """A node task on record. `outputs`, by handle, and `config_json` are there only where they were asked for.
+    """A node task on record. `outputs`, by handle, and `config_json` are set only if they were asked for.
 
-    `history` are its latest attempts that did not succeed, where it was read by itself or as a dead letter. After a
-    failed attempt, told by `last_error`, it waits until `retry_at` for the next one. `items` tells of a node that runs
-    once for each item of a list how these stand, from when the list is split; `item` is the place of such an item.
+    `history` is its latest attempts that did not succeed, if it was read by itself or as a dead letter. After a failed
+    attempt, described by `last_error`, it waits until `retry_at` for the next one. For a node that runs once for each
+    item of a list, `items` counts the items once the list is split; for such an item, `item` is its place in the list.
     """
 
     node_task_id: str
@@ -189,26 +189,26 @@ class NodeTaskRecord:
     current_step: str = ""
     """What the node said it is doing."""
     cached_in: str = ""
-    """The cache that its outputs came from, empty when it ran."""
+    """The cache that its outputs came from; empty if it ran."""
     wait: NodeTaskWait | None = None
-    """What it waits for, while it is suspended."""
+    """What it waits for while it is suspended."""
     resumed: Resumption | None = None
     """What ended its latest wait."""
     kept_from: str = ""
-    """The node task of an earlier run whose result this one of a rerun took over, empty when it ran."""
+    """In a rerun, the node task of an earlier run whose result this one took over; empty if it ran."""
     stopped_at: datetime | None = None
-    """When it was asked to stop, None when nobody did."""
+    """When it was asked to stop; None if nobody did."""
     sub_flow: SubFlowCycle | None = None
-    """Of a node of type `flow` the cycle that its latest attempt runs or ran."""
+    """For a node of type `flow`, the cycle that its latest attempt runs or ran."""
 
     @property
     def ended(self) -> bool:
-        """Whether it is final."""
+        """Whether its status is final."""
         return self.status.ended
 
     @property
     def config(self) -> Any:
-        """The node's configuration, secrets as references; None where it was not asked for."""
+        """The node's configuration, secrets as references; None if it was not asked for."""
         return json_text.decode(self.config_json)
 
 

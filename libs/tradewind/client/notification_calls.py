@@ -21,7 +21,7 @@ class NotificationCalls:
     _user_id: str
 
     async def list_notifications(self) -> AsyncIterator[Notification]:
-        """Yield the notifications that are kept, the newest first."""
+        """Yield the notifications that are kept, newest first."""
         request = made(pb.ListNotificationsRequest, user_id=self._user_id, page_size=PAGE)
         async for page in self._connection.to_node_task_manager.pages(
             self._connection.node_task_manager.ListNotifications, request
@@ -30,7 +30,7 @@ class NotificationCalls:
                 yield notification_from(message)
 
     async def count_unread_notifications(self) -> int:
-        """Return how many notifications are not read."""
+        """Return how many notifications are unread."""
         request = made(pb.ListNotificationsRequest, user_id=self._user_id, page_size=1)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.ListNotifications, request
@@ -38,7 +38,10 @@ class NotificationCalls:
         return answer.unread
 
     async def mark_notifications_read(self, through: str = "") -> int:
-        """Mark a notification (by its id) and all before it as read, all without one; return how many are not."""
+        """Mark a notification (by its id) and all earlier ones as read; return how many are unread.
+
+        Without an id, mark all of them.
+        """
         request = made(pb.MarkNotificationsReadRequest, user_id=self._user_id, through_notification_id=through)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.MarkNotificationsRead, request
@@ -46,9 +49,9 @@ class NotificationCalls:
         return answer.unread
 
     async def watch_notifications(self, *, after: str = "") -> AsyncGenerator[Notification, None]:
-        """Yield notifications as they come, without end; first those after one (by its id), "0-0" for all of them.
+        """Yield notifications as they arrive, without end; first those `after` a given id, "0-0" for all of them.
 
-        Goes on where it was after a lost connection. Raises Unavailable when the server stays away.
+        Continues where it was after a lost connection. Raises Unavailable when the server stays away.
         """
 
         def resume(request: pb.WatchNotificationsRequest, response: pb.WatchNotificationsResponse) -> None:
@@ -80,9 +83,9 @@ class NotificationCalls:
         cycle: int | None = None,
         key: str = "",
     ) -> bool:
-        """Tell a user something, the client's own unless another one is given, about a flow or a cycle if it is.
+        """Send a notification to a user, by default the client's own, optionally about a flow or a cycle.
 
-        Another one with the same `key` within 24 h is not kept: then False is returned. Raises InvalidInput.
+        Returns False, without keeping it, if another was sent with the same `key` within 24 h. Raises InvalidInput.
         """
         draft = made(
             pb.NotificationDraft,
@@ -91,7 +94,7 @@ class NotificationCalls:
             title=title,
             message=message,
             subject=made(pb.NotificationSubject, flow_id=flow_id, cycle=cycle),
-            # The server would take one without a key again when the call is repeated.
+            # Without a key, the server would accept the notification again when the call is repeated.
             key=key or new_request_id(),
         )
         answer = await self._connection.to_node_task_manager.call(

@@ -1,4 +1,4 @@
-"""Notifications: what a user is to know."""
+"""Notifications: messages to users."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from tradewind.client.wire import moment, words
 
 
 class NotificationKind(StrEnum):
-    """What a notification tells of."""
+    """What a notification is about."""
 
     TASK_COMPLETED = "task_completed"
     TASK_FAILED = "task_failed"
@@ -38,9 +38,9 @@ _SEVERITIES = words(notification_pb2.Severity, Severity)
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Something that a user is to know; ids say what it is about, each "" (`cycle` None) where it is no such thing.
+    """A message to a user; the ids say what it is about, and are "" (`cycle` None) if they do not apply.
 
-    `read` is there where notifications are listed. After a `gap`, some before this one are missing.
+    `read` is set only when notifications are listed. With `gap`, some before this one are missing.
     """
 
     notification_id: str

@@ -1,4 +1,4 @@
-"""What would come of a flow if it were registered."""
+"""What registering a flow would do."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from tradewind.client.revisions import FlowDiff, diff_from
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Nodes of a component that can run side by side: how many, and the first 100 of them."""
+    """Nodes of a component that can run side by side: their number, and the first 100 of them."""
 
     node_count: int
     nodes: tuple[str, ...]
@@ -19,7 +19,7 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class ComponentWaves:
-    """A component in the order in which it runs."""
+    """A component, in the order in which its nodes run."""
 
     component_id: str
     node_count: int
@@ -28,9 +28,9 @@ class ComponentWaves:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The live workers that offer a node type and take work: how many, the first 20, and what room they have.
+    """The live workers that offer a node type and take work: their number, the first 20, and their slots.
 
-    Slots are those for all their types together; `draining` more workers offer it but take no work.
+    Slots are for all types of these workers together; `draining` more workers offer the type but take no work.
     """
 
     node_type: str
@@ -44,7 +44,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class BindingLimit:
-    """A limit that will hold nodes back: its name, the node type or key it is for, and in words why."""
+    """A limit that will hold nodes back: its name, the node type or key it applies to, and the reason in words."""
 
     limit: str
     subject: str
@@ -56,10 +56,10 @@ class BindingLimit:
 
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
-    """What registering would give: a new revision, or nothing `changed`; every fault; who would run it, and when.
+    """What registering would do: whether it `changed` the flow, every fault, who would run it, and when.
 
-    `standing_revision` is None and `diff` too for a new flow. Registering with `etag` does what was planned, unless
-    somebody comes first.
+    For a new flow, `standing_revision` and `diff` are None. Registering with `etag` does what was planned, or is
+    refused if somebody else changed the flow first.
     """
 
     flow_id: str
@@ -77,7 +77,7 @@ class FlowPlan:
 
     @property
     def valid(self) -> bool:
-        """Whether RegisterFlow would take it."""
+        """Whether RegisterFlow would accept it."""
         return not self.violations
 
 

@@ -16,12 +16,12 @@ from tradewind.client.wire import Seconds, seconds_of
 
 
 class QueueCalls:
-    """Queues and what bounds them."""
+    """Queues and their limits."""
 
     _connection: Connection
 
     async def queue_statistics(self, *, user_id: str = "", node_type: str = "") -> QueueStatistics:
-        """Return what waits and what runs by node type and user, and how many node tasks have ended."""
+        """Return what is waiting and running, by node type and user, and how many node tasks have ended."""
         request = made(pb.GetQueueStatsRequest, user_id=user_id, node_type=node_type)
         answer = await self._connection.to_node_task_manager.call(
             self._connection.node_task_manager.GetQueueStats, request
@@ -50,11 +50,11 @@ class QueueCalls:
         caches: Mapping[str, CacheSettings] | None = None,
         etag: str = "",
     ) -> SystemConfig:
-        """Change what is given of the system's configuration and return all of it; 0 takes a limit away.
+        """Change the given parts of the system's configuration and return all of it; 0 removes a limit.
 
-        `caches` are those beside `screening` and `analysis`, or what they are to be like.
+        `caches` adds caches to `screening` and `analysis`, or sets how these two work.
 
-        Raises InvalidInput, and Aborted when it has changed since `etag` was read.
+        Raises InvalidInput, and Aborted when the configuration has changed since `etag` was read.
         """
         given: dict[str, Any] = {
             "max_running": max_running,

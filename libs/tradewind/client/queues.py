@@ -1,4 +1,4 @@
-"""Queues: what is ready and waits for a worker, by node type and user, and what bounds how many run."""
+"""Queues: what is ready and waits for a worker, by node type and user, and the limits on how much runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from tradewind.client.wire import moment
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """What waits and runs of a node type of a user; `first_ready_at` is None when nothing waits."""
+    """How much of one node type of one user waits and runs; `first_ready_at` is None when nothing waits."""
 
     node_type: str
     user_id: str
@@ -22,9 +22,10 @@ class QueueDepth:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """What waits and runs; how many node tasks have ended so far, whoever's, and failures by code.
+    """What waits and runs; how many node tasks of all users have ended so far, and failures by code.
 
-    Cleaning has removed so many runs of flows with so many node tasks, and entries of indexes whose records were gone.
+    Cleaning has removed `cleaned_runs` runs of flows with `cleaned_node_tasks` node tasks, and `cleaned_entries`
+    entries of indexes whose records were gone.
     """
 
     queues: tuple[QueueDepth, ...]
@@ -64,9 +65,12 @@ def queue_statistics_from(message: queue_pb2.GetQueueStatsResponse) -> QueueStat
 
 @dataclass(frozen=True, slots=True)
 class SystemConfig:
-    """How many node tasks run at once, 0 for no limit; what users' turns count; how many of a type begin in a time,
-    such as 100/m; whether caches are used, for how long results in them are good unless one says so itself, and which
-    there are. `etag` changes with each write."""
+    """The configuration of the whole system; `etag` changes with each write.
+
+    It limits how many node tasks run at once, 0 for no limit; weighs users' turns; and limits how many of a type begin
+    in a time, such as 100/m. It says whether caches are used, how long their results are valid unless a cache says so
+    itself, and which caches there are.
+    """
 
     max_running: int
     max_running_per_user: int

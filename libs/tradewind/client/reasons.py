@@ -24,7 +24,7 @@ def reasons_from(messages: Iterable[explanation_pb2.Reason]) -> tuple[Reason, ..
 
 
 def _whole(value: Any) -> Any:
-    """Numbers that were whole before they went over the wire."""
+    """Turn whole floats back into the integers that they were before the wire."""
     if isinstance(value, dict):
         return {name: _whole(each) for name, each in value.items()}
     if isinstance(value, list):

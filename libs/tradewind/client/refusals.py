@@ -1,4 +1,4 @@
-"""Makes the client's exceptions of what gRPC reports, by status code and `google.rpc.Status` details."""
+"""Turns what gRPC reports into the client's exceptions, by status code and `google.rpc.Status` details."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from tradewind.tls import explained
 
 _TOO_LARGE = "SERVER: Received message larger than max"
 _HUNG_UP = "Internal error from Core"
-"""What gRPC says by itself, in place of the answer, when a stream is written that the server has just ended."""
+"""What gRPC itself reports instead of the answer when the client writes to a stream that the server has just ended."""
 _DETAILS_KEY = "grpc-status-details-bin"
 
 
@@ -43,13 +43,13 @@ class _Details:
 
 
 def error_from(error: grpc.aio.AioRpcError, address: str, method: str) -> TradewindError:
-    """Return what to raise for a call of `method` at `address` that failed."""
+    """Return the error for a failed call of `method` at `address`."""
     message = error.details() or error.code().name.lower().replace("_", " ")
     details = _read(error)
     if error.code() is grpc.StatusCode.UNAVAILABLE and not details.reason:
         return Unreachable(address, _cause(message))
     if not details.reason and (error.code() is grpc.StatusCode.CANCELLED or error.details() == _HUNG_UP):
-        # A server that stops ends so what it had not begun with.
+        # This is how a stopping server ends calls that it has not begun.
         return Unavailable(f"{address} ended {method} without an answer")
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not details.reason:
         message = f"{address} did not answer {method} in time"
@@ -110,7 +110,7 @@ def _details(status: status_pb2.Status) -> _Details:
 
 
 def _cause(message: str) -> str:
-    """Return the last error of gRPC's list of attempts, without the addresses before it."""
+    """Return the last error in gRPC's list of attempts, without the addresses before it."""
     if (told := explained(message)) is not None:
         return told
     cause = message.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")

@@ -16,7 +16,7 @@ class RegistryCalls:
     _connection: Connection
 
     async def list_workers(self, *, include_offline: bool = False) -> AsyncIterator[WorkerRecord]:
-        """Yield workers by id: those alive, with `include_offline` also those that are out but on record."""
+        """Yield workers by id: live ones, and with `include_offline` also offline ones that are on record."""
         request = made(pb.ListWorkersRequest, page_size=PAGE, include_offline=include_offline)
         async for page in self._connection.to_registry.pages(self._connection.registry.ListWorkers, request):
             for worker in page.workers:
@@ -35,7 +35,7 @@ class RegistryCalls:
         return worker_from(answer.worker)
 
     async def available_workers(self, node_type: str, *, limit: int = 100) -> list[WorkerRecord]:
-        """Return workers that can take node tasks of a type now, the least loaded first."""
+        """Return workers that can take node tasks of a type now, least loaded first."""
         request = made(pb.GetAvailableWorkersRequest, node_type=node_type, limit=limit)
         answer = await self._connection.to_registry.call(self._connection.registry.GetAvailableWorkers, request)
         return [worker_from(worker) for worker in answer.workers]

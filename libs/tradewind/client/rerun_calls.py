@@ -1,4 +1,4 @@
-"""What a client has done to cycles that run or ran: stopping them, running them again."""
+"""How a client stops cycles and runs them again."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ class RerunCalls:
     async def stop_cycle(
         self, flow_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
     ) -> CycleRecord:
-        """Ask what runs of a cycle, the latest when `cycle` is None, to stop, and skip what waits.
+        """Ask the running nodes of a cycle, the latest if None, to stop, and skip waiting ones.
 
         Raises NotFound, WrongStatus for a cycle that has ended.
         """
@@ -41,7 +41,10 @@ class RerunCalls:
     async def stop_component(
         self, flow_id: str, component_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
     ) -> CycleRecord:
-        """Stop one component of a cycle; the others go on. Raises as stop_cycle, InvalidInput for an unknown one."""
+        """Stop one component of a cycle; the others go on.
+
+        Raises what `stop_cycle` does, and InvalidInput for an unknown component.
+        """
         request = made(
             stop_pb2.StopComponentRequest,
             flow_id=flow_id,
@@ -57,7 +60,7 @@ class RerunCalls:
     async def stop_node(
         self, flow_id: str, node_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
     ) -> NodeTaskRecord:
-        """Stop one node of a cycle; what is downstream goes by its `run_if`. Raises as stop_cycle."""
+        """Stop one node of a cycle; nodes downstream follow their `run_if`. Raises what `stop_cycle` does."""
         request = made(
             stop_pb2.StopNodeRequest,
             flow_id=flow_id,
@@ -81,7 +84,7 @@ class RerunCalls:
         wait: Seconds,
         request_id: str | None,
     ) -> Started:
-        """Run a cycle again, as Client.rerun_cycle."""
+        """Run a cycle again, for Client.rerun_cycle."""
         seconds, calls = seconds_of(wait), self._connection.to_scheduler
         request = made(
             pb.RerunCycleRequest,

@@ -1,4 +1,4 @@
-"""What makes a run of a cycle a rerun, and who stopped one."""
+"""Reruns, and who asked for a rerun or a stop."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from tradewind.client.wire import moment
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """A rerun keeps the good results of `source_run`, of `kept_nodes` nodes; it was told to begin at `from_nodes`."""
+    """A rerun keeps the good results of `kept_nodes` nodes of `source_run`; it was asked to begin at `from_nodes`."""
 
     source_run: int
     kept_nodes: int
@@ -28,7 +28,7 @@ class StopRecord:
 
 
 def rerun_from(message: cycle_pb2.Cycle) -> Rerun | None:
-    """Read what makes a cycle's run a rerun, None for its first run."""
+    """Read what a rerun keeps and who asked for it; None for the first run of a cycle."""
     if not message.HasField("rerun"):
         return None
     told = message.rerun
@@ -36,7 +36,7 @@ def rerun_from(message: cycle_pb2.Cycle) -> Rerun | None:
 
 
 def stop_from(message: cycle_pb2.Cycle | flow_pb2.Flow) -> StopRecord | None:
-    """Read who asked for a stop, None when nobody did."""
+    """Read who asked for a stop; None if nobody did."""
     if not message.HasField("stop"):
         return None
     return StopRecord(message.stop.by, message.stop.reason, moment(message.stop, "at"))

@@ -33,7 +33,7 @@ _GRAPH = ("nodes", "edges", "on_failure", "finally")
 
 
 class RevisionCalls:
-    """The part of Client that plans flows, changes them without their graph, and knows what they were."""
+    """The part of Client that plans flows, changes their fields other than the graph, and reads older revisions."""
 
     _connection: Connection
     _user_id: str
@@ -46,10 +46,10 @@ class RevisionCalls:
         labels: Mapping[str, str] | None = None,
         etag: str = "",
     ) -> FlowPlan:
-        """Return what registering a flow would give, faults included, and store nothing; a Flow may be given alone.
+        """Return what registering a flow would do, including faults, without storing anything.
 
-        Raises what registering raises because of the flow that stands: WrongStatus while it is being deleted, and with
-        an etag Aborted or NotFound.
+        A Flow may be given alone. Raises what registering raises because of an existing flow: WrongStatus while it is
+        being deleted, and with an etag Aborted or NotFound.
         """
         flow_id, definition = named(flow_id, definition)
         request = made(
@@ -73,12 +73,13 @@ class RevisionCalls:
         etag: str = "",
         request_id: str | None = None,
     ) -> RevisedFlow:
-        """Change fields of a flow; its nodes and edges stay, and a running flow follows a new schedule at once.
+        """Change fields of a flow but not its nodes and edges; a running flow follows a new schedule at once.
 
-        `changes` has a new value in Weather Syntax for each field, `None` for the default: interval, schedule or one of
-        its fields such as `schedule.jitter`, overlap, failure_policy, timeout, keep_cycles, keep_for, max_running,
-        pause_after_failures, labels, description. With the `etag` of a flow that was read it is refused when somebody
-        has changed the flow since. Raises NotFound, InvalidInput, Aborted, FlowError for what has no form in a message.
+        `changes` has a new value in Weather Syntax, or `None` for the default, for each field: interval, schedule or
+        one of its fields such as `schedule.jitter`, overlap, failure_policy, timeout, keep_cycles, keep_for,
+        max_running, pause_after_failures, labels, description. With the `etag` of a flow that was read, the call is
+        refused if somebody has changed the flow since. Raises NotFound, InvalidInput, Aborted, and FlowError for what
+        the request cannot hold.
         """
         if not isinstance(changes, Mapping):
             raise TypeError(f'changes go by field, as in {{"interval": "5s"}}; {told_as(changes)}')
@@ -96,23 +97,23 @@ class RevisionCalls:
         return RevisedFlow(flow_from(answer.flow), answer.changed)
 
     async def list_revisions(self, flow_id: str) -> AsyncIterator[RevisionRecord]:
-        """Yield the revisions of a flow that are on record, the newest first. Raises NotFound."""
+        """Yield the revisions of a flow that are on record, newest first. Raises NotFound."""
         request = made(revision_pb.ListRevisionsRequest, flow_id=flow_id, page_size=_PAGE)
         async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListRevisions, request):
             for revision in page.revisions:
                 yield revision_from(revision)
 
     async def get_revision(self, flow_id: str, revision: int | None = None) -> RevisionDefinition:
-        """Return a revision of a flow with its definition, the current one unless it is named. Raises NotFound."""
+        """Return a revision of a flow, by default the current one, with its definition. Raises NotFound."""
         request = made(revision_pb.GetRevisionRequest, flow_id=flow_id, revision=revision or 0)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetRevision, request)
         return RevisionDefinition(revision_from(answer.revision), answer.config_json)
 
     async def diff_revisions(self, flow_id: str, first: int | None = None, second: int | None = None) -> RevisionDiff:
-        """Return how a revision of a flow differs from another.
+        """Return how two revisions of a flow differ.
 
-        The second is the current one unless it is named, the first the one before the second. Raises NotFound,
-        Exhausted when there is more to tell than an answer holds.
+        By default, `second` is the current revision, and `first` the revision before it. Raises NotFound, and
+        Exhausted when the difference does not fit into an answer.
         """
         request = made(
             revision_pb.DiffRevisionsRequest, flow_id=flow_id, from_revision=first or 0, to_revision=second or 0
@@ -123,10 +124,9 @@ class RevisionCalls:
     async def roll_back_flow(
         self, flow_id: str, revision: int, *, note: str = "", etag: str = "", request_id: str | None = None
     ) -> RevisedFlow:
-        """Take up the definition and labels of an older revision, as a new one; cycles that run finish on theirs.
+        """Go back to the definition and labels of an older revision, as a new one; running cycles finish on theirs.
 
-        Raises NotFound, InvalidInput when its schedule plans nothing any more, Aborted for an etag that is not the
-        present one.
+        Raises NotFound, InvalidInput when its schedule plans nothing any more, Aborted for an outdated etag.
         """
         request = made(
             revision_pb.RollBackFlowRequest,
@@ -143,11 +143,11 @@ class RevisionCalls:
 
 
 def _spec(changes: Mapping[str, Any]) -> flow_pb2.FlowSpec:
-    """Return changes as a typed message. Raises FlowError for what it has no room for, all of it at once."""
+    """Return changes as a typed message. Raises FlowError with everything that the message cannot hold."""
     faults = [fault for path, value in changes.items() if (fault := _fault(path, value))]
     if not faults:
         return spec_of(_nested(changes))
-    # Else the server would say so.
+    # The request is not sent, so the faults that the server would report are found here as well.
     faults += [fault for path, value in changes.items() if (fault := _no_length(path, value))]
     raise faults[0] if len(faults) == 1 else FlowError("\n  ".join(["the changes have faults:", *map(str, faults)]))
 
@@ -172,7 +172,7 @@ def _no_length(path: str, value: Any) -> FlowError | None:
 
 
 def _nested(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return changes as a flow in Weather Syntax, `schedule.<field>` within `schedule`."""
+    """Return changes as a flow in Weather Syntax, with `schedule.<field>` moved into `schedule`."""
     weather = {path: value for path, value in changes.items() if value is not None and not path.startswith(_SCHEDULE)}
     for path, value in changes.items():
         if value is not None and path.startswith(_SCHEDULE):

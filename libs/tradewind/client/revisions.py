@@ -14,9 +14,9 @@ from tradewind.client.wire import moment, words
 
 @dataclass(frozen=True, slots=True)
 class RevisionRecord:
-    """A definition as it stood from one change to the next: who made it when and why.
+    """A definition between one change and the next: who made it, when and why.
 
-    Equal definitions have equal digests. `open_runs` is how many runs that have not ended go by it.
+    Equal definitions have equal digests. `open_runs` is how many runs that have not ended use this revision.
     """
 
     revision: int
@@ -44,7 +44,7 @@ class RevisionDefinition:
 
 @dataclass(frozen=True, slots=True)
 class RevisedFlow:
-    """What a change gave; `changed` is false when all of it was so already, `warnings` do not hinder."""
+    """The result of a change; `changed` is false if nothing differed, `warnings` did not prevent it."""
 
     flow: FlowRecord
     changed: bool
@@ -62,7 +62,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field that differs; a value is JSON text, empty where the field is not there and stands at its default."""
+    """A field that differs; values are JSON text, empty if the field is missing and so has its default."""
 
     path: str
     before_json: str
@@ -71,7 +71,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A node that differs: all of it when it was added or removed, else `fields`, whose paths begin at the node."""
+    """A node that differs: the whole node if it was added or removed, else `fields`, with paths within the node."""
 
     node_id: str
     kind: ChangeKind
@@ -93,9 +93,9 @@ class EdgeChange:
 
 @dataclass(frozen=True, slots=True)
 class FlowDiff:
-    """How two definitions differ; `settings` is all but nodes and edges: schedule, policies, limits, labels.
+    """How two definitions differ; `settings` is everything but nodes and edges: schedule, policies, limits, labels.
 
-    The order of nodes numbers components, the order of edges is that of gathered values.
+    Order matters: that of nodes numbers the components, that of edges is the order of gathered values.
     """
 
     nodes: tuple[NodeChange, ...]

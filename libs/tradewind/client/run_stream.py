@@ -1,4 +1,4 @@
-"""The runs of one client over one stream: a message carries as many as there are, at a third of the cost of calls."""
+"""Sends the runs of one client over one stream: a message carries all waiting runs, at a third of the cost of calls."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ _MESSAGE_BYTES = 2 * 1024 * 1024
 
 
 class RunStream:
-    """Opens the stream with the first run, and again after it broke; runs under way then fail as a call would."""
+    """Opens the stream with the first run, and again after it breaks; runs under way then fail as a call would."""
 
     def __init__(self, method: Callable[[], _Method], address: str) -> None:
         self._method = method
@@ -50,13 +50,13 @@ class RunStream:
             self._pending.pop(number, None)
 
     async def close(self) -> None:
-        """End the stream; runs under way fail here and go on at the server."""
+        """End the stream; runs under way fail here but go on at the server."""
         serving = self._serving
         if serving is not None:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
             if self._serving is serving:
-                # It was cancelled before its first line.
+                # The task was cancelled before it ran its first line.
                 self._end(_closed)
 
     async def _serve(self, call: _Call) -> None:
@@ -77,7 +77,7 @@ class RunStream:
             call.cancel()
 
     async def _write(self, call: _Call) -> None:
-        # What ends the call while something is written reaches the reader, with the reason.
+        # If the call ends during a write, the reader learns of it, with the reason.
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             while True:
                 self._wake.clear()
@@ -109,7 +109,7 @@ class RunStream:
             future.set_exception(TimedOut(f"{self._address} did not answer StreamRuns in time"))
 
     def _end(self, error: Callable[[], Exception]) -> None:
-        """Fail what is under way; the next run opens another stream."""
+        """Fail the runs under way; the next run opens another stream."""
         self._serving = None
         self._outbox.clear()
         for future in self._pending.values():

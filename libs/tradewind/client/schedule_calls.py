@@ -19,27 +19,27 @@ class ScheduleCalls:
     _user_id: str
 
     async def pause_flow(self, flow_id: str, *, note: str = "") -> FlowRecord:
-        """Let no cycle begin until the flow is resumed; what runs goes on.
+        """Pause a flow: no cycle begins until it is resumed, running ones go on.
 
-        Raises NotFound, FailedPrecondition for a flow that is not running.
+        Raises NotFound, WrongStatus for a flow that is not running.
         """
         request = made(pb.PauseFlowRequest, flow_id=flow_id, note=note, by=self._user_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.PauseFlow, request)
         return flow_from(answer.flow)
 
     async def resume_flow(self, flow_id: str) -> FlowRecord:
-        """Let cycles begin again, from the next planned time on.
+        """Resume a paused flow, from its next planned time on.
 
-        Raises NotFound, FailedPrecondition for a flow that is not paused or whose schedule plans nothing any more.
+        Raises NotFound, WrongStatus for a flow that is not paused or whose schedule plans nothing any more.
         """
         request = made(pb.ResumeFlowRequest, flow_id=flow_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.ResumeFlow, request)
         return flow_from(answer.flow)
 
     async def list_firings(self, flow_id: str, *, backfill_id: int = 0) -> AsyncIterator[FiringRecord]:
-        """Yield what became of a flow's planned times, or events, the latest first; the newest 1000 are kept.
+        """Yield what became of a flow's planned times, or events, latest first; the newest 1000 are kept.
 
-        With `backfill_id` those of that backfill, all of which are kept as long as it is. Raises NotFound.
+        With `backfill_id`, yield those of that backfill, all of which are kept as long as it is. Raises NotFound.
         """
         request = made(pb.ListFiringsRequest, flow_id=flow_id, page_size=_PAGE, backfill_id=backfill_id)
         async for page in self._connection.to_scheduler.pages(self._connection.scheduler.ListFirings, request):
@@ -47,10 +47,10 @@ class ScheduleCalls:
                 yield firing_from(firing)
 
     async def next_executions(self, flow_id: str, count: int = 10) -> list[datetime]:
-        """Return the next planned times of a flow, at most `count`; fewer when its schedule ends.
+        """Return the next planned times of a flow, at most `count`; fewer if its schedule ends.
 
-        Those of a flow that is not running are what it would plan if it were started now; one that begins on events has
-        none. Raises NotFound.
+        For a flow that is not running, these are the times it would have if it were started now; a flow that begins on
+        events has none. Raises NotFound.
         """
         request = made(pb.ListNextExecutionsRequest, flow_id=flow_id, count=count)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.ListNextExecutions, request)

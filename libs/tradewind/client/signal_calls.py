@@ -1,4 +1,4 @@
-"""What a client says to node tasks that wait."""
+"""What a client sends to node tasks that wait."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,13 +28,15 @@ class SignalCalls:
         only_if_waiting: bool = False,
         owner: str = "",
     ) -> NodeTaskRecord:
-        """Send a signal to a node task and return it as it is then; one without a name is the one it waits for.
+        """Send a signal to a node task, by default the signal it waits for, and return the node task as it is then.
 
-        While it does not wait, the signal is kept for a later wait, unless `only_if_waiting`. The same `request_id`
-        again changes nothing. `owner` is whose node task it is, if not the client's own user's; `by` who sends it.
+        If it does not wait now, the signal is kept for a later wait, unless `only_if_waiting`. Repeating a
+        `request_id` changes nothing. `owner` is the user that the node task belongs to, by default the client's own;
+        `by` is who sends the signal.
 
-        Raises NotFound, WrongStatus for one that has ended or waits for something else, InvalidInput with every fault
-        of an answer to a form, Exhausted when too many signals are kept, ValueError for a payload that is no JSON.
+        Raises NotFound, WrongStatus for a node task that has ended or waits for something else, InvalidInput with every
+        fault of an answer to a form, Exhausted when too many signals are kept, ValueError for a payload that is not
+        JSON.
         """
         request = made(
             pb.SignalNodeRequest,
@@ -61,9 +63,9 @@ class SignalCalls:
         request_id: str = "",
         owner: str = "",
     ) -> NodeTaskRecord:
-        """Answer the form of a node task that waits: approve or reject, with the values of its fields by name.
+        """Answer the form of a waiting node task: approve or reject it, with the values of its fields by name.
 
-        Otherwise as `signal_node`.
+        Otherwise like `signal_node` with `only_if_waiting`.
         """
         payload = {"approved": approved, "values": dict(values or {})}
         return await self.signal_node(

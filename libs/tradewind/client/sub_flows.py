@@ -8,7 +8,7 @@ from tradewind.api.scheduler.v1 import cycle_pb2
 
 @dataclass(frozen=True, slots=True)
 class ParentNode:
-    """The node that a cycle runs for, in its `attempt`; `depth` is how many flows are above the cycle, from 1."""
+    """The node, and its `attempt`, that a cycle runs for; `depth` is how many flows are above the cycle, from 1."""
 
     flow_id: str
     cycle: int
@@ -31,7 +31,7 @@ class SubFlowCycle:
 
 
 def parent_from(message: cycle_pb2.Cycle) -> ParentNode | None:
-    """Read the node that a cycle runs for, None for none."""
+    """Read the node that a cycle runs for; None for none."""
     if not message.HasField("parent"):
         return None
     parent = message.parent
@@ -39,7 +39,7 @@ def parent_from(message: cycle_pb2.Cycle) -> ParentNode | None:
 
 
 def sub_flow_from(message: node_task_pb2.NodeTask) -> SubFlowCycle | None:
-    """Read the cycle that a node task runs, None for none."""
+    """Read the cycle that a node task runs; None for none."""
     if not message.HasField("sub_flow"):
         return None
     return SubFlowCycle(message.sub_flow.flow_id, message.sub_flow.cycle, message.sub_flow.run)

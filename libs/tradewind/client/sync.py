@@ -1,4 +1,4 @@
-"""The client for code without an event loop: the asynchronous one, with waiting."""
+"""The client for code without an event loop: it waits for the asynchronous client."""
 
 from collections.abc import Iterable
 from types import TracebackType
@@ -19,8 +19,8 @@ from tradewind.tls import Security
 class SyncClient(SyncFace[Client]):
     """Client for code without an event loop: `with SyncClient() as client: client.run_flow("momentum").result()`.
 
-    It has the methods of Client with the same parameters and errors; they wait, and iterators are plain ones. Its
-    event loop runs in a thread of its own. May be used from several threads.
+    It has the methods of Client, with the same parameters and errors; they wait for their result, and iterators are
+    plain ones. Its event loop runs in a thread of its own. It may be used from several threads.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SyncClient(SyncFace[Client]):
         super().__init__(client, BackgroundLoop())
 
     def __enter__(self) -> Self:
-        """Return the client; it connects at its first call."""
+        """Return the client; it connects on its first call."""
         return self
 
     def __exit__(
@@ -184,7 +184,7 @@ class SyncClient(SyncFace[Client]):
     def run_flows(
         self, requests: Iterable[RunRequest | str], *, wait: Seconds = 0.0
     ) -> list[SyncCycleHandle | TradewindError]:
-        """Run many cycles now, as Client.run_flows."""
+        """Run many cycles now; see Client.run_flows."""
         results = self._loop.wait(self._inner.run_flows(requests, wait=wait))
         return [
             result if isinstance(result, TradewindError) else SyncCycleHandle(result, self._loop) for result in results

@@ -1,4 +1,4 @@
-"""The synchronous face of an asynchronous object: its methods, with waiting."""
+"""The synchronous face of an asynchronous object: the same methods, which wait."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
@@ -26,7 +26,7 @@ class SyncFace(Generic[Inner]):
 def waits(
     method: Callable[Concatenate[Inner, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[SyncFace[Inner], Arguments], Result]:
-    """Return the method that waits for what `method` returns, with its parameters and documentation."""
+    """Return a method that waits for the result of `method`, with its parameters and documentation."""
 
     @wraps(method)
     def waiting(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -39,7 +39,7 @@ def waits_for(
     method: Callable[Concatenate[Inner, Arguments], Coroutine[Any, Any, Result]],
     face: Callable[[Result, BackgroundLoop], Face],
 ) -> Callable[Concatenate[SyncFace[Inner], Arguments], Face]:
-    """Return the method that waits for the handle that `method` returns, and returns its synchronous face."""
+    """Return a method that waits for the handle that `method` returns, and returns its synchronous face."""
 
     @wraps(method)
     def waiting(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Face:
@@ -51,7 +51,7 @@ def waits_for(
 def faces(
     method: Callable[Concatenate[Inner, Arguments], Result], face: Callable[[Result, BackgroundLoop], Face]
 ) -> Callable[Concatenate[SyncFace[Inner], Arguments], Face]:
-    """Return the method that returns the synchronous face of the handle that `method` returns at once."""
+    """Return a method that returns the synchronous face of the handle that `method` returns at once."""
 
     @wraps(method)
     def facing(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Face:
@@ -63,7 +63,7 @@ def faces(
 def iterates(
     method: Callable[Concatenate[Inner, Arguments], AsyncIterator[Result]],
 ) -> Callable[Concatenate[SyncFace[Inner], Arguments], Iterator[Result]]:
-    """Return the method that yields what `method` yields, with its parameters and documentation."""
+    """Return a method that yields what `method` yields, with its parameters and documentation."""
 
     @wraps(method)
     def iterating(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Iterator[Result]:

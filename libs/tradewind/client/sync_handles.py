@@ -9,7 +9,7 @@ from tradewind.client.sync_face import SyncFace, faces, iterates, waits, waits_f
 
 
 class SyncCycleHandle(SyncFace[CycleHandle]):
-    """A cycle of a flow, as CycleHandle, with waiting."""
+    """A cycle of a flow: CycleHandle with methods that wait."""
 
     @property
     def flow_id(self) -> str:
@@ -23,12 +23,12 @@ class SyncCycleHandle(SyncFace[CycleHandle]):
 
     @property
     def run(self) -> int | None:
-        """Its run, None for the latest."""
+        """Its run; None for the latest."""
         return self._inner.run
 
     @property
     def record(self) -> CycleRecord | None:
-        """What was last heard of it."""
+        """Its last known state."""
         return self._inner.record
 
     @property
@@ -47,7 +47,7 @@ class SyncCycleHandle(SyncFace[CycleHandle]):
 
 
 class SyncFlowHandle(SyncFace[FlowHandle]):
-    """A flow, as FlowHandle, with waiting."""
+    """A flow: FlowHandle with methods that wait."""
 
     @property
     def flow_id(self) -> str:
@@ -71,7 +71,7 @@ class SyncFlowHandle(SyncFace[FlowHandle]):
 
 
 class SyncTaskHandle(SyncFace[TaskHandle]):
-    """An ad-hoc task, as TaskHandle, with waiting."""
+    """An ad-hoc task: TaskHandle with methods that wait."""
 
     @property
     def task_id(self) -> str:
@@ -80,7 +80,7 @@ class SyncTaskHandle(SyncFace[TaskHandle]):
 
     @property
     def record(self) -> NodeTaskRecord | None:
-        """What was last heard of it."""
+        """Its last known state."""
         return self._inner.record
 
     @property
@@ -98,7 +98,7 @@ class SyncTaskHandle(SyncFace[TaskHandle]):
 
 
 class SyncBatchHandle(SyncFace[BatchHandle]):
-    """A batch, as BatchHandle, with waiting."""
+    """A batch: BatchHandle with methods that wait."""
 
     @property
     def batch_id(self) -> str:
@@ -107,7 +107,7 @@ class SyncBatchHandle(SyncFace[BatchHandle]):
 
     @property
     def record(self) -> BatchRecord | None:
-        """What was last heard of it."""
+        """Its last known state."""
         return self._inner.record
 
     @property

@@ -1,4 +1,4 @@
-"""What happens to node tasks."""
+"""Events of node tasks."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -31,9 +31,9 @@ _KINDS = words(task_event_pb2.TaskEventKind, TaskEventKind)
 
 @dataclass(frozen=True, slots=True)
 class WatchedTask(NodeTaskRecord):
-    """A node task as it was after something `happened` to it; None when it is told as it is.
+    """A node task as it was after the event `happened`, which is None for its present state.
 
-    Watch again after `event_id` to go on from here. After a `gap`, events before this one are missing.
+    Watch again after `event_id` to continue from here. With `gap`, events before this one are missing.
     """
 
     happened: TaskEventKind | None = None
@@ -43,7 +43,7 @@ class WatchedTask(NodeTaskRecord):
 
 
 def watched_task_from(response: batch_pb2.WatchTaskResponse) -> WatchedTask:
-    """Read a task with what happened to it."""
+    """Read a task and the event that happened to it."""
     record = node_task_from(response.task)
     known = {each.name: getattr(record, each.name) for each in fields(record)}
     if not response.HasField("event"):

@@ -1,4 +1,4 @@
-"""How an ad-hoc task, or every item of a batch, is carried out."""
+"""How an ad-hoc task, or every item of a batch, is to be run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,9 +23,9 @@ def options_of(
     rate: Mapping[str, Any] | None,
     cache: Cache | str | None,
 ) -> batch_pb2.TaskOptions:
-    """Return the options as they travel; None leaves it to the server.
+    """Return the options as a message; None leaves an option to the server.
 
-    Raises ValueError for what is no length of time or no rule.
+    Raises ValueError for an invalid length of time or rule.
     """
     for name, rule in (("timeouts", timeouts), ("retry", retry), ("cache", None if isinstance(cache, str) else cache)):
         if rule is not None:

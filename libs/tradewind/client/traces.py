@@ -4,8 +4,8 @@ import sys
 
 
 def traceparent() -> str:
-    """Return the W3C `traceparent` that makes the caller's trace go on in the server, "" when there is none."""
-    # A program that traces has imported it; for all others that import would be most of their start-up time.
+    """Return the W3C `traceparent` that continues the caller's trace in the server; "" if there is none."""
+    # A program that traces has imported OpenTelemetry; for others, the import would be most of their start-up time.
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return ""

@@ -1,4 +1,4 @@
-"""What a client asks about the triggers of queues, and the events that it publishes."""
+"""What a client asks about the triggers of queues, and how it publishes events."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
@@ -55,14 +55,17 @@ class TriggerCalls:
         max_firings: int = 0,
         epoch: int = 0,
     ) -> TriggerRecord:
-        """Create or replace a trigger of a queue; an empty id gets one made. The same again changes nothing; `every`
-        without `anchor` or `start` counts from each call anew, so give one to what is saved again and again.
+        """Create or replace a trigger of a queue; an empty id makes a new one.
 
-        When it fires is said by one of: `at`; `times`; `after` so many seconds; `every` so many seconds, from `anchor`
-        (or `start`, or one interval from now) on; `cron` in a `time_zone`; for each `event` of a name that matches a
-        `filter`; `on_finished` for ends of cycles of these flows (an empty list: of any) with these `statuses`.
-        A schedule that has completed begins again with another schedule or a higher `epoch`; a lower one is refused.
-        Raises ValueError, InvalidInput, WrongStatus for a stale epoch, Exhausted when the queue is full.
+        Saving the same trigger again changes nothing; but `every` without `anchor` or `start` counts anew from each
+        call, so give one of them to a trigger that is saved repeatedly.
+
+        Exactly one of these says when it fires: `at` a time; at several `times`; once `after` a length of time;
+        `every` length of time, from `anchor` (or `start`, or one interval from now) on; by `cron` in a `time_zone`; for
+        each `event` of that name that matches a `filter`; `on_finished` for ends of cycles of these flows (an empty
+        list: of any flow) with these `statuses`. A completed schedule begins again with another schedule or a higher
+        `epoch`; a lower one is refused. Raises ValueError, InvalidInput, WrongStatus for a stale epoch, Exhausted when
+        the queue is full.
         """
         schedule = schedule_of(
             at=at,
@@ -100,12 +103,12 @@ class TriggerCalls:
         return trigger_from(answer.trigger)
 
     async def remove_trigger(self, queue: str, trigger_id: str, *, epoch: int = 0) -> bool:
-        """Remove a trigger of a queue with all its firings that wait, and say whether there was one."""
+        """Remove a trigger of a queue with all its waiting firings; return whether there was one."""
         request = made(pb.RemoveTriggerRequest, queue=queue, trigger_id=trigger_id, epoch=epoch)
         return (await self._connection.to_trigger.call(self._connection.trigger.RemoveTrigger, request)).removed
 
     async def list_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
-        """Yield the triggers of a queue, by creation."""
+        """Yield the triggers of a queue, in the order of their creation."""
         request = made(pb.ListTriggersRequest, queue=queue, page_size=PAGE)
         async for page in self._connection.to_trigger.pages(self._connection.trigger.ListTriggers, request):
             for trigger in page.triggers:
@@ -114,7 +117,7 @@ class TriggerCalls:
     async def fire_trigger(
         self, queue: str, trigger_id: str, payload: Mapping[str, Any] | None = None, *, request_id: str = ""
     ) -> bool:
-        """Deliver a trigger once more, now; its planned times stay. False when this `request_id` did so before.
+        """Fire a trigger once now, in addition to its planned times; return False if this `request_id` did so before.
 
         Raises NotFound, and Exhausted when too many of its firings wait.
         """
@@ -129,13 +132,13 @@ class TriggerCalls:
         return answer.fired or not request_id
 
     async def pause_trigger(self, queue: str, trigger_id: str, note: str = "") -> TriggerRecord:
-        """Keep a trigger from firing; events that come meanwhile are not kept. Raises NotFound, WrongStatus."""
+        """Keep a trigger from firing; events in the meantime are not kept. Raises NotFound, WrongStatus."""
         request = made(pb.PauseTriggerRequest, queue=queue, trigger_id=trigger_id, note=note)
         answer = await self._connection.to_trigger.call(self._connection.trigger.PauseTrigger, request)
         return trigger_from(answer.trigger)
 
     async def resume_trigger(self, queue: str, trigger_id: str) -> TriggerRecord:
-        """Let a paused trigger fire again, from its next planned time after now on. Raises NotFound."""
+        """Let a paused trigger fire again, from its next planned time on. Raises NotFound."""
         request = made(pb.ResumeTriggerRequest, queue=queue, trigger_id=trigger_id)
         answer = await self._connection.to_trigger.call(self._connection.trigger.ResumeTrigger, request)
         return trigger_from(answer.trigger)
@@ -148,7 +151,7 @@ class TriggerCalls:
                 yield trigger_firing_from(firing)
 
     async def list_dead_triggers(self, queue: str) -> AsyncIterator[TriggerRecord]:
-        """Yield what was refused too often, what died first before the others."""
+        """Yield the triggers and firings that were refused too often, in the order in which they died."""
         request = made(pb.ListDeadTriggersRequest, queue=queue, page_size=PAGE)
         async for page in self._connection.to_trigger.pages(self._connection.trigger.ListDeadTriggers, request):
             for trigger in page.triggers:
@@ -160,14 +163,14 @@ class TriggerCalls:
         await self._connection.to_trigger.call(self._connection.trigger.RedriveTrigger, request)
 
     async def count_triggers(self, queue: str) -> TriggerCounts:
-        """Return how many triggers of a queue stand where."""
+        """Return how many triggers of a queue have each status."""
         request = made(pb.CountTriggersRequest, queue=queue)
         return counts_from(await self._connection.to_trigger.call(self._connection.trigger.CountTriggers, request))
 
     async def publish_event(
         self, name: str, payload: Mapping[str, Any] | None = None, *, event_id: str = ""
     ) -> PublishedEvent:
-        """Tell an event to every trigger that listens to it; the same `event_id` fires each once in 24 h.
+        """Publish an event to every trigger that listens for it; one `event_id` fires each trigger once in 24 h.
 
         Raises InvalidInput, and Exhausted when all that it matches have too many firings waiting.
         """
@@ -180,10 +183,10 @@ class TriggerCalls:
         return published_from(await self._connection.to_trigger.call(self._connection.trigger.PublishEvent, request))
 
     def receive_due(self, queue: str, *, credits: int = 100, receiver: str = "") -> DueTriggers:
-        """Return what is due of a queue, as it becomes due: `async for due in client.receive_due("reports"): ...`.
+        """Return the triggers of a queue as they become due: `async for due in client.receive_due("reports"): ...`.
 
-        Any number of receivers share a queue, each trigger goes to one. At most `credits` are held unanswered. Use it
-        with `async with`, so that answers have arrived and what is held is given back when it ends.
+        Any number of receivers may share a queue; each trigger goes to one of them. At most `credits` are held
+        unanswered. Use it with `async with`: on exit, answers have arrived and unanswered triggers are given back.
         """
         connection = self._connection
         return DueTriggers(lambda: connection.trigger.ReceiveDue, connection.to_trigger, queue, credits, receiver)

@@ -1,4 +1,4 @@
-"""When a trigger fires, as callers say it."""
+"""When a trigger fires, made from the arguments of callers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -30,7 +30,7 @@ def schedule_of(
     end: datetime | None = None,
     max_firings: int = 0,
 ) -> trigger_pb2.Schedule:
-    """Return the schedule that these say. Raises ValueError unless they say exactly one kind."""
+    """Return the schedule that the arguments describe. Raises ValueError unless they describe exactly one kind."""
     given = [at is not None, bool(times), after is not None, every is not None, bool(cron), bool(event)]
     if [*given, on_finished is not None].count(True) != 1:
         raise ValueError(f"say when it fires by exactly one of {_KINDS}")

@@ -11,7 +11,7 @@ from tradewind.client.wire import moment, words
 
 
 class TriggerStatus(StrEnum):
-    """Where a trigger stands."""
+    """The status of a trigger."""
 
     UNKNOWN = "unknown"
     """A status that this version does not know."""
@@ -36,9 +36,9 @@ _STATUS = words(trigger_pb2.TriggerStatus, TriggerStatus)
 class TriggerRecord:
     """A trigger of a queue; times in UTC.
 
-    `schedule` says in words when it fires, `payload` is what its JSON text holds. `failures` counts how often in a row
-    it was refused, `fired` how often acknowledged, `pending` the firings for events that wait or are leased, `dropped`
-    those that found too many before them. `firing_id` and `event_id` are set for one firing among dead triggers.
+    `schedule` says in words when it fires, `payload` is its decoded JSON. `failures` counts how often in a row it was
+    refused, `fired` how often it was acknowledged, `pending` the firings for events that wait or are leased, `dropped`
+    the firings that were dropped because too many waited. `firing_id` and `event_id` are set only for a dead firing.
     """
 
     trigger_id: str
@@ -75,7 +75,7 @@ class TriggerFiring:
 
 @dataclass(frozen=True, slots=True)
 class PublishedEvent:
-    """What became of an event: how many triggers it matched, fired, had fired before, and found full."""
+    """What became of an event: how many triggers it matched, fired, had fired before, and found full (`dropped`)."""
 
     event_id: str
     matched: int
@@ -86,7 +86,7 @@ class PublishedEvent:
 
 @dataclass(frozen=True, slots=True)
 class TriggerCounts:
-    """How many triggers of a queue stand where; `orphans` is what the store has lost, normally 0."""
+    """How many triggers of a queue have each status; `orphans` counts triggers that the store has lost, normally 0."""
 
     triggers: int
     scheduled: int

@@ -14,7 +14,7 @@ _Run = tuple[int, int]
 
 
 class _Seen:
-    """What was told of the cycles of one flow."""
+    """What has been yielded of the cycles of one flow."""
 
     def __init__(self) -> None:
         self._newest: tuple[_Run, str] = (-1, 0), ""
@@ -22,10 +22,10 @@ class _Seen:
         self._open: dict[_Run, str] = {}
 
     def is_news(self, record: CycleRecord, event_id: str) -> bool:
-        """Remember a record; return whether it says more than the one before.
+        """Remember a record; return whether it says more than the previous one.
 
-        An end does, whatever its version: a store that lost its last second gives versions anew. So does another run
-        of the same number, that of a flow which was deleted and registered again.
+        An end always does, whatever its version: a store that lost its last second gives out versions again. So does
+        another run of the same number, of a flow that was deleted and registered again.
         """
         run, rank = (record.cycle, record.run), (record.ended, record.version)
         run_id, known = self._ranks.get(run, ("", (False, -1)))
@@ -47,7 +47,7 @@ class _Seen:
 
     @property
     def position(self) -> str:
-        """The event to go on after, "" before the first: that of the oldest cycle that may have changed since."""
+        """The event to continue after: that of the oldest cycle that may have changed since; "" before the first."""
         return self._open[min(self._open)] if self._open else self._newest[1]
 
 
@@ -56,7 +56,7 @@ async def watch(
 ) -> AsyncGenerator[CycleRecord, None]:
     """Yield each state of the cycles of flows once, or of one cycle until it has ended.
 
-    After a lost connection it goes on where it was. Raises as `reopened`.
+    Continues where it was after a lost connection. Raises what `reopened` does.
     """
     seen = {flow_id: _Seen() for flow_id in flow_ids}
 

@@ -1,4 +1,4 @@
-"""Small conversions between what travels and Python's own values."""
+"""Small conversions between messages and Python's own values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -33,16 +33,16 @@ class _WireEnum(Protocol[Number]):
 def words(enum: _WireEnum[Number], kind: type[Word]) -> dict[int, Word]:
     """Return the member of `kind` for each number of `enum`: `running` for CYCLE_STATUS_RUNNING.
 
-    Numbers that this version does not know are for the caller to take as `kind.UNKNOWN`: servers may be newer.
+    Callers must treat numbers that this version does not know as `kind.UNKNOWN`: servers may be newer.
     """
     prefix = _prefix(enum)
     return {number: kind(name.removeprefix(prefix).lower()) for name, number in enum.items() if number}
 
 
 def number_of(enum: _WireEnum[Number], word: str) -> Number:
-    """Return the number in `enum` of a word: CYCLE_STATUS_RUNNING for `running`.
+    """Return the number in `enum` for a word: CYCLE_STATUS_RUNNING for `running`.
 
-    Raises ValueError that names the words there are.
+    Raises ValueError that names the known words.
     """
     known = {name.removeprefix(_prefix(enum)).lower(): number for name, number in enum.items() if number}
     if word not in known:
@@ -51,12 +51,12 @@ def number_of(enum: _WireEnum[Number], word: str) -> Number:
 
 
 def numbers_of(enum: _WireEnum[Number], given: Iterable[str]) -> list[Number]:
-    """Return the numbers in `enum` of words, or of one. Raises ValueError that names the words there are."""
+    """Return the numbers in `enum` for several words, or one. Raises ValueError that names the known words."""
     return [number_of(enum, word) for word in listed(given)]
 
 
 def listed(given: Iterable[Item]) -> list[Item]:
-    """Return a list of what is given; a single text is one item, and not its letters."""
+    """Return the given items as a list; a single string is one item, not its letters."""
     return [given] if isinstance(given, str) else list(given)  # type: ignore[list-item]
 
 
@@ -65,7 +65,7 @@ def _prefix(enum: _WireEnum[Number]) -> str:
 
 
 def seconds_of(length: Seconds) -> float:
-    """Return a length of time in seconds. Raises ValueError for text that is none and a negative one, or TypeError."""
+    """Return a length of time in seconds. Raises ValueError for invalid text or a negative length, or TypeError."""
     seconds = seconds_in(length)
     if seconds < 0:
         raise ValueError(f"a length of time must not be negative, is {seconds} s")
@@ -73,12 +73,12 @@ def seconds_of(length: Seconds) -> float:
 
 
 def duration(seconds: float) -> Duration | None:
-    """Return a Duration, None for no time at all. Raises ValueError for more than 10 000 years."""
+    """Return a Duration of at least 1 ms, or None for 0. Raises ValueError for more than 10 000 years."""
     return span(max(seconds, 0.001)) if seconds else None
 
 
 def span(seconds: float) -> Duration:
-    """Return a Duration of whole milliseconds, none too. Raises ValueError for more than 10 000 years."""
+    """Return a Duration of whole milliseconds, which may be 0. Raises ValueError for more than 10 000 years."""
     if not seconds <= LONGEST_S:
         raise ValueError(f"a length of time must be at most 10 000 years, is {seconds:g} s")
     whole, rest = divmod(round(seconds * 1000), 1000)
@@ -88,8 +88,8 @@ def span(seconds: float) -> Duration:
 def timestamp(moment: datetime | None) -> Timestamp | None:
     """Return a Timestamp.
 
-    Raises ValueError for a moment without a time zone, which could be any, and outside of the years 1 to 9999 in UTC;
-    TypeError for what is no datetime.
+    Raises ValueError for a moment without a time zone, which would be ambiguous, or outside of the years 1 to 9999 in
+    UTC; TypeError for anything but a datetime.
     """
     if moment is None:
         return None
@@ -106,19 +106,20 @@ def timestamp(moment: datetime | None) -> Timestamp | None:
 
 
 def moment(message: Message, field: str) -> datetime | None:
-    """Return the UTC time in a Timestamp field of `message`, None when it is not set."""
+    """Return the UTC time in a Timestamp field of `message`; None if it is not set."""
     if not message.HasField(field):
         return None
     value = getattr(message, field)
     assert isinstance(value, Timestamp)
-    # A tenth of what ToDatetime costs.
+    # This costs a tenth of ToDatetime.
     return _EPOCH + timedelta(0, value.seconds, value.nanos // 1000)
 
 
 def inputs_json(inputs: Mapping[str, Any] | str | None) -> str:
     """Return the JSON text of a cycle's inputs, "" for none.
 
-    Raises ValueError for what JSON cannot say and for text that is no JSON, TypeError for what has no names.
+    Raises ValueError for values that JSON cannot hold and for text that is not a JSON object, TypeError for anything
+    that is not a mapping.
     """
     if not inputs:
         return ""

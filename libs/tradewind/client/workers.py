@@ -12,7 +12,7 @@ from tradewind.client.wire import moment, words
 
 
 class WorkerStatus(StrEnum):
-    """Where a worker stands in its life."""
+    """The status of a worker."""
 
     ACTIVE = "active"
     DRAINING = "draining"
@@ -41,7 +41,7 @@ class WorkerRecord:
 
 @dataclass(frozen=True, slots=True)
 class InputHandle:
-    """An input of a node type; `gather` says that it takes several edges, whose values arrive as a list."""
+    """An input of a node type; with `gather` it takes several edges, whose values arrive as a list."""
 
     name: str
     schema: Any
@@ -59,7 +59,7 @@ class OutputHandle:
 
 @dataclass(frozen=True, slots=True)
 class NodeType:
-    """What a node type takes and gives; schemas are JSON Schemas, None where nothing is said."""
+    """What a node type takes and emits; schemas are JSON Schemas, or None if nothing is declared."""
 
     type: str
     description: str
@@ -69,7 +69,7 @@ class NodeType:
     worker_ids: tuple[str, ...]
     declared_at: datetime | None
     version: str = ""
-    """Results of other versions are not taken from caches."""
+    """Caches do not reuse results of other versions."""
     built_in: bool = False
     """Whether it is part of Tradewind and needs no worker."""
 
