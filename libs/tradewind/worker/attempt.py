@@ -1,4 +1,4 @@
-"""One attempt of a node task in this process, and where it reports to."""
+"""One attempt of a node task in this process, and where it reports."""
 
 import asyncio
 import math
@@ -15,32 +15,35 @@ if TYPE_CHECKING:
 
 
 class Telling(Protocol):
-    """Takes what a node tells while it runs, by token. Any thread may call it."""
+    """Takes what a node reports while it runs, by token. Any thread may call it."""
 
     def progress(self, token: str, percent: int, message: str, step: str) -> None:
-        """The node is so far; a later call replaces one that was not sent yet."""
+        """Note the node's progress; a later call replaces one that was not sent yet."""
         ...
 
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
-        """The node wrote a line at `created_ns` since the epoch."""
+        """Note a line that the node wrote at `created_ns` since the epoch."""
         ...
 
 
 class Reports(Telling, Protocol):
-    """Takes what is to be said of attempts, by token. Beside what nodes tell, that is the loop's thread's."""
+    """Takes reports on attempts, by token. Apart from `progress` and `log`, only the loop's thread may call it."""
 
     def complete(
         self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
     ) -> None:
-        """The node ran, in the span that `traceparent` names, and emits `outputs`; an eager one goes on with them."""
+        """Report that the node ran, in the span `traceparent`, and emits `outputs`.
+
+        `eager_token` is that of an eager node that goes on with them.
+        """
         ...
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
-        """The node failed or was stopped."""
+        """Report that the node failed or was stopped."""
         ...
 
     def give_back(self, token: str) -> None:
-        """The attempt did not begin, or may run elsewhere."""
+        """Report that the attempt did not begin, or may run elsewhere."""
         ...
 
 
@@ -48,7 +51,7 @@ class Stoppable(Protocol):
     """A process in which an attempt runs."""
 
     def tell(self, token: str, stop: Stop) -> None:
-        """Let the node know that it is to stop."""
+        """Tell the node to stop."""
         ...
 
     def force(self) -> None:
@@ -57,7 +60,7 @@ class Stoppable(Protocol):
 
 
 class Attempt:
-    """What the executor, the node's context and the stream know of an attempt while it is held."""
+    """What the executor, the node's context and the stream know about an attempt while it is held."""
 
     __slots__ = (
         "assignment",
@@ -89,38 +92,38 @@ class Attempt:
         self.assignment = assignment
         self.token = assignment.token
         self.traceparent = assignment.traceparent
-        """The trace context that it runs in; empty for none."""
+        """The trace context that it runs in; empty if none."""
         self.reports = reports
         self.memories: Memories | None = None
-        """Where the variables of its cycle and flow are kept."""
+        """Keeps the variables of its cycle and flow."""
         self.process: Stoppable | None = None
-        """Where it runs, while it runs in a process of its own."""
+        """The process that it runs in, while it runs in one of its own."""
         self.in_thread = False
-        """Whether a plain function has begun, which learns of a stop when it looks."""
+        """Whether a plain function has begun, which notices a stop only when it checks."""
         self.task: asyncio.Task[Any] | None = None
         self.deadline = math.inf
-        """When it times out, by the loop's clock; infinite for never."""
+        """When it times out, by the loop's clock; infinite if never."""
         self.begun_ns = 0
-        """On the performance counter; 0 before the node's code was reached."""
+        """When the node's code was reached, by the performance counter; 0 before."""
         self.stop: Stop | None = None
         self.stop_seen = False
-        """Whether the node's code came to know of the stop."""
+        """Whether the node's code has noticed the stop."""
         self.steps = steps
-        """What may go on with what it emits, and with what that emits, and so on."""
+        """The eager steps that may follow this one, directly or one after another."""
         self.following: Attempt | None = None
         """The attempt of an eager node that goes on with what this one emits."""
         self.settled = False
-        """Whether its outcome is decided: what the code does from here on is not reported."""
+        """Whether its outcome is decided: what the code does from then on is not reported."""
         self.named = False
         """Whether the server has been told that this worker holds it."""
         self.redact: Callable[[str], str] | None = None
-        """Takes secrets out of texts; None when the config has none."""
+        """Removes secrets from texts; None when the config has none."""
         self.highest = 0
         """The highest progress so far."""
         self.said = ""
-        """What was said with the latest progress."""
+        """The message of the latest progress."""
         self.step = ""
-        """Which step the node was at last."""
+        """The step that the node reported last."""
         self.timer: asyncio.TimerHandle | None = None
 
     def redacted(self, text: str) -> str:

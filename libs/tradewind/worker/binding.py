@@ -27,7 +27,7 @@ class _Input(Protocol):
 
 
 class _Handle:
-    """How the values of one handle become an argument."""
+    """Turns the values of one handle into an argument."""
 
     __slots__ = ("convert", "decode", "decode_many", "gather", "name")
 
@@ -35,7 +35,7 @@ class _Handle:
         self.name = parameter.name
         self.gather = parameter.gather
         self.decode: Callable[[str], Any]
-        # Several edges may lead into a handle that a flow was registered with before any worker declared the type.
+        # Several edges may lead into this handle if the flow was registered before any worker declared the type.
         self.decode_many: Callable[[str], Any]
         self.convert: Callable[[Any], Any]
         whole = parameter.whole_annotation
@@ -50,7 +50,7 @@ class _Handle:
 
 
 class ConfigPlan:
-    """A config that was parsed once: what calls may share, and what each call gets a copy of."""
+    """A parsed config: the arguments that calls share, and those that each call gets a copy of."""
 
     __slots__ = ("fresh", "shared", "unresolved")
 
@@ -58,11 +58,11 @@ class ConfigPlan:
         self.shared: Arguments = {}
         self.fresh: list[tuple[str, bytes, Callable[[bytes], Any]]] = []
         self.unresolved: dict[str, Any] | None = None
-        """The config itself when it refers to secrets: then each call resolves and converts it anew."""
+        """The config itself if it refers to secrets: each call then resolves and converts it again."""
 
 
 class Binder:
-    """Makes the arguments of one node's calls; everything that does not depend on the call is worked out beforehand.
+    """Makes the arguments of one node's calls; everything that does not depend on the call is prepared in advance.
 
     A parameter is filled from the input handle of its name, else the run input, else the config, else its default.
     Values of inputs must have the declared type; run inputs and configs, which people write, may have `"20"` for 20.
@@ -81,10 +81,10 @@ class Binder:
         self._config_reader = reader_of(signature.config_type)
         self._cached_plan = functools.lru_cache(_CACHED_CONFIGS)(self._make_plan)
         self._empty_plan = self._make_plan("{}") if self._config_reader is None else None
-        """None where a model decides whether the config may be empty."""
+        """None when a model decides whether the config may be empty."""
 
     def plan(self, config_json: str) -> ConfigPlan:
-        """Parse a config, or find that it was parsed before. Raises NodeFault when it does not fit the parameters."""
+        """Return a parsed config, from the cache if possible. Raises NodeFault when it does not fit the parameters."""
         if config_json == "{}" or not config_json:
             return self._empty_plan or self._cached_plan("{}")
         if len(config_json) > _CACHED_CONFIG_LENGTH:
@@ -92,17 +92,17 @@ class Binder:
         return self._cached_plan(config_json)
 
     def bind(self, plan: ConfigPlan, inputs: Sequence[_Input], run_inputs_json: str) -> Arguments:
-        """Return the arguments of a call: `plan` overlaid with the run inputs, and these with the inputs.
+        """Return the arguments of a call: `plan`, overridden by the run inputs, and these by the inputs.
 
-        Raises NodeFault when a value does not fit its parameter, when a handle has none, and INPUT_MISSING when a
-        parameter is left without a value.
+        Raises NodeFault when a value does not fit its parameter, when a handle has no parameter, and INPUT_MISSING when
+        a parameter has no value.
         """
         arguments = plan.shared.copy()
         for name, raw, decode in plan.fresh:
             arguments[name] = decode(raw)
         if run_inputs_json:
             self._add_run_inputs(arguments, run_inputs_json)
-        # A slice, because a loop over a message's own field costs an IndexError at its end.
+        # A slice, because a loop over a message's own field costs an IndexError at the end.
         for given in inputs[:]:
             name = given.handle
             handle = self._handles.get(name)
@@ -129,7 +129,7 @@ class Binder:
         return arguments
 
     def convert_config(self, config: dict[str, Any]) -> ConfigPlan:
-        """Return the plan of a config whose secrets are resolved; it serves one call. Raises NodeFault."""
+        """Return the plan of a config with resolved secrets, for one call. Raises NodeFault."""
         plan = ConfigPlan()
         plan.shared = self._arguments_of(config)
         return plan
@@ -188,7 +188,7 @@ class Binder:
             run_inputs = msgspec.json.decode(run_inputs_json, type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise invalid_input(f"the run's inputs are no JSON object: {error}") from None
-        # They are meant for all entry nodes, so a key that this one does not know is another's.
+        # Run inputs are for all entry nodes, so a key that this node does not know may be for another.
         for name, handle in self._handles.items():
             if name in run_inputs:
                 arguments[name] = self._converted(handle, "run input", run_inputs[name])

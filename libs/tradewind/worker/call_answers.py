@@ -1,4 +1,4 @@
-"""What a worker that is called answers when a call cannot be served."""
+"""What a called worker answers when it cannot serve a call."""
 
 import logging
 import secrets
@@ -14,10 +14,10 @@ logger = logging.getLogger("tradewind.worker")
 
 
 class CallAnswers(StatusAnswers):
-    """Refuses invalid calls with a reason; internal errors are logged, and callers never see their details."""
+    """Refuses invalid calls with a reason; logs internal errors, whose details callers never see."""
 
     def status_of(self, error: Exception, method: str) -> Status:
-        """Return what a caller of `method` is told of `error`."""
+        """Return the status that a caller of `method` gets for `error`."""
         if isinstance(error, MethodUnknown):
             return status_with(StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN", str(error))
         if isinstance(error, DecodeError):

@@ -1,4 +1,4 @@
-"""A worker that is called: serves WorkerService, and reports and renews by calls of its own."""
+"""A called worker: it serves WorkerService, and makes calls of its own to report and renew."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class CalledLink(WorkerServiceServicer):
-    """A Link. Listens from `start` on, under `address`; serves health, which ends with `drain`, and reflection too."""
+    """A Link that listens from `start` on; it also serves health, which `drain` ends, and reflection."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class CalledLink(WorkerServiceServicer):
         self.connected = asyncio.Event()
 
     async def start(self, listen: str) -> int:
-        """Listen on `host:port`, port 0 for a free one, and return the port. Raises WorkerError when it is taken."""
+        """Listen on `host:port` (port 0: a free one) and return the port. Raises WorkerError when it cannot."""
         options = (
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -100,7 +100,7 @@ class CalledLink(WorkerServiceServicer):
         return port
 
     async def stop(self) -> None:
-        """Listen no more; calls under way have a second to end."""
+        """Stop listening; calls under way have a second to end."""
         if self._renewal is not None:
             self._renewal.cancel()
         if self._server is not None:
@@ -117,9 +117,9 @@ class CalledLink(WorkerServiceServicer):
         self._outbox.wake()
 
     async def run(self) -> None:
-        """Report what is to be said, as soon as there is something, and renew leases until finished.
+        """Send reports as soon as there are any, and renew leases, until finished.
 
-        What was not heard is said again after a pause. Raises WorkerRefused when it is refused again and again.
+        Reports that did not get through are sent again after a pause. Raises WorkerRefused after repeated refusals.
         """
         backoff = Backoff()
         sequence = 0
@@ -176,7 +176,7 @@ class CalledLink(WorkerServiceServicer):
             self._renew_later()
 
     async def _report(self, sequence: int) -> bool:
-        """Send what is to be reported; return False when it did not get through."""
+        """Send the waiting reports; return False when they did not get through."""
         said = self._outbox.take(sequence)
         request = pb2.ReportNodeTasksRequest(
             worker_id=self._identity.worker_id,
@@ -206,9 +206,9 @@ class CalledLink(WorkerServiceServicer):
 
 
 def reachable_at(listen: str, port: int, api_url: str | None) -> str:
-    """Return the address to register, that listened on unless given.
+    """Return the address to register: `api_url`, or else the one listened on.
 
-    Raises ValueError for one that is not `host:port`, or stands for all interfaces.
+    Raises ValueError when `listen` is not `host:port`, or means all interfaces and there is no `api_url`.
     """
     host, colon, number = listen.rpartition(":")
     if not (colon and host and number.isdecimal() and int(number) < 2**16):

@@ -1,4 +1,4 @@
-"""Channels to Tradewind's servers, and what their errors say."""
+"""Channels to Tradewind's servers, and sentences for their errors."""
 
 import re
 
@@ -12,7 +12,7 @@ from tradewind.tls.channels import open_channel as open_secured
 from tradewind.tls.channels import target_of
 
 _OPTIONS = (
-    # An assignment may hold 3 MiB of inputs beside its config; servers cut their messages at 4 MiB.
+    # An assignment may hold 3 MiB of inputs besides its config; servers keep their messages below 4 MiB.
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
     ("grpc.min_reconnect_backoff_ms", CONNECT_WITHIN_MS),
 )
@@ -27,7 +27,7 @@ def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:
-    """Return the reason that a Tradewind server gave (a name of `ErrorReason` without its prefix), or ""."""
+    """Return the reason that a Tradewind server gave (a name in `ErrorReason` without its prefix), or ""."""
     for detail in _details(error):
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info):
@@ -36,17 +36,17 @@ def reason_of(error: grpc.aio.AioRpcError) -> str:
 
 
 def explain(error: grpc.aio.AioRpcError) -> str:
-    """Return what a call failed with, and every violation that the server listed, for a person."""
+    """Return, for a person, why a call failed, with every violation that the server listed."""
     details = error.details() or "no details"
     parts: list[str] = []
     for detail in _details(error):
         request = error_details_pb2.BadRequest()
         if detail.Unpack(request):
             parts.extend(f"{each.field}: {each.description}" for each in request.field_violations)
-    # When nobody answers, neither gRPC's words nor the code would help.
+    # When nobody answers, neither gRPC's message nor the code would help.
     if not parts and error.code() is grpc.StatusCode.UNAVAILABLE and (refused := _REFUSED.search(details)):
         return f'nobody answers at {refused[1]}: is "tradewind up" running?'
-    # Where violations are listed, the details are the first of them.
+    # If violations are listed, the details only repeat the first of them.
     return f"{error.code().name}: " + ("; ".join(parts) or explained(details) or details)
 
 

@@ -1,4 +1,4 @@
-"""What a worker with a codec decodes of its node tasks, and encodes of what becomes of them."""
+"""How a worker with a codec decodes its node tasks and encodes their results."""
 
 from concurrent.futures import Future
 from typing import Any
@@ -18,9 +18,9 @@ from tradewind.worker.threads import ThreadPool
 
 
 def open_assignment(codec: Codec, assignment: work_pb2.NodeTaskAssignment) -> None:
-    """Put the values of inputs, run inputs and config in the place of what is encoded.
+    """Replace encoded inputs, run inputs and config by their decoded values.
 
-    Raises NodeFault, which trying again here does not mend, when something cannot be read.
+    Raises a final NodeFault when something cannot be decoded: trying again here would not help.
     """
     try:
         for given in assignment.inputs:
@@ -35,7 +35,7 @@ def open_assignment(codec: Codec, assignment: work_pb2.NodeTaskAssignment) -> No
 
 
 def sealed(codec: Codec, ending: Ending) -> Ending:
-    """Return the outputs encoded, each as a whole. Raises NodeFault OUTPUT_TOO_LARGE."""
+    """Return the outputs, each encoded as a whole. Raises NodeFault OUTPUT_TOO_LARGE."""
     if not isinstance(ending, list):
         return ending
     outputs = [(handle, encode_text(codec, text)) for handle, text in ending]
@@ -44,7 +44,7 @@ def sealed(codec: Codec, ending: Ending) -> Ending:
 
 
 class CodedRunner(NodeRunner):
-    """Runs nodes on what their assignments hold decoded, and encodes what they emit."""
+    """Runs nodes with decoded assignments, and encodes what they emit."""
 
     def __init__(
         self, codec: Codec, secrets: SecretResolver, threads: ThreadPool, processes: ProcessPool | None
@@ -58,14 +58,14 @@ class CodedRunner(NodeRunner):
 
 
 class CodedMemories:
-    """Memories whose variables are encoded one by one; their names stay."""
+    """Memories whose variables are encoded one by one; their names are not."""
 
     def __init__(self, memories: Memories, codec: Codec) -> None:
         self._memories = memories
         self._codec = codec
 
     def ask(self, method: str, request: bytes) -> "Future[bytes]":
-        """As Memories says."""
+        """Call the scheduler; see Memories."""
         answer: Future[bytes] = Future()
         if method == "UpdateMemory":
             try:

@@ -1,4 +1,4 @@
-"""What a node can ask and tell while it runs."""
+"""What a node can ask and report while it runs."""
 
 import logging
 import time
@@ -24,7 +24,7 @@ _CHOICE = ", ".join(_NAMES).lower()
 
 
 class _Breath:
-    """Awaiting it gives other tasks of the loop a turn; a node that does not await loses nothing by it."""
+    """Awaiting it gives other tasks of the loop a turn; a node need not await it."""
 
     __slots__ = ()
 
@@ -36,11 +36,11 @@ _BREATH = _Breath()
 
 
 class NodeLog:
-    """Writes lines into the log of the cycle: `ctx.log("bought")`, `ctx.log.warning("spread is %s", spread)`.
+    """Writes lines to the log of the cycle: `ctx.log("bought")`, `ctx.log.warning("spread is %s", spread)`.
 
     Arguments fill `%` placeholders as in the standard library; keywords are appended as `key=value`. A line is cut at
-    8 KiB. Lines beyond what the worker can send are dropped, and their number is said in the log. What is printed, or
-    logged with `logging`, does not come here.
+    8 KiB. Lines beyond what the worker can send are dropped, and the log says how many. Text that is printed, or logged
+    with `logging`, does not appear here.
     """
 
     __slots__ = ("_attempt",)
@@ -49,10 +49,10 @@ class NodeLog:
         self._attempt = attempt
 
     def __call__(self, message: object, *args: object, level: str | int = "INFO", **fields: object) -> None:
-        """Write a line of level INFO, or of another: `level="warning"`, or a number of the standard library's."""
+        """Write a line of level INFO or another: `level="warning"`, or a number from the standard library."""
         known = _LEVELS.get(level.upper() if isinstance(level, str) else level)
         if known is None:
-            # A slip in a log line must not fail a node.
+            # A mistake in a log line must not fail a node.
             self._write("INFO", f"{_formatted(message, args)} (level={level!r} is none of {_CHOICE})", (), fields)
         else:
             self._write(known, message, args, fields)
@@ -108,23 +108,23 @@ def _within_bounds(percent: float) -> int:
 
 
 class Context:
-    """Facts of the cycle, and the way to tell progress, write logs and hear of a stop. Usable from any thread."""
+    """Facts about the cycle, and ways to report progress, write logs and notice a stop. Usable from any thread."""
 
     __slots__ = ("_attempt",)
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
 
-    # Typed as Awaitable, checkers would insist on the await that plain functions cannot have.
+    # Not typed as Awaitable: type checkers would insist on an await, which plain functions cannot have.
     def progress(self, percent: float, message: str = "", *, step: str | None = None) -> Any:
-        """Say how far the node is: `percent` from 0 to 100 (it never falls), `message` up to 1 KiB for people.
+        """Report the node's progress: `percent` from 0 to 100 (it never falls), `message` up to 1 KiB for people.
 
-        Less counts as 0 and more as 100. Raises ValueError for what is no number.
+        Less counts as 0 and more as 100. Raises ValueError if it is not a number.
 
-        `step`, up to 256 bytes, is what it is doing now; None leaves it as it was said before.
+        `step`, up to 256 bytes, is what the node is doing now; None keeps the previous step.
 
-        It is on its way at once. `await ctx.progress(...)` in an async node also gives other nodes a turn, and is
-        where a stop reaches a node that calculates; plain functions just call it.
+        The report is sent at once. `await ctx.progress(...)` in an async node also gives other nodes a turn, and lets
+        a stop reach a node that calculates; plain functions just call it.
         """
         attempt = self._attempt
         if not attempt.settled:
@@ -136,7 +136,7 @@ class Context:
         return _BREATH
 
     def heartbeat(self) -> Any:
-        """Say that the node is alive, for one whose flow limits its silence; `progress` says so as well.
+        """Report that the node is alive, for flows that limit how long a node may be silent; `progress` does so too.
 
         Once a second is often enough for any limit. Awaiting it is optional, as with `progress`.
         """
@@ -156,22 +156,22 @@ class Context:
         return NodeMemory(self._attempt, of_cycle=False)
 
     def set_result(self, value: Any) -> Any:
-        """Keep with the cycle's record what it gives: JSON of at most 64 KiB; the last one said holds.
+        """Set the result on the cycle's record: JSON of at most 64 KiB; the last call wins.
 
-        To be awaited in an async node, to be called in a plain function. Raises MemoryFault.
+        Await it in an async node, just call it in a plain function. Raises MemoryFault.
         """
         return set_result(self._attempt, value)
 
     @property
     def log(self) -> NodeLog:
-        """Writes lines into the log of the cycle."""
+        """Writes lines to the log of the cycle."""
         return NodeLog(self._attempt)
 
     @property
     def stop_requested(self) -> bool:
-        """Whether the node should end: asked to, timed out, its lease lost or the worker leaving.
+        """Whether the node should end: it was asked to or timed out, its lease is lost, or the worker is leaving.
 
-        Plain functions look at it now and then; async nodes are stopped where they wait.
+        Plain functions should check it now and then; async nodes are stopped where they wait.
         """
         return self._stop() is not None
 
@@ -189,12 +189,12 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this node in this run: pass it to systems that must not act twice."""
+        """The same text for every attempt of this node in this run: pass it to systems that must not act twice."""
         return self._attempt.assignment.node_task_id
 
     @property
     def flow_id(self) -> str:
-        """The flow."""
+        """Id of the flow."""
         return self._attempt.assignment.flow_id
 
     @property
@@ -204,64 +204,64 @@ class Context:
 
     @property
     def run(self) -> int:
-        """Run of the cycle: 0, raised by each rerun."""
+        """Run of the cycle: 0 at first, one more with each rerun."""
         return self._attempt.assignment.run
 
     @property
     def run_id(self) -> str:
-        """Id of that run; no other run has it."""
+        """Unique id of that run."""
         return self._attempt.assignment.run_id
 
     @property
     def component_id(self) -> str:
-        """The component that the node belongs to."""
+        """Id of the component that the node belongs to."""
         return self._attempt.assignment.component_id
 
     @property
     def node_id(self) -> str:
-        """The node."""
+        """Id of the node."""
         return self._attempt.assignment.node_id
 
     @property
     def node_type(self) -> str:
-        """Its type."""
+        """Type of the node."""
         return self._attempt.assignment.node_type
 
     @property
     def item(self) -> int | None:
-        """Place, from 0, of the item that this is of a node that runs once for each item of a list; None for others."""
+        """For a node that runs once for each item of a list, the place of this item, from 0; None for other nodes."""
         assignment = self._attempt.assignment
         return assignment.item if assignment.HasField("item") else None
 
     @property
     def attempt(self) -> int:
-        """1 for the first attempt."""
+        """Number of the attempt; 1 for the first."""
         return self._attempt.assignment.attempt
 
     @property
     def resumed(self) -> Resumed | None:
-        """What ended the latest wait of the node, which had returned a Wait; None when it never waited."""
+        """What ended the latest wait of the node, after it returned a Wait; None if it never waited."""
         assignment = self._attempt.assignment
         return Resumed.of(assignment.resumed) if assignment.HasField("resumed") else None
 
     @property
     def user_id(self) -> str:
-        """Whose flow it is."""
+        """The user that the flow belongs to."""
         return self._attempt.assignment.user_id
 
     @property
     def planned_time(self) -> datetime | None:
-        """When the cycle was due, in UTC: take it for "now" and a rerun gives the same."""
+        """When the cycle was due, in UTC: use it as "now", so that a rerun gives the same result."""
         assignment = self._attempt.assignment
         return assignment.planned_time.ToDatetime(tzinfo=UTC) if assignment.HasField("planned_time") else None
 
     @property
     def deadline(self) -> datetime | None:
-        """When the attempt times out, in UTC and by the clock of the servers; None for never."""
+        """When the attempt times out, in UTC by the servers' clock; None if never."""
         assignment = self._attempt.assignment
         return assignment.deadline.ToDatetime(tzinfo=UTC) if assignment.HasField("deadline") else None
 
     @property
     def traceparent(self) -> str:
-        """W3C trace context that the node belongs to; empty for none."""
+        """W3C trace context that the node belongs to; empty if none."""
         return self._attempt.traceparent

@@ -11,8 +11,8 @@ from tradewind.worker.times import MOST_S
 class Deadlines:
     """Calls `expire(attempt)` for each held attempt whose deadline has passed.
 
-    Nearly every attempt has a deadline and hardly any reaches it, so there is no timer for each: one is set for the
-    earliest that was seen, and looks at what is still held when it fires.
+    Nearly every attempt has a deadline and hardly any reaches it, so they share one timer: it is set for the earliest
+    deadline seen, and checks the attempts that are still held when it fires.
     """
 
     def __init__(self, held: Mapping[str, Attempt], expire: Callable[[Attempt], None]) -> None:
@@ -22,19 +22,19 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, deadline: float) -> None:
-        """See to it that attempts with this deadline, by the loop's clock, are looked at when it passes."""
+        """Make sure that attempts are checked when this deadline, by the loop's clock, passes."""
         if deadline < self._next:
             self._set(deadline)
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _set(self, deadline: float) -> None:
         self.close()
         self._next = deadline
-        # It looks once a day at least: no timer can be set for whatever a message may hold.
+        # At least once a day: a message may hold a deadline that is too far away for a timer.
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(min(deadline, loop.time() + MOST_S), self._look)
 

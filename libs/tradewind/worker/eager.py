@@ -1,4 +1,4 @@
-"""Going on with an eager node as soon as its worker has what it gets, before that is stored."""
+"""Running an eager node as soon as its worker has its input, before that input is stored."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from tradewind.worker.outputs import Ending
 from tradewind.worker.times import seconds_of
 
 _LONGEST_S = 100 * 366 * 86_400.0
-"""The longest time that a node may have, which keeps a deadline within what a message can hold."""
+"""The longest timeout of a node, which keeps its deadline within what a message can hold."""
 
 
 def next_assignment(
@@ -17,9 +17,9 @@ def next_assignment(
     ending: Ending,
     now: Callable[[], float],
 ) -> work_pb2.NodeTaskAssignment | None:
-    """Return which of the steps a node's outputs let begin, as an assignment under a new token; None for none.
+    """Return the step that a node's outputs allow to begin, as an assignment under a new token; None if there is none.
 
-    `now` tells the time by the clock of deadlines, in seconds since the epoch.
+    `now` returns the time by the clock of deadlines, in seconds since the epoch.
     """
     if isinstance(ending, list):
         outputs = dict(ending)
@@ -57,18 +57,18 @@ def _assignment(
 
 
 class Begun(dict[str, int]):
-    """Tokens that this worker made, until the node task manager is known to know them: by which message it hears of
-    them, 0 while that is not sent."""
+    """Tokens that this worker made and the node task manager has not acknowledged, each with the sequence number of the
+    message that makes it known, 0 before that is sent."""
 
     def keeps_back(self, token: str, sequence: int) -> bool:
-        """Say whether what concerns `token` must not go with message `sequence`: it is made known by another one."""
+        """Return whether reports on `token` must not go into message `sequence`: another message makes it known."""
         return self.get(token, sequence) != sequence
 
     def acknowledge(self, sequence: int) -> None:
-        """Messages up to `sequence` have taken effect."""
+        """Note that messages up to `sequence` have taken effect."""
         for token in [token for token, at in self.items() if 0 < at <= sequence]:
             del self[token]
 
     def unsend(self) -> None:
-        """What was not acknowledged is to be said again."""
+        """Note that unacknowledged messages will be sent again."""
         self.update(dict.fromkeys(self, 0))

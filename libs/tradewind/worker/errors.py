@@ -1,12 +1,12 @@
 """What can go wrong with a worker, and with the nodes that it runs.
 
-WorkerError                 for who starts a worker
+WorkerError                 for whoever starts a worker
 +-- NodeDefinitionError     a function cannot be a node as it is declared
 +-- NodeLoadError           a module with nodes could not be loaded
-+-- WorkerRefused           a server will not have this worker, however often it asks
-    +-- SessionReplaced     another process works under the same worker id
++-- WorkerRefused           a server refuses this worker, however often it asks
+    +-- SessionReplaced     another process uses the same worker id
 
-RetryLater                  raised by a node: try again after so long
+RetryLater                  raised by a node: try again after a given time
 Fatal                       raised by a node: never try again
 MemoryFault                 variables of a cycle or a flow could not be read or changed
 NodeFault                   internal: an attempt failed, with the code that is reported
@@ -33,7 +33,7 @@ class NodeLoadError(WorkerError):
 
 
 class WorkerRefused(WorkerError):
-    """A server refuses this worker for a reason that repeating does not change."""
+    """A server refuses this worker for a reason that trying again does not change."""
 
 
 class SessionReplaced(WorkerRefused):
@@ -41,7 +41,7 @@ class SessionReplaced(WorkerRefused):
 
 
 class RetryLater(Exception):
-    """Raise it in a node that fails for now: its next attempt, if it may have one, begins after `after`.
+    """Raise it in a node that fails only for now: its next attempt, if it may have one, begins after `after`.
 
     `after` is seconds, text such as "5s" or "1h", or a timedelta, from 0 to 365 days; `message` says why. Raises
     ValueError for other times.
@@ -62,13 +62,13 @@ class RetryLater(Exception):
 
 
 class Fatal(Exception):
-    """Raise it in a node that would fail however often it is tried: no attempt follows, even where some are left."""
+    """Raise it in a node that would fail however often it is tried: no attempt follows, even if some are left."""
 
 
 class MemoryFault(Exception):
     """Variables of a cycle or a flow could not be read or changed.
 
-    `reason` is a name of `ErrorReason` in the contract: TOO_LARGE, WRONG_STATUS (the cycle has ended),
+    `reason` is a name in `ErrorReason` of the contract: TOO_LARGE, WRONG_STATUS (the cycle has ended),
     FLOW_NOT_FOUND, UNAVAILABLE, ...
     """
 
@@ -81,9 +81,9 @@ class MemoryFault(Exception):
 
 
 class NodeFault(Exception):
-    """An attempt failed for a reason that is not an exception of the node's own code in this process.
+    """An attempt failed for a reason other than an exception of the node's own code in this process.
 
-    `code` is one of those listed at `NodeTaskError` in the contract; `type` stands where an exception's type would.
+    `code` is one of those listed at `NodeTaskError` in the contract; `type` is reported as the exception's type.
     `retry_after`, in seconds, and `non_retryable` are the node's wishes for a further attempt.
     """
 
@@ -107,8 +107,8 @@ class NodeFault(Exception):
 
 
 def invalid_input(message: str) -> NodeFault:
-    """Return the fault of a value that does not fit the node's parameter, or of a name that it does not have.
+    """Return the fault for a value that does not fit the node's parameter, or for an unknown parameter.
 
-    The next attempt would get the same, so it is final.
+    It is final, because the next attempt would get the same input.
     """
     return NodeFault("NODE_ERROR", message, type="InvalidInput", non_retryable=True)

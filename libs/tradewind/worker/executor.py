@@ -38,10 +38,10 @@ TIMEOUT_GRACE = 1.0
 """Seconds that a node has to clean up after its deadline."""
 
 _LOGGED_BYTES = 512
-"""Of a message that a traceback follows, in the worker's own log."""
+"""The most bytes of a message in the worker's own log if a traceback follows it."""
 
 LONG_TURN = 0.001
-"""Seconds that a turn of the loop may take before eager nodes go on in the next."""
+"""Seconds that one turn of the loop may take before eager nodes continue in the next."""
 
 AnyNode = Node[..., Any]
 _Sent = work_pb2.WorkResponse | worker_service_pb2.ExecuteRequest
@@ -50,8 +50,8 @@ _Sent = work_pb2.WorkResponse | worker_service_pb2.ExecuteRequest
 class Executor:
     """Holds the attempts of this worker from their assignment to their report.
 
-    Every attempt that `start` takes is reported exactly once: completed, failed, terminated or given back; not at all
-    when its lease is lost. All methods belong to the event loop's thread.
+    Every attempt that `start` takes is reported exactly once, as completed, failed, terminated or given back; but not
+    at all when its lease is lost. All methods belong to the event loop's thread.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Executor:
         self._owner = owner
         self._ahead: float | None = None
         self.goes_on = False
-        """Whether eager nodes may begin: a node task manager hears this worker, which is not leaving."""
+        """Whether eager nodes may begin: this worker is connected to a node task manager and is not leaving."""
 
     @property
     def held(self) -> Mapping[str, Attempt]:
@@ -97,13 +97,13 @@ class Executor:
         return self._held
 
     def name_all(self) -> list[str]:
-        """Return every held token, and note that the server is being told of them."""
+        """Return every held token, and note that the server is told about them."""
         for attempt in self._held.values():
             attempt.named = True
         return list(self._held)
 
     def hear_of_time(self, message: _Sent) -> None:
-        """Take over the clock of the sender, if the message has a time: that of this machine may be wrong."""
+        """Use the sender's clock from now on, if the message has a time: this machine's clock may be wrong."""
         if message.HasField("sent_at"):
             self._ahead = message.sent_at.seconds + message.sent_at.nanos / 1e9 - self._loop.time()
 
@@ -142,7 +142,7 @@ class Executor:
         attempt.memories = self._memories
         if assignment.HasField("deadline"):
             left = assignment.deadline.seconds + assignment.deadline.nanos / 1e9 - self._now()
-            # By the loop's clock, which nobody sets while the node runs.
+            # By the loop's clock, which nobody can set while the node runs.
             attempt.deadline = self._loop.time() + left
         return attempt
 
@@ -151,8 +151,8 @@ class Executor:
         self._deadlines.watch(attempt.deadline)
 
     async def _run_on(self, attempt: Attempt, node: AnyNode) -> None:
-        """Run a node, then what may go on with what it emitted: within one turn of the loop, so that all of it is
-        reported at once, unless that takes more than a moment."""
+        """Run a node, then the eager nodes that follow: within one turn of the loop, unless that takes too long, so
+        that all of them are reported at once."""
         began, before = time.perf_counter(), contextvars.copy_context()
         while True:
             await in_context(before.copy(), self._running(attempt, node))
@@ -165,7 +165,7 @@ class Executor:
                 began = time.perf_counter()
 
     async def _pause(self, attempt: Attempt, seconds: float) -> None:
-        """Let time pass, or others have a turn, before a node begins; one that is stopped meanwhile never does."""
+        """Wait, or give others a turn, before a node begins; a node that is stopped meanwhile never does."""
         try:
             await asyncio.sleep(seconds)
         except asyncio.CancelledError:
@@ -173,7 +173,7 @@ class Executor:
             raise
 
     def _running(self, attempt: Attempt, node: AnyNode) -> Coroutine[Any, Any, object]:
-        """Return what is to become the attempt's task."""
+        """Return the coroutine for the attempt's task."""
         assignment = attempt.assignment
         tracer = self._tracer if attempt.traceparent else None
         delayed = assignment.HasField("start_in")
@@ -190,13 +190,13 @@ class Executor:
         await run()
 
     def _end_earlier(self, assignment: work_pb2.NodeTaskAssignment) -> None:
-        """An attempt of the same node that still runs here lost its lease while this worker was not heard of."""
+        """End an earlier attempt of the same node here: it lost its lease while this worker was out of contact."""
         for token, earlier in list(self._held.items()):
             if earlier.assignment.node_task_id == assignment.node_task_id:
                 self.lose(token, f"attempt {assignment.attempt} has begun")
 
     def terminate(self, termination: work_pb2.NodeTaskTermination) -> None:
-        """Ask a node to stop; after its grace it is reported as terminated whatever its code does."""
+        """Ask a node to stop; after its grace it is reported as terminated, whatever its code does."""
         attempt = self._held.get(termination.token)
         if attempt is not None:
             grace = seconds_of(termination.grace) or self._grace
@@ -204,7 +204,7 @@ class Executor:
             self._request(attempt, Stop(StopKind.TERMINATED, mark.reason or "stopped", mark.by or "system"), grace)
 
     def lose(self, token: str, reason: str) -> None:
-        """Stop a node whose lease is lost, and say nothing of it."""
+        """Stop a node whose lease is lost, without a report."""
         attempt = self._held.get(token)
         if attempt is not None:
             logger.info("the lease of %s is lost: %s", attempt.assignment.node_task_id, reason)
@@ -214,9 +214,9 @@ class Executor:
             self._abandon(attempt)
 
     def give_back_all(self, reason: str, grace: float) -> None:
-        """Ask every node to stop; what has no outcome after `grace` seconds is given back, as what stopped is.
+        """Ask every node to stop; attempts that stop, or have no outcome after `grace` seconds, are given back.
 
-        One that was asked before has no longer than that either.
+        Attempts that were already asked to stop get no more time than that either.
         """
         for attempt in list(self._held.values()):
             if attempt.timer is not None and attempt.timer.when() > self._loop.time() + max(grace, DEATH_PATIENCE):
@@ -225,13 +225,13 @@ class Executor:
             self._request(attempt, Stop(StopKind.GIVEN_BACK, reason), grace)
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is held."""
+        """Wait until no attempt is held."""
         while self._held:
             self._idle.clear()
             await self._idle.wait()
 
     async def close(self) -> None:
-        """Drop whatever is still held, without a report, and wait at most a second for its code to end."""
+        """Drop the attempts that are still held, without a report, and wait at most a second for their code to end."""
         for attempt in list(self._held.values()):
             attempt.stop = Stop(StopKind.LEASE_LOST, "the worker is closed")
             self._abandon(attempt)
@@ -252,7 +252,7 @@ class Executor:
         return self._settle(attempt, outputs, None)
 
     def _ends_with_its_loop(self, attempt: Attempt, error: BaseException) -> bool:
-        """Say whether all tasks of the loop are ended; a node that raises or cancels itself by itself has failed."""
+        """Return whether the whole loop is ending; otherwise a node that cancels itself or raises this has failed."""
         if isinstance(error, asyncio.CancelledError):
             return attempt.stop is None and self._owner.cancelling() > 0
         return isinstance(error, GeneratorExit) and self._loop.is_closed()
@@ -260,7 +260,7 @@ class Executor:
     def _settle(
         self, attempt: Attempt, outputs: Ending | None, error: BaseException | None
     ) -> work_pb2.NodeTaskFailure | None:
-        """Report how an attempt ended; returns the failure when it is one."""
+        """Report how an attempt ended; return the failure if it is one."""
         if attempt.settled:
             return None
         attempt.settled = True
@@ -287,7 +287,7 @@ class Executor:
         return failure
 
     def _follow(self, attempt: Attempt, outputs: Ending) -> str:
-        """Hold the eager node that goes on with these outputs; returns its token, "" when there is none."""
+        """Hold the eager node that continues with these outputs; return its token, "" if there is none."""
         if not self.goes_on or attempt.stop is not None or attempt.task is None or attempt.task.cancelling():
             return ""
         assignment = next_assignment(attempt.assignment, attempt.steps, outputs, self._now)
@@ -315,7 +315,7 @@ class Executor:
             return
         attempt.stop = stop
         if not attempt.begun_ns:
-            # Its task has not had a turn: a cancellation would end it before its first line, without a report.
+            # Its task has not run yet: a cancellation would end it before its first line, without a report.
             self._abandon(attempt)
             return
         attempt.timer = self._loop.call_later(grace, self._outstayed, attempt)
@@ -350,11 +350,11 @@ class Executor:
         said = "the node went on although it was told to stop, so its process is killed"
         attempt.reports.log(attempt.token, "WARNING", said, time.time_ns())
         attempt.process.force()
-        # Its outcome comes with its death, so that nothing of it runs when that is known.
+        # Its outcome is reported when the process dies, so nothing of it runs any more by then.
         attempt.timer = self._loop.call_later(DEATH_PATIENCE, self._abandon, attempt)
 
     def _abandon(self, attempt: Attempt) -> None:
-        """Report a stopped attempt now and leave its code to end by itself, or never."""
+        """Report a stopped attempt now, and leave its code to end by itself, or never."""
         attempt.stop_seen = True
         self._settle(attempt, None, None)
         if attempt.task is not None and not attempt.task.done():
@@ -381,7 +381,7 @@ def _log(attempt: Attempt, failure: work_pb2.NodeTaskFailure) -> None:
         "%s failed: %s: %s%s",
         attempt.assignment.node_task_id,
         error.type or error.code,
-        # A traceback ends with the whole of it.
+        # A traceback ends with the whole message.
         clip(error.message, _LOGGED_BYTES) if error.traceback else error.message,
         f"\n{error.traceback.rstrip()}" if error.traceback else "",
     )

@@ -1,4 +1,4 @@
-"""What is reported of an attempt that did not succeed."""
+"""What is reported about an attempt that did not succeed."""
 
 import asyncio
 import os
@@ -16,9 +16,9 @@ _SDK = os.path.dirname(__file__) + os.sep
 
 
 def describe(error: BaseException) -> NodeFault:
-    """Return what is reported of an exception: a NodeFault as it is, any other as NODE_ERROR with its type.
+    """Return the fault to report for an exception: a NodeFault unchanged, any other as NODE_ERROR with its type.
 
-    A group of one, as task groups raise it, counts as what it holds; one with a Fatal among several is final as well.
+    A group of one exception, as task groups raise it, counts as that exception; a larger group with a Fatal is final.
     """
     whole = error
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
@@ -26,13 +26,13 @@ def describe(error: BaseException) -> NodeFault:
     if isinstance(error, NodeFault):
         return error
     later = isinstance(error, RetryLater)
-    # One that derives from it may have left out to say when.
+    # A subclass may not have set `after`.
     after = getattr(error, "after", None) if later else None
     return NodeFault(
         "NODE_ERROR",
         _message(error),
         type(error).__qualname__,
-        # A node that decided to wait has no fault to be found, unless something else made it decide so.
+        # RetryLater by itself is a decision and needs no traceback, unless another exception led to it.
         traceback="" if later and error.__cause__ is None and error.__context__ is None else _traceback(whole),
         retry_after=after.total_seconds() if after is not None else None,
         non_retryable=isinstance(error, Fatal)
@@ -41,15 +41,15 @@ def describe(error: BaseException) -> NodeFault:
 
 
 def raised(error: BaseException) -> str:
-    """Return in one sentence what code of the user raised, and where: `ValueError: no such market (nodes.py:7)`."""
+    """Return in one sentence what the user's code raised, and where: `ValueError: no such market (nodes.py:7)`."""
     said = f"{type(error).__qualname__}: {clip(_message(error), MESSAGE_BYTES)}"
-    # The message of a SyntaxError tells its place itself.
+    # The message of a SyntaxError contains its place.
     place = "" if isinstance(error, SyntaxError) else _place(error)
     return f"{said} ({place})" if place else said
 
 
 def fault_of(failure: work_pb2.NodeTaskFailure) -> NodeFault:
-    """Return what a failure was made from."""
+    """Return the fault that a failure was made from."""
     error = failure.error
     return NodeFault(
         error.code,
@@ -62,7 +62,7 @@ def fault_of(failure: work_pb2.NodeTaskFailure) -> NodeFault:
 
 
 def faulted(attempt: Attempt, error: BaseException) -> work_pb2.NodeTaskFailure:
-    """Return the failure for what the attempt raised."""
+    """Return the failure for an exception that the attempt raised."""
     return _failure(attempt, describe(error))
 
 
@@ -72,7 +72,7 @@ def timed_out(attempt: Attempt, reason: str) -> work_pb2.NodeTaskFailure:
 
 
 def terminated(attempt: Attempt, stop: NodeStopExecution, error: BaseException | None) -> work_pb2.NodeTaskFailure:
-    """Return the report of an attempt that stopped because of `stop`; `error` is what its code raised instead."""
+    """Return the failure of an attempt that stopped because of `stop`; `error` is what its code raised instead."""
     if error is None or isinstance(error, asyncio.CancelledError):
         failure = _failure(attempt, NodeFault("", str(stop) or "stopped"))
     else:
@@ -88,7 +88,7 @@ def _failure(attempt: Attempt, fault: NodeFault) -> work_pb2.NodeTaskFailure:
             code=fault.code,
             message=clip(attempt.redacted(fault.message), MESSAGE_BYTES),
             type=clip(fault.type, MESSAGE_BYTES),
-            # Redacted before it is cut: half a secret would not be found.
+            # Redacted before it is cut: half of a secret would not be recognized.
             traceback=clip_middle(attempt.redacted(fault.traceback), TRACEBACK_BYTES),
         ),
         non_retryable=fault.non_retryable,
@@ -116,7 +116,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return the innermost line of the user's own code, of any code when there is none."""
+    """Return the innermost line of the user's own code, or of any code if there is none of the user's."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     foreign = [each for each in frames if not each[0].startswith((_SDK, "<frozen "))]
     installed = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))

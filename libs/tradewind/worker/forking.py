@@ -1,4 +1,4 @@
-"""What a node forks is a process of its own, whose signals are none of the worker's."""
+"""A process that a node forks is on its own: its signals must not reach the worker."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ _SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def once_forked(reset: Callable[[], None]) -> None:
-    """Have `reset()` called in each process that this one forks from now on, before it gets a SIGTERM or SIGINT."""
+    """Call `reset()` in each process that this one forks from now on, before that gets a SIGTERM or SIGINT."""
 
     def begin() -> None:
         reset()

@@ -1,4 +1,4 @@
-"""Who a worker is: its id, the start of its process, what it offers."""
+"""The identity of a worker: its id, the start of its process, what it offers."""
 
 import functools
 import importlib.metadata
@@ -16,14 +16,14 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a worker says of itself to every server. Raises ValueError for an illegal worker id."""
+    """What a worker tells every server about itself. Raises ValueError for an invalid worker id."""
 
     worker_id: str
     node_types: tuple[str, ...]
     capacity: int
     labels: Mapping[str, str] = field(default_factory=dict)
     api_url: str = ""
-    """Where it is called; empty for one that opens a stream."""
+    """The address where it is called; empty for a worker that opens a stream."""
     incarnation: str = field(default_factory=lambda: secrets.token_hex(16))
     """New for every start of the process."""
 
@@ -35,7 +35,7 @@ class Identity:
             )
 
     def record(self, running: int) -> worker_pb2.Worker:
-        """Return the worker as the registry wants it, with the number of node tasks that it runs."""
+        """Return the worker's record for the registry, with the number of node tasks that it runs."""
         return worker_pb2.Worker(
             worker_id=self.worker_id,
             incarnation=self.incarnation,
@@ -56,6 +56,6 @@ def _sdk() -> str:
 
 
 def default_worker_id() -> str:
-    """Return an id of host, process and chance, so that no two processes share it."""
+    """Return an id made of host, process id and random digits, so that no two processes share it."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:80].lstrip("._-") or "worker"
     return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -1,4 +1,4 @@
-"""How a worker is tied to its node task manager: what a stream and a worker that is called have in common."""
+"""The link of a worker to its node task manager: what a stream and a called worker have in common."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from tradewind.worker.errors import WorkerRefused
 logger = logging.getLogger("tradewind.worker")
 
 MAX_REFUSALS = 5
-"""Refusals in a row, for a reason that waiting does not cure, before the worker gives up."""
+"""How many refusals in a row, for reasons that waiting does not cure, make the worker give up."""
 
 _REFUSALS = (
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -23,37 +23,37 @@ _REFUSALS = (
 
 
 class Link(Protocol):
-    """Brings node tasks to an executor and takes what its outbox has to say."""
+    """Brings node tasks to an executor and sends what its outbox holds."""
 
     connected: asyncio.Event
     """Set while node tasks may come."""
 
     async def run(self) -> None:
-        """Be there until finished. Raises WorkerError when this worker is refused."""
+        """Keep the link up until finished. Raises WorkerError when this worker is refused."""
         ...
 
     def drain(self) -> None:
-        """Take no more."""
+        """Take no more node tasks."""
         ...
 
     async def finish(self) -> None:
-        """End once everything is said and acknowledged; `run` returns then."""
+        """End once everything is sent and acknowledged; `run` returns then."""
         ...
 
 
 class Troubles:
-    """What went wrong between a worker and its node task manager, told once until something goes well again."""
+    """Trouble between a worker and its node task manager, logged once until something succeeds again."""
 
     def __init__(self, told: str) -> None:
-        """`told` is the sentence for a person, without the reason."""
+        """`told` is the sentence to log, without the reason."""
         self._said = told
         self.told = False
-        """Whether it was said, and nothing has gone well since."""
+        """Whether it was logged, and nothing has succeeded since."""
         self.refusals = 0
-        """How many there were in a row."""
+        """How many refusals there were in a row."""
 
     def note(self, error: grpc.aio.AioRpcError) -> None:
-        """Say it unless it was said. Raises WorkerRefused at the fifth refusal in a row."""
+        """Log the trouble unless it is logged already. Raises WorkerRefused at the fifth refusal in a row."""
         if error.code() in _REFUSALS:
             self.refusals += 1
             if self.refusals >= MAX_REFUSALS:

@@ -18,11 +18,11 @@ AnyNode = Node[..., Any]
 
 
 def load_nodes(target: str) -> list[AnyNode]:
-    """Import `module` or `module:attribute` and return its nodes, in the order in which they stand there.
+    """Import `module` or `module:attribute` and return its nodes, in the order of the module.
 
-    Without an attribute these are all nodes that the module names; an attribute is a node or a list of nodes.
-    Modules of the current directory are found. Raises NodeLoadError, which says what was wrong: no such module, the
-    module's own import fails, no such attribute, no nodes.
+    Without an attribute, these are all nodes that the module names; an attribute must be a node or a list of nodes.
+    Modules in the current directory are found. Raises NodeLoadError, which says what is wrong: no such module, a module
+    that fails to import, no such attribute, no nodes.
     """
     name, colon, attribute = target.partition(":")
     module = _import(name)

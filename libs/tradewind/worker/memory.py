@@ -1,4 +1,4 @@
-"""Variables that nodes keep: in their cycle, and in their flow from cycle to cycle."""
+"""Variables that nodes keep: in their cycle, or in their flow from cycle to cycle."""
 
 import asyncio
 import hashlib
@@ -22,17 +22,17 @@ from tradewind.worker.stopping import StopKind
 Result = TypeVar("Result")
 
 _PATIENCE = 30.0
-"""Seconds for which an update is tried against others."""
+"""Seconds for which an update is tried again when others are first."""
 _PAUSES = (0.002, 2.0)
 
 _decode = msgspec.json.Decoder().decode
 
 
 class Memories(Protocol):
-    """Where variables are kept."""
+    """Keeps variables."""
 
     def ask(self, method: str, request: bytes) -> "Future[bytes]":
-        """Call GetMemory or UpdateMemory of the scheduler with a serialized request; any thread may ask.
+        """Call GetMemory or UpdateMemory of the scheduler with a serialized request, from any thread.
 
         The future holds the serialized response, or raises MemoryFault.
         """
@@ -40,14 +40,14 @@ class Memories(Protocol):
 
 
 Steps = Generator[Future[bytes] | float, None, Result]
-"""What is waited for, one after the other: answers, and pauses in seconds."""
+"""Yields what to wait for next, an answer or a pause in seconds; returns the result."""
 
 
 class NodeMemory:
-    """Variables by name, JSON values of at most 64 KiB together.
+    """Variables by name: JSON values of at most 64 KiB together.
 
-    Where an event loop runs, in an async node, each method is awaited; in a plain function it returns at once with what
-    it gives. Methods raise MemoryFault when the variables cannot be read or changed.
+    In an async node, where an event loop runs, await each method; in a plain function, each returns its result
+    directly. Methods raise MemoryFault when the variables cannot be read or changed.
     """
 
     __slots__ = ("_attempt", "_of_cycle")
@@ -56,9 +56,9 @@ class NodeMemory:
         self._attempt = attempt
         self._of_cycle = of_cycle
 
-    # Typed as Awaitable, checkers would insist on the await that plain functions cannot have.
+    # Not typed as Awaitable: type checkers would insist on an await, which plain functions cannot have.
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a variable, or `default` when it is not there."""
+        """Return a variable, or `default` if it does not exist."""
         return self._do(self._get(name, default))
 
     def all(self) -> Any:
@@ -66,18 +66,18 @@ class NodeMemory:
         return self._do(self._all())
 
     def set(self, name: str, value: Any) -> Any:
-        """Set a variable, whatever it was before; returns None."""
+        """Set a variable, whatever its value was; return None."""
         return self._do(self._change({name: value}, ()))
 
     def delete(self, name: str) -> Any:
-        """Delete a variable, if it is there; returns None."""
+        """Delete a variable if it exists; return None."""
         return self._do(self._change({}, (name,)))
 
     def update(self, name: str, change: Callable[[Any], Any], default: Any = None, *, once: bool = False) -> Any:
-        """Set a variable to `change(value)` and return what it is then; `value` is `default` when it is not there.
+        """Set a variable to `change(value)` and return its new value; `value` is `default` if it does not exist.
 
-        Nobody's change is lost: when others were first, `change` is called again with what is there then, so it must do
-        nothing else. With `once` a further attempt of this node in this run changes nothing more.
+        No change is lost: when others were first, `change` is called again with the new value, so it must have no side
+        effects. With `once`, further attempts of this node in this run change nothing more.
         """
         return self._do(self._update(name, change, default, once))
 
@@ -112,7 +112,7 @@ class NodeMemory:
                 if fault.reason != "VERSION_CONFLICT" or time.monotonic() > deadline:
                     raise
             else:
-                # An attempt before may have made the change, and with another value.
+                # An earlier attempt may have made the change, with another value.
                 return (yield from self._get(name, default)) if once else value
             yield backoff.next_s()
 
@@ -130,7 +130,7 @@ class NodeMemory:
 
 
 def set_result(attempt: Attempt, value: Any) -> Any:
-    """Keep with the record of the attempt's cycle what it gives."""
+    """Set the result on the record of the attempt's cycle."""
 
     def steps() -> Steps[None]:
         scope = scope_of(attempt, of_cycle=True)
@@ -141,7 +141,7 @@ def set_result(attempt: Attempt, value: Any) -> Any:
 
 
 def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
-    """Return whose variables are meant. Raises MemoryFault for a task outside any flow."""
+    """Return the scope of the variables, the cycle or the flow. Raises MemoryFault for a task outside any flow."""
     assignment = attempt.assignment
     if not assignment.flow_id:
         raise MemoryFault("WRONG_STATUS", "a task outside any flow has no memory; keep it in a flow, or elsewhere")
@@ -153,7 +153,7 @@ def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
 
 
 def carry_out(steps: Steps[Any]) -> Any:
-    """Return what `steps` return: at once, or as a coroutine where an event loop runs."""
+    """Return the result of `steps`: directly, or as a coroutine if an event loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -189,7 +189,7 @@ def _at_once(steps: Steps[Any]) -> Any:
 def _asked(attempt: Attempt, method: str, request: Message) -> Steps[bytes]:
     stop = attempt.stop
     if stop is not None and stop.kind is StopKind.LEASE_LOST:
-        # Another attempt may run by now; what this one does must have no effect.
+        # Another attempt may be running by now, so this one must have no effect any more.
         attempt.stop_seen = True
         raise stop.exception()
     if attempt.memories is None:

@@ -1,4 +1,4 @@
-"""What a worker counts, for Prometheus; imported by those only who set TRADEWIND_METRICS_PORT."""
+"""The metrics of a worker, for Prometheus; imported only if TRADEWIND_METRICS_PORT is set."""
 
 from collections.abc import Callable
 
@@ -31,17 +31,17 @@ class WorkerMetrics:
         self._held = held
 
     async def open(self) -> None:
-        """Listen. Raises ConnectionError with a sentence for a person when the port is taken."""
+        """Start listening. Raises ConnectionError, with a sentence for a person, when the port is taken."""
         await self._endpoint.open()
         CAPACITY.set(self._capacity)
         HELD.set_function(self._held)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         await self._endpoint.close()
 
     def ended(self, node_type: str, outcome: str, duration_ns: int) -> None:
-        """Count an attempt: `completed`, `failed`, `terminated` or `given_back`."""
+        """Count an attempt that ended as `completed`, `failed`, `terminated` or `given_back`."""
         NODE_SECONDS.labels(_node_type(node_type), outcome).observe(duration_ns / 1e9)
 
     def lost(self) -> None:

@@ -1,6 +1,6 @@
 """Types with a pydantic model in them: pydantic reads them, by its own rules.
 
-It is nothing that this SDK needs. Who has a model has imported it, so it is only looked up among what is imported.
+This SDK does not need pydantic. Code with a model has imported it, so it is only looked up among imported modules.
 """
 
 import inspect
@@ -16,14 +16,14 @@ _MOST_FAULTS = 5
 
 
 class ModelMisfit(msgspec.ValidationError):
-    """A value is not of the type; `faults` are the places in it, such as `[0].price`, and what is wrong there."""
+    """A value does not have the type; `faults` are places in it, such as `[0].price`, and what is wrong there."""
 
     def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
         self.faults = faults
         super().__init__(self.below("the value"))
 
     def below(self, path: str) -> str:
-        """Return what is wrong, each with its place below `path`."""
+        """Return what is wrong, each fault with its place below `path`."""
         told = "; ".join(f"{path}{place}: {sentence}" for place, sentence in self.faults[:_MOST_FAULTS])
         more = len(self.faults) - _MOST_FAULTS
         return f"{told}; and {more} more" if more > 0 else told
@@ -40,19 +40,19 @@ class ModelReader:
             self.adapter.json_schema()
         except (pydantic.PydanticUserError, NameError) as error:
             raise TypeError(_sentence(annotation, error)) from error
-        # Nodes emit models by the names of their fields; before 2.11 pydantic takes aliases only.
+        # Nodes emit models by the names of their fields; before 2.11, pydantic accepts only aliases.
         by_name = "by_name" in inspect.signature(self.adapter.validate_json).parameters
         self._names = {"by_alias": True, "by_name": True} if by_name else {}
 
     def decode(self, text: str | bytes) -> Any:
-        """Return what JSON text says. Raises ModelMisfit."""
+        """Return the value of JSON text. Raises ModelMisfit."""
         try:
             return self.adapter.validate_json(text, **self._names)
         except self._fault as error:
             raise _misfit(error) from None
 
     def convert(self, value: Any) -> Any:
-        """Return what a value that was read from JSON says. Raises ModelMisfit."""
+        """Return a value of the type for one that was read from JSON. Raises ModelMisfit."""
         return self.decode(msgspec.json.encode(value))
 
     def written_schema(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class ModelReader:
         return schema
 
     def check(self, value: Any) -> None:
-        """Raise ModelMisfit when a value in memory is not of the type; models in it are taken as they are."""
+        """Raise ModelMisfit when a Python value does not have the type; models in it are accepted as they are."""
         try:
             self.adapter.validate_python(value)
         except self._fault as error:
@@ -72,7 +72,7 @@ class ModelReader:
 
 
 def is_model(part: Any) -> bool:
-    """Say whether this is a model of pydantic 2."""
+    """Return whether this is a model of pydantic 2."""
     module, pydantic = sys.modules.get("pydantic.main"), sys.modules.get("pydantic")
     return (
         module is not None
@@ -83,14 +83,14 @@ def is_model(part: Any) -> bool:
 
 
 def reader_of(annotation: Any) -> ModelReader | None:
-    """Return what reads a type with a model in it, None for any other. Raises TypeError."""
+    """Return a reader for a type with a model in it, None for any other type. Raises TypeError."""
     if "pydantic.main" in sys.modules and any(map(is_model, parts_of(annotation))):
         return ModelReader(annotation)
     return None
 
 
 def model_schemas(readers: Iterable[ModelReader], prefix: str = "") -> tuple[list[Any], dict[str, Any]]:
-    """Return the JSON Schemas of the values that are read, and the definitions that these refer to.
+    """Return the JSON Schemas of the values that are read, and the definitions that they refer to.
 
     The names of definitions begin with `prefix`.
     """

@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class Node(Generic[P, R]):
-    """A node type: a function with a name, its output handles, and what its signature says. Call it as the function."""
+    """A node type: a function with a name, output handles, and its parsed signature. Call it like the function."""
 
     def __init__(
         self,
@@ -46,19 +46,19 @@ class Node(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004  an object whose class has an async __call__
         )
-        """Whether it runs on an event loop; if not, in a thread, or the main thread of a process."""
+        """Whether it runs on an event loop; otherwise it runs in a thread, or in the main thread of a process."""
         self.process = process
         """Whether it runs in a process of its own."""
         self.given_version = _checked_version(version, where)
         self.cache = _cache_use(cache, where)
-        """Where outputs of nodes may come from that do not say it themselves; None for nowhere."""
+        """The cache for nodes that do not name one themselves; None for no cache."""
         self.eager = eager
-        """Whether it may begin before what it gets is stored."""
+        """Whether it may begin before its input is stored."""
         self.signature = read_signature(function, where)
         check_readable(self.signature, where)
         self.binder = Binder(type, self.signature)
         self.return_check = return_check(self.signature.returns)
-        """What a value must pass that is emitted by its only handle; None for any."""
+        """The check for a value that is emitted on its only handle; None if every value passes."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -67,19 +67,19 @@ class Node(Generic[P, R]):
         return f"<node {self.type}: {getattr(self.function, '__qualname__', self.function)}>"
 
     def declaration(self) -> node_type_pb2.NodeType:
-        """Return what a worker declares of it: handles, and JSON Schemas from the function's types and defaults."""
+        """Return the declaration of the type: handles, and JSON Schemas from the function's types and defaults."""
         declared = declare(self.type, self.description, self.signature, self.outputs)
         declared.version = self.version
         return declared
 
     @functools.cached_property
     def version(self) -> str:
-        """Changes with the version given and with the signature: cached results of another one do not count."""
+        """Changes with the given version and with the signature: cached results of other versions do not count."""
         declared = declare(self.type, "", self.signature, self.outputs).SerializeToString(deterministic=True)
         return f"{self.given_version}+{hashlib.sha256(declared).hexdigest()[:12]}"
 
     def offer(self) -> work_pb2.OfferedType:
-        """Return what a worker says of it to the node task manager."""
+        """Return what a worker tells the node task manager about the type."""
         return work_pb2.OfferedType(
             node_type=self.type, version=self.version, cache=self.cache, eager=self.eager, outputs=self.outputs
         )
@@ -95,26 +95,29 @@ def node(
     cache: Cache | str | None = None,
     eager: bool = False,
 ) -> Callable[[Callable[P, R]], Node[P, R]]:
-    """Make a function the node type `type`. An `async def` runs on the event loop, a plain function in a thread.
-    With `process`, either runs in a process of its own: calculations run side by side, whatever happens there reaches
-    no other node, and one that does not stop is killed. Declare it at the top level of a module that can be imported.
+    """Make a function the node type `type`.
 
-    Its parameters are filled by name, from the first that has a value: the input handle, for entry nodes the run's
-    inputs, the node's config, the default. A parameter annotated `Context` gets the context; one annotated
-    `Gather[T]` takes any number of edges as a list; one named `config` that is a `dict` or a pydantic model gets the
-    whole config. With one output the return value is emitted, `None` included; with several, return
-    `Emit(buy=..., ...)`. A `Wait(...)` suspends it, without a worker, until a signal or a time comes.
+    An `async def` runs on the event loop, a plain function in a thread. With `process`, either runs in a process of its
+    own: calculations run side by side, whatever happens there affects no other node, and a node that does not stop is
+    killed. Declare such a node at the top level of a module that can be imported.
 
-    With `cache`, its name or a Cache, nodes of this type do not run when the same work was done before, unless they
-    name another one themselves; change `version` (up to 64 characters) with what the function gives for the same
-    inputs, so that older results do not count.
+    Parameters are filled by name, from the first source that has a value: the input handle, the run's inputs (for entry
+    nodes), the node's config, the default. A parameter annotated `Context` gets the context; one annotated `Gather[T]`
+    takes any number of edges as a list; one named `config` that is a `dict` or a pydantic model gets the whole config.
+    With one output, the return value is emitted, even `None`; with several, return `Emit(buy=..., ...)`. Returning
+    `Wait(...)` suspends the node, without a worker, until a signal or a time comes.
 
-    With `eager`, a worker that has just run the node before goes on with this one at once, while that is being stored:
-    a chain of such nodes takes one round to the servers rather than one for each. When the worker dies in between,
-    more of them run again, and some may have run with a value that nobody sees: for nodes that change nothing outside.
+    With `cache`, a cache's name or a Cache, nodes of this type do not run when the same work was done before, unless
+    they name another cache themselves. Change `version` (up to 64 characters) when the function returns something else
+    for the same inputs, so that older results do not count.
 
-    `description` is the first paragraph of the docstring unless given. Raises NodeDefinitionError when the function
-    cannot be a node.
+    With `eager`, a worker that has just run the previous node runs this one at once, while the previous result is being
+    stored: a chain of such nodes takes one round trip to the servers instead of one each. If the worker dies in
+    between, more of them run again, and some may have run with a value that nobody sees; so use it only for nodes that
+    change nothing outside.
+
+    `description` defaults to the first paragraph of the docstring. Raises NodeDefinitionError when the function cannot
+    be a node.
     """
     if not isinstance(type, str):
         raise NodeDefinitionError('@node needs the name of the node type: @node("moving_average")')

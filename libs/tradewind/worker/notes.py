@@ -1,4 +1,4 @@
-"""What nodes say while they run, waiting to be sent: log lines, and how far they are."""
+"""What nodes report while they run, waiting to be sent: log lines and progress."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ MAX_LOG_LINES = 5000
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of a node's log; `created_ns` since the epoch."""
+    """A line of a node's log; `created_ns` counts from the epoch."""
 
     token: str
     level: str
@@ -25,10 +25,10 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Notes:
-    """Holds a bounded number of lines and says how many it dropped; of progress the latest of each token.
+    """Holds a bounded number of lines, counting dropped ones, and the latest progress of each token.
 
-    What a token says that is `begun` is not taken before others know it. `progress` and `log` may be called by any
-    thread, everything else by the loop's.
+    Notes of a token in `begun` are not taken before the node task manager knows the token. Any thread may call
+    `progress` and `log`; everything else belongs to the loop's thread.
     """
 
     def __init__(self, begun: Begun) -> None:
@@ -42,26 +42,26 @@ class Notes:
         self._early_progress: dict[str, tuple[int, str, str]] = {}
 
     def __bool__(self) -> bool:
-        """Say whether there is anything to take."""
+        """Return whether there is anything to take."""
         return bool(self._lines or self._progress)
 
     @property
     def has_lines(self) -> bool:
-        """Whether lines wait, or are to be counted as dropped."""
+        """Whether lines wait, or dropped lines have yet to be reported."""
         return bool(self._lines or self._early_lines or self._dropped)
 
     def speakers(self) -> set[str]:
-        """Return the tokens of which lines wait, or are to be counted as dropped."""
+        """Return the tokens with waiting lines, or with dropped lines that have yet to be reported."""
         with self._lock:
             return {line.token for line in self._lines} | self._dropped.keys()
 
     def progress(self, token: str, percent: int, message: str, step: str) -> None:
-        """Note how far a node is, in the place of what was not sent yet."""
+        """Note a node's progress, replacing progress that was not sent yet."""
         with self._lock:
             self._progress[token] = (percent, message, step)
 
     def log(self, line: Line) -> None:
-        """Add a line, or count it as dropped when too many wait, or are not acknowledged."""
+        """Add a line, or count it as dropped when too many wait or are not acknowledged."""
         with self._lock:
             if len(self._lines) + len(self._early_lines) + self._unacknowledged < MAX_LOG_LINES:
                 self._lines.append(line)
@@ -69,14 +69,14 @@ class Notes:
                 self._dropped[line.token] = self._dropped.get(line.token, 0) + 1
 
     def forget_progress(self, token: str) -> None:
-        """A node has ended: nobody asks how far it was."""
+        """Drop the progress of a node that has ended."""
         if self._progress:
             with self._lock:
                 self._progress.pop(token, None)
         self._early_progress.pop(token, None)
 
     def take(self, request: work_pb2.WorkRequest) -> tuple[list[Line], int]:
-        """Move what waits into a message, up to 500 of each and about 1 MiB; return the lines, and bytes of all."""
+        """Move waiting notes into a message, up to 500 of each and about 1 MiB; return the lines and all bytes."""
         lines: list[Line] = []
         if not (self or (self._dropped and self._unacknowledged < MAX_LOG_LINES)):
             return lines, 0
@@ -109,19 +109,19 @@ class Notes:
         return lines, size
 
     def acknowledge(self, count: int) -> bool:
-        """So many lines have arrived; say whether there are dropped ones to tell of, now that there is room again."""
+        """Note that `count` lines have arrived; return whether dropped ones can be reported, now that there is room."""
         with self._lock:
             self._unacknowledged -= count
         return bool(self._dropped)
 
     def requeue(self, lines: Sequence[Line]) -> None:
-        """Put first again what was taken and never acknowledged."""
+        """Put lines that were taken but never acknowledged back in front."""
         with self._lock:
             self._lines.extendleft(reversed(lines))
             self._unacknowledged = 0
 
     def release(self) -> bool:
-        """Let go of what came too early, to be taken or put aside again; say whether there was any."""
+        """Queue notes that came too early again, to be taken or put aside once more; return whether there were any."""
         if not (self._early_lines or self._early_progress):
             return False
         with self._lock:

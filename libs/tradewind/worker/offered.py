@@ -1,4 +1,4 @@
-"""The nodes that a worker offers: by type, where they run, and how many of their node tasks it holds."""
+"""The nodes that a worker offers: their types, where they run, and how many node tasks it holds."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,18 +11,18 @@ from tradewind.worker.nodes import Node
 from tradewind.worker.processes.targets import AnyNode, Target, locate
 
 CAPACITY = 100
-"""Node tasks that a worker with nodes on the event loop holds at most, unless told otherwise."""
+"""The default for the most node tasks that a worker with nodes on the event loop holds."""
 
 
 def listed(nodes: Iterable[AnyNode] | AnyNode) -> list[AnyNode]:
-    """Return one node, or several, as a list. What is in it is for `by_type` to judge."""
+    """Return one node, or several, as a list. `by_type` checks what is in it."""
     if isinstance(nodes, str) or not isinstance(nodes, Iterable):
         return [nodes]
     return list(nodes)
 
 
 def by_type(nodes: Sequence[AnyNode]) -> dict[str, AnyNode]:
-    """Return nodes by their types. Raises NodeDefinitionError for what is no node, and for two of one type."""
+    """Return nodes by their types. Raises NodeDefinitionError for what is not a node, and for two of one type."""
     found: dict[str, AnyNode] = {}
     for each in nodes:
         if not isinstance(each, Node):
@@ -36,12 +36,12 @@ def by_type(nodes: Sequence[AnyNode]) -> dict[str, AnyNode]:
 
 
 def targets_of(nodes: Iterable[AnyNode]) -> dict[str, Target]:
-    """Return where processes find those of the nodes that run in them, by type."""
+    """Return where processes find the nodes that run in them, by type."""
     return {node.type: locate(node) for node in nodes if node.process}
 
 
 def room_for(nodes: Sequence[AnyNode], threads: int, processes: int) -> int:
-    """Return how many node tasks to hold: one that waits inside the worker counts as started, and its time runs."""
+    """Return how many node tasks to hold: one that waits inside the worker counts as started, so its timeout runs."""
     here = [node for node in nodes if not (node.process and processes)]
     if any(node.is_async for node in here):
         return CAPACITY
@@ -49,7 +49,7 @@ def room_for(nodes: Sequence[AnyNode], threads: int, processes: int) -> int:
 
 
 def check_number(name: str, value: Any, least: int, most: int | None = None) -> None:
-    """Raise ValueError when the argument `name` is no whole number from `least` to `most`."""
+    """Raise ValueError unless the argument `name` is a whole number from `least` to `most`."""
     bounds = f"at least {least}" if most is None else f"{least} to {most}"
     if not isinstance(value, Integral):
         raise ValueError(f"{name} must be a whole number, {bounds}, is {value!r}")
@@ -58,7 +58,7 @@ def check_number(name: str, value: Any, least: int, most: int | None = None) -> 
 
 
 def seconds_given(name: str, value: Duration) -> float:
-    """Return the length of time that the argument `name` is, in seconds. Raises ValueError when it is none."""
+    """Return the argument `name`, a length of time, in seconds. Raises ValueError when it is invalid."""
     try:
         seconds = seconds_in(value)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What waits to be said to the node task manager, and what was said but is not acknowledged yet."""
+"""Reports that wait to be sent to the node task manager, or were sent but are not acknowledged yet."""
 
 import asyncio
 import contextlib
@@ -24,17 +24,17 @@ RESYNC_BYTES = 64 * 1024 * 1024
 
 
 class Outbox:
-    """Collects reports while a message is being written, and hands them over as the next one.
+    """Collects reports while a message is being written, and hands them over as the next message.
 
     Outcomes and log lines are kept until a message with them is acknowledged; after a stream has ended, `requeue` puts
-    what was not acknowledged back in front. Lines and progress are kept in `Notes`.
-    What is to be said of a token that this worker made goes into the message that makes it known, or waits until that
+    unacknowledged ones back in front. `Notes` holds lines and progress.
+    Reports on a token that this worker made go into the message that makes the token known, or wait until that message
     is acknowledged. A give-back waits until the log lines of its node task have been sent.
-    `progress` and `log` may be called by any thread, everything else by the loop's.
+    Any thread may call `progress` and `log`; everything else belongs to the loop's thread.
     """
 
     def __init__(self, held_tokens: Callable[[], Iterable[str]]) -> None:
-        """`held_tokens()` gives every token without an outcome when a renewal is written."""
+        """`held_tokens()` returns every token without an outcome; it is called when a renewal is written."""
         self._held_tokens = held_tokens
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
@@ -50,20 +50,20 @@ class Outbox:
         self._begun = Begun()
         self._notes = Notes(self._begun)
         self._waiting: list[Outcome] = []
-        """What must not go with the message that was taken last."""
+        """Outcomes that must not go into the message that was taken last."""
         self._unacknowledged: deque[Sent] = deque()
         self._recent: deque[tuple[float, Sent]] = deque()
-        """What was acknowledged last, and when, to be said again after an outage of the store."""
+        """The messages that were acknowledged last, and when, to be sent again after an outage of the store."""
         self._recent_bytes = 0
         self._unsettled: set[str] = set()
-        """Tokens with an outcome that is not acknowledged, wherever it is in here."""
+        """Tokens with an outcome that is not acknowledged, wherever it is held here."""
         self._settled: OrderedDict[str, None] = OrderedDict()
-        """The tokens whose outcome was acknowledged last, the newest at the end."""
+        """The tokens whose outcomes were acknowledged last, the newest at the end."""
 
     def complete(
         self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "", eager_token: str = ""
     ) -> None:
-        """Report that a node ran, and that another one was begun with its outputs under `eager_token`."""
+        """Report that a node ran, and that another was begun with its outputs under `eager_token`, if not ""."""
         self._completions.append(Completion(token, outputs, duration_ns, traceparent, eager_token))
         if eager_token:
             self._begun[eager_token] = 0
@@ -80,17 +80,17 @@ class Outbox:
         self._end(token)
 
     def progress(self, token: str, percent: int, message: str, step: str) -> None:
-        """Report how far a node is, in the place of what was not sent yet."""
+        """Report a node's progress, replacing progress that was not sent yet."""
         self._notes.progress(token, percent, message, step)
         self.wake()
 
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
-        """Send a line, or count it as dropped when too many wait, or are not acknowledged."""
+        """Send a line, or count it as dropped when too many wait or are not acknowledged."""
         self._notes.log(Line(token, level, message, created_ns))
         self.wake()
 
     def renew(self) -> None:
-        """Name every held token in the next message."""
+        """List every held token in the next message."""
         self._renew = True
         self.wake()
 
@@ -100,16 +100,16 @@ class Outbox:
         self.wake()
 
     def drain(self) -> None:
-        """Say in the next message that the worker takes no more."""
+        """Say in the next message that the worker takes no more node tasks."""
         self._draining = True
         self.wake()
 
     def remembers(self, token: str) -> bool:
-        """Say whether an outcome of the token is here, or was acknowledged not long ago."""
+        """Return whether an outcome of the token is held here, or was acknowledged recently."""
         return token in self._unsettled or token in self._settled
 
     def is_unconfirmed(self, token: str) -> bool:
-        """Say whether this worker made the token, and the node task manager may not know it yet."""
+        """Return whether this worker made the token, and the node task manager may not know it yet."""
         return token in self._begun
 
     def outcome_tokens(self) -> list[str]:
@@ -123,7 +123,7 @@ class Outbox:
         return tokens
 
     def drop(self, token: str) -> list[str]:
-        """Forget the outcome of a token that holds no lease any more, and what was begun with it that nobody knows of.
+        """Forget the outcome of a token that has lost its lease, and of eager nodes that were begun with it.
 
         Returns the tokens of all of them.
         """
@@ -133,7 +133,7 @@ class Outbox:
         return lost
 
     def _drop(self, token: str) -> list[str]:
-        """Forget an outcome; returns what was begun with it."""
+        """Forget an outcome; return the tokens of eager nodes that were begun with it."""
         self._begun.pop(token, None)
         if token not in self._unsettled:
             return []
@@ -156,11 +156,11 @@ class Outbox:
         return begun
 
     async def wait(self) -> None:
-        """Wait until there is something to say."""
+        """Wait until there is something to send."""
         await self._wanted.wait()
 
     def wake(self) -> None:
-        """Let `wait` return, from any thread."""
+        """Make `wait` return; callable from any thread."""
         if self._wanted.is_set() or self._waking:
             return
         if threading.get_ident() == self._loop_thread:
@@ -171,7 +171,7 @@ class Outbox:
             self._loop.call_soon_threadsafe(self._woken)
 
     def take(self, sequence: int) -> work_pb2.WorkRequest:
-        """Return the next message: what waits, up to 500 outcomes, 500 log lines and about 2 MiB."""
+        """Return the next message: waiting reports, up to 500 outcomes, 500 log lines and about 2 MiB."""
         self._wanted.clear()
         request = work_pb2.WorkRequest()
         request.sequence = sequence
@@ -193,7 +193,7 @@ class Outbox:
         return request
 
     def acknowledge(self, sequence: int) -> None:
-        """Forget what messages up to `sequence` held."""
+        """Forget the contents of messages up to `sequence`."""
         now = time.monotonic()
         while self._unacknowledged and self._unacknowledged[0].sequence <= sequence:
             sent = self._unacknowledged.popleft()
@@ -214,7 +214,7 @@ class Outbox:
         self._acknowledgement.set()
 
     def requeue(self) -> None:
-        """Say again, first and on the next stream, what was not acknowledged on the one that ended."""
+        """Queue what was not acknowledged on the stream that ended again, in front, for the next stream."""
         self._notes.requeue([line for sent in self._unacknowledged for line in sent.lines])
         while self._unacknowledged:
             sent = self._unacknowledged.pop()
@@ -226,19 +226,20 @@ class Outbox:
         self.wake()
 
     def resync(self) -> None:
-        """Report once more what was acknowledged last, and renew: the store may have forgotten its last second.
+        """Report again what was acknowledged last, and renew: the store may have lost its last second.
 
-        That is the 5 s before the last acknowledgement, for an outage may have been longer than that.
+        That is what was acknowledged in the 5 s before the last acknowledgement, not before now: an outage may have
+        been longer than that.
         """
         for _, sent in reversed(self._recent):
-            # First, for what came later may have been begun with it.
+            # In front, because later outcomes may be of nodes that were begun with these.
             self._completions.extendleft(reversed(sent.completions))
             self._failures.extendleft(reversed(sent.failures))
             self._unsettled.update(completion.token for completion in sent.completions)
             self._unsettled.update(failure.token for failure in sent.failures)
         self._recent.clear()
         self._recent_bytes = 0
-        # What was lost or given back since is not begun again.
+        # Eager nodes that were lost or given back since are not begun again.
         here = self._unsettled.union(self._held_tokens())
         self._completions = deque(
             each if each.eager_token in here else msgspec.structs.replace(each, eager_token="")
@@ -276,7 +277,7 @@ class Outbox:
             sent.failures.append(failure)
             room -= failure.ByteSize()
             left -= 1
-        # Nothing is heard any more of what was given back.
+        # Log lines go first: those of a token that was given back are not accepted any more.
         speakers = self._notes.speakers() if self._give_backs else ()
         while self._give_backs and left > 0:
             token = self._give_backs.popleft()
@@ -291,14 +292,14 @@ class Outbox:
         sent.size = MAX_BYTES - room
 
     def _keep_back(self, outcome: Outcome, sequence: int) -> bool:
-        """Put aside what must not go with this message; say whether that is so."""
+        """Put aside an outcome that must not go into this message; return whether it was put aside."""
         kept = self._begun.keeps_back(token_of(outcome), sequence)
         if kept:
             self._waiting.append(outcome)
         return kept
 
     def _release(self) -> None:
-        """Queue again what was put aside: it may go with the next message, or is put aside again."""
+        """Return outcomes that were put aside to their queues: they go into the next message, or aside once more."""
         waiting, self._waiting = self._waiting, []
         for outcome in waiting:
             if isinstance(outcome, str):
@@ -318,7 +319,7 @@ class Outbox:
     def _settle(self, tokens: list[str]) -> None:
         self._unsettled.difference_update(tokens)
         for token in tokens:
-            # After a resync it may be here already.
+            # After a resync, the token may be here already.
             self._settled[token] = None
             self._settled.move_to_end(token)
         while len(self._settled) > REMEMBERED_TOKENS:

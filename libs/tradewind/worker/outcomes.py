@@ -1,4 +1,4 @@
-"""How attempts ended, and what one message to the node task manager holds of that."""
+"""How attempts ended, and which of these outcomes one message to the node task manager holds."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from tradewind.worker.outputs import Ending
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """A node that ran; `eager_token` is that of the one that goes on with its outputs, "" for none."""
+    """A node that ran; `eager_token` is the token of an eager node that continues with its outputs, "" for none."""
 
     token: str
     ending: Ending
@@ -19,7 +19,7 @@ class Completion(msgspec.Struct, frozen=True):
     eager_token: str
 
     def size(self) -> int:
-        """Return the bytes of the texts in it."""
+        """Return the bytes of the texts that it holds."""
         if not isinstance(self.ending, list):
             return len(self.ending.form_json.encode())
         size = 0
@@ -28,7 +28,7 @@ class Completion(msgspec.Struct, frozen=True):
         return size
 
     def write(self, message: work_pb2.NodeTaskCompletion) -> None:
-        """Write it into a message. Fields that are set one by one cost half of what keyword arguments do."""
+        """Write it into a message. Setting fields one by one costs half as much as keyword arguments."""
         message.token = self.token
         if self.traceparent:
             message.traceparent = self.traceparent
@@ -46,12 +46,12 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 Outcome = Completion | work_pb2.NodeTaskFailure | str
-"""A completion, a failure, or a token to be given back."""
+"""A completion, a failure, or a token to give back."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """What one message held of that which must not be lost."""
+    """The contents of one message that must not be lost."""
 
     sequence: int
     completions: list[Completion] = field(default_factory=list)
@@ -72,5 +72,5 @@ class Sent:
 
 
 def token_of(outcome: Outcome) -> str:
-    """Return whose outcome it is."""
+    """Return the token of an outcome."""
     return outcome if isinstance(outcome, str) else outcome.token

@@ -13,15 +13,15 @@ from tradewind.worker.waiting import Suspension, Wait
 MAX_OUTPUT_BYTES = 1024 * 1024
 
 Outputs = list[tuple[str, str]]
-"""Handle and JSON text of each output that is emitted."""
+"""The handle and JSON text of each emitted output."""
 Ending = Outputs | Suspension
-"""How a node that returned has ended: with outputs, or to wait."""
+"""How a node returned: with outputs, or with a wait."""
 
 
 class Emit:
     """What a node with several outputs returns: `Emit(buy=10)` emits on the handle `buy` and on no other.
 
-    An edge whose handle is not emitted is dead, so what depends on it is skipped.
+    An edge from a handle that is not emitted is dead, so nodes that depend on it are skipped.
     """
 
     __slots__ = ("values",)
@@ -41,12 +41,12 @@ class Emit:
 def encode_outputs(
     result: Any, handles: Sequence[str], check: Callable[[str, Any, bytes], None] | None = None
 ) -> Ending:
-    """Return `result` as what to emit on the declared `handles`, a Wait as what to wait for.
+    """Return `result` as outputs on the declared `handles`, or a Wait as what to wait for.
 
-    With one handle, what is returned is emitted on it, `None` included; with several, an Emit must be returned; with
+    With one handle, the returned value is emitted on it, even `None`; with several, an Emit must be returned; with
     none, `None`. Raises NodeFault INVALID_OUTPUT for anything else, for unknown handles and for what is not JSON (NaN
-    and infinities are not), and OUTPUT_TOO_LARGE above 1 MiB together. What `check` raises of the handle, the value and
-    its JSON is raised as well, for the one that is returned without an Emit.
+    and infinities are not), and OUTPUT_TOO_LARGE above 1 MiB together. A value that is returned without an Emit is also
+    passed to `check`, with its handle and JSON, which may raise.
     """
     if type(result) is not Emit:
         if isinstance(result, Wait):
@@ -73,7 +73,7 @@ def encode_outputs(
 
 
 def require_size(sizes: dict[str, int]) -> None:
-    """Raise NodeFault OUTPUT_TOO_LARGE when outputs of these bytes are more than 1 MiB together."""
+    """Raise NodeFault OUTPUT_TOO_LARGE when outputs of these sizes, in bytes, exceed 1 MiB together."""
     if sum(sizes.values()) > MAX_OUTPUT_BYTES:
         raise _too_large(sizes)
 

@@ -1,4 +1,4 @@
-"""What a node's function takes, read from its signature."""
+"""The parameters of a node's function, read from its signature."""
 
 import functools
 import inspect
@@ -26,7 +26,7 @@ _Item = TypeVar("_Item")
 
 Gather: TypeAlias = Annotated[list[_Item], _Gathering()]
 """Annotates a parameter whose handle takes any number of edges: `Gather[float]` is a list of their values, in the order
-of the flow's edges. An edge that is dead gives no value; without any value and without a default the list is empty."""
+of the flow's edges. A dead edge adds no value; if there is no value at all and no default, the list is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Parameter:
 
     name: str
     annotation: Any
-    """Of one value; `Any` when there is none."""
+    """The type of one value; `Any` if there is no annotation."""
     gather: bool
     default: Any
-    """`inspect.Parameter.empty` when there is none."""
+    """`inspect.Parameter.empty` if there is no default."""
 
     @property
     def required(self) -> bool:
@@ -47,7 +47,7 @@ class Parameter:
 
     @property
     def whole_annotation(self) -> Any:
-        """Of what the function gets: a list of values for a gathering handle."""
+        """The type of what the function gets: a list of values for a gathering handle."""
         return list[self.annotation] if self.gather else self.annotation  # type: ignore[name-defined]
 
 
@@ -56,22 +56,22 @@ class Signature:
     """The parameters of a node's function."""
 
     parameters: tuple[Parameter, ...]
-    """Those that inputs and config fill."""
+    """The parameters that inputs and config fill."""
     context_name: str | None
-    """The one that takes the Context."""
+    """The parameter that takes the Context."""
     config_name: str | None
-    """The one that takes the whole config."""
+    """The parameter that takes the whole config."""
     config_type: Any
-    """What that one is annotated with."""
+    """The annotation of that parameter."""
     returns: Any
-    """Annotation of what it returns; `Any` when there is none."""
+    """The annotation of the return value; `Any` if there is none."""
 
 
 def read_signature(function: Callable[..., Any], where: str) -> Signature:
-    """Read what `function` takes and returns; raises NodeDefinitionError, beginning with `where`.
+    """Read what `function` takes and returns. Raises NodeDefinitionError, whose message begins with `where`.
 
     A parameter annotated `Context` gets the context. One named `config` that is annotated as a mapping or a pydantic
-    model, or not at all, gets the whole config. Every other one is both an input handle and a key of the config.
+    model, or not at all, gets the whole config. Every other parameter is both an input handle and a key of the config.
     """
     hints = _hints(function, where)
     parameters: list[Parameter] = []

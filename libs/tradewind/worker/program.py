@@ -1,4 +1,4 @@
-"""A worker as a program of its own: the loop that it serves on, and the signals that end it."""
+"""A worker as a program: the loop that it serves on, and the signals that end it."""
 
 import asyncio
 import functools
@@ -16,14 +16,14 @@ from tradewind.worker.threads import LooseThreads
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _handlers: list[tuple[signal.Signals, Any]] = []
-"""What these signals did before the worker of this process took them; empty while none runs."""
+"""The handlers of these signals before this process's worker replaced them; empty while no worker runs."""
 
 
 def run_program(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[[], bool], threads: int) -> None:
-    """Run `serve()` on a loop of its own, where `asyncio.to_thread` has so many threads.
+    """Run `serve()` on a loop of its own, in which `asyncio.to_thread` has `threads` threads.
 
-    SIGTERM and SIGINT call `leave()`, which says whether it was not leaving yet; otherwise it ends at once, with
-    SystemExit. Raises WorkerError in a thread, and where a loop runs already.
+    SIGTERM and SIGINT call `leave()`; if that returns False, because the worker is leaving already, the program ends at
+    once with SystemExit. Raises WorkerError outside of the main thread, and where a loop is already running.
     """
     if threading.current_thread() is not threading.main_thread() or asyncio._get_running_loop() is not None:
         raise WorkerError(
@@ -47,7 +47,10 @@ def _mind_forks() -> None:
 
 
 def _forked() -> None:
-    """What a node forks, as multiprocessing may, would tell the worker's loop of its own signals, and outlive them."""
+    """In a process that a node forked, as multiprocessing may: restore signal handling.
+
+    Otherwise it would report its signals to the worker's loop, and survive them.
+    """
     if _handlers:
         signal.set_wakeup_fd(-1)
         _restore()

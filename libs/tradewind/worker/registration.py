@@ -1,4 +1,4 @@
-"""Registers a worker at the registry and keeps saying that it is alive."""
+"""Registers a worker with the registry and keeps reporting that it is alive."""
 
 import asyncio
 import logging
@@ -26,9 +26,9 @@ _REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, *_NOT_ALLOWED)
 
 
 class Registration:
-    """Keeps one worker listed: registers, beats as often as the registry says, registers again when told to.
+    """Keeps one worker listed: registers it, sends heartbeats as often as the registry says, registers again when told.
 
-    A registry that cannot be reached is tried again for ever; work goes on meanwhile.
+    It keeps trying to reach an unreachable registry forever; work goes on meanwhile.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Registration:
         running: Callable[[], int],
         drain: Callable[[], None],
     ) -> None:
-        """`running()` gives the load for each beat; `drain()` is called when the registry asks the worker to leave."""
+        """`running()` is the load for each heartbeat; `drain()` is called when the registry asks the worker to go."""
         self._stub = stub
         self._identity = identity
         self._node_types = node_types
@@ -51,7 +51,7 @@ class Registration:
         """Set once the first registration has gone through."""
 
     async def run(self) -> None:
-        """Stay registered until cancelled. Raises WorkerRefused when the registry will not have this worker."""
+        """Stay registered until cancelled. Raises WorkerRefused when the registry refuses this worker."""
         await self._register()
         backoff = Backoff()
         while True:
@@ -61,7 +61,7 @@ class Registration:
             backoff.reset()
 
     async def leave(self) -> None:
-        """Take this incarnation of the worker out of the registry, if it can be reached within two seconds."""
+        """Remove this incarnation of the worker from the registry, if that can be reached within two seconds."""
         request = registry_service_pb2.DeregisterWorkerRequest(
             worker_id=self._identity.worker_id, incarnation=self._identity.incarnation
         )

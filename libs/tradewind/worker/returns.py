@@ -1,4 +1,4 @@
-"""Whether a node returned what its function says it returns."""
+"""Checks that a node returned what its function is annotated to return."""
 
 from collections.abc import Callable
 from types import NoneType, UnionType
@@ -14,11 +14,11 @@ from tradewind.worker.type_parts import written
 from tradewind.worker.waiting import Wait
 
 ReturnCheck = Callable[[str, Any, bytes], None]
-"""Is given the handle, what was returned, and its JSON; raises NodeFault INVALID_OUTPUT."""
+"""Takes the handle, the returned value, and its JSON; raises NodeFault INVALID_OUTPUT."""
 
 
 def emitted_type(annotation: Any) -> Any:
-    """Return what a node emits that says it returns this: what it waits for is never emitted."""
+    """Return the type that a node with this return annotation emits: a Wait is never emitted."""
     kinds = get_args(annotation)
     if Wait in kinds and get_origin(annotation) in (Union, UnionType):
         return Union[tuple(kind for kind in kinds if kind is not Wait)]  # noqa: UP007
@@ -26,9 +26,9 @@ def emitted_type(annotation: Any) -> Any:
 
 
 def return_check(annotation: Any) -> ReturnCheck | None:
-    """Return what checks the values of a function that says it returns this; None when it says nothing to check.
+    """Return the check for values of a function with this return annotation; None if there is nothing to check.
 
-    That is when it says nothing, `None`, `Any`, `Emit`, or something that cannot be read from JSON.
+    That is so for no annotation, `None`, `Any`, `Emit`, and types that cannot be read from JSON.
     """
     emitted = emitted_type(annotation)
     if emitted is Any or emitted is NoneType:
@@ -44,9 +44,9 @@ def return_check(annotation: Any) -> ReturnCheck | None:
 
 
 def _check_of_json(annotation: Any, emitted: Any) -> ReturnCheck:
-    """The JSON is read as the next node will read it, so that tuples, numpy's values and the like are what they become.
+    """Return a check that reads the JSON as the next node will, so that it sees what tuples, numpy values etc. become.
 
-    That takes a tenth of a microsecond for a number, and less than writing it took for a list of thousands.
+    It takes a tenth of a microsecond for a number, and for a list of thousands less time than writing the JSON took.
     """
     decode = msgspec.json.Decoder(emitted).decode
 
@@ -57,14 +57,14 @@ def _check_of_json(annotation: Any, emitted: Any) -> ReturnCheck:
             if emitted not in type(value).__mro__[1:]:
                 raise _fault(explained(_output(handle), error), annotation) from None
         except Exception:
-            # A class has a fault of its own when it is made anew: who gets the value may not make one.
+            # The class itself failed when an instance was made; the receiver of the value may never make one.
             return
 
     return check
 
 
 def _check_of_models(annotation: Any, look: Callable[[Any], None]) -> ReturnCheck:
-    """What a model writes need not be what it reads, so the value itself is looked at."""
+    """Return a check of the value itself, because a model may write something other than what it reads."""
 
     def check(handle: str, value: Any, text: bytes) -> None:
         try:

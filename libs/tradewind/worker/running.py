@@ -1,4 +1,4 @@
-"""Carries a node's own code: on the event loop, where it can be stopped when it waits, in a thread or in a process."""
+"""Runs a node's own code: on the event loop, where it can be stopped when it waits, in a thread or in a process."""
 
 import asyncio
 import contextvars
@@ -24,13 +24,13 @@ from tradewind.worker.threads import ThreadPool
 logger = logging.getLogger("tradewind.worker")
 
 LONG_TURN_S = 5.0
-"""Seconds that an async node may calculate without awaiting before that is said."""
+"""Seconds that an async node may calculate without awaiting before a warning is logged."""
 
 Result = TypeVar("Result")
 
 
 class NodeRunner:
-    """Calls nodes with what their assignments hold. Without `processes`, one with `process=True` runs as others do."""
+    """Calls nodes with the values in their assignments. Without `processes`, `process=True` makes no difference."""
 
     def __init__(self, secrets: SecretResolver, threads: ThreadPool, processes: ProcessPool | None) -> None:
         self._secrets = secrets
@@ -40,7 +40,7 @@ class NodeRunner:
     async def run(self, attempt: Attempt, node: Node[..., Any]) -> Ending:
         """Call the node and return what it emits.
 
-        Raises what it raises, and NodeFault when it cannot be called or what it emits holds a secret.
+        Raises what the node raises, and NodeFault when it cannot be called or emits a secret.
         """
         assignment = attempt.assignment
         plan = node.binder.plan(assignment.config_json)
@@ -77,7 +77,7 @@ class NodeRunner:
         return ending
 
     async def close(self) -> None:
-        """Let every thread end when it is done, and end every process."""
+        """Let every thread end once it is done, and end every process."""
         self._threads.close()
         if self._processes is not None:
             await self._processes.close()
@@ -85,9 +85,10 @@ class NodeRunner:
 
 @types.coroutine
 def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generator[Any, Any, Any]:
-    """Run `coroutine`, and tell it of the attempt's stop: a cancellation reaches it as NodeStopExecution, once.
+    """Run `coroutine`; when the attempt is stopped, the first cancellation reaches it as NodeStopExecution.
 
-    Later ones may be those of a time that it has set itself, which knows only a CancelledError as its own.
+    Later cancellations are passed on unchanged: they may be from an `asyncio.timeout` of the node's own, which
+    recognizes only a CancelledError.
     """
     thrown: BaseException | None = None
     told = False
@@ -97,7 +98,7 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
             try:
                 waited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
             finally:
-                # Its traceback may hold this frame; through that it would hold itself, and all that the node has.
+                # Its traceback may hold this frame, and so itself: that cycle would keep all objects of the node.
                 thrown = None
                 if time.monotonic() - began > LONG_TURN_S:
                     _say_it_held_the_loop(attempt, time.monotonic() - began)
@@ -115,7 +116,7 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
 
 
 def _say_it_held_the_loop(attempt: Attempt, seconds: float) -> None:
-    """In a process of its own a node may."""
+    """Log that the node held the worker's event loop, unless it runs in a process of its own, where it may."""
     if not processes.in_child:
         said = (
             f"the node held the worker's event loop for {seconds:.1f} s without awaiting, so no other async node went "
@@ -144,9 +145,10 @@ def in_context(context: contextvars.Context, coroutine: Coroutine[Any, Any, Any]
 def run_to_end(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | None = None
 ) -> Result:
-    """Run `coroutine` on `loop` and return what it returns, also when a task that a node began calls `sys.exit`.
+    """Run `coroutine` on `loop` and return its result, even if a task that a node began calls `sys.exit`.
 
-    That breaks off a loop, with all that runs there; so it is run further, and only who awaits the task hears of it.
+    That would break off the loop with everything in it; so the loop is run again, and only code that awaits that task
+    sees the exit.
     """
     task = loop.create_task(coroutine, context=context)
     while True:
@@ -161,7 +163,7 @@ def call_plain(attempt: Attempt, node: Node[..., Any], arguments: Arguments) -> 
     """Run a plain function and encode what it returns, both away from the worker's event loop."""
     attempt.in_thread = True
     if attempt.stop is not None:
-        # It waited for its turn and is not wanted any more.
+        # It was stopped while it waited for its turn.
         attempt.stop_seen = True
         raise attempt.stop.exception()
     return encode_outputs(node.function(**arguments), node.outputs, node.return_check)

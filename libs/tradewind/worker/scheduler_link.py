@@ -12,25 +12,25 @@ from tradewind.worker.errors import MemoryFault
 _SERVICE = "/tradewind.api.scheduler.v1.SchedulerService/"
 _CALL_TIMEOUT = 5.0
 _PATIENCE = 60.0
-"""Seconds for which a call is repeated while the scheduler is away: gRPC takes 40 to see that a machine is gone."""
+"""Seconds for which a call is repeated while the scheduler is away: gRPC needs 40 s to notice a lost machine."""
 _PAUSES = (0.05, 1.0)
 _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
-"""A server that stops ends with CANCELLED what it had not begun with; of one that hangs nothing comes."""
+"""A stopping server ends calls that it has not begun with CANCELLED; a hanging server never answers."""
 
 
 class SchedulerLink:
-    """Memories, over a channel; made in the event loop that the channel belongs to."""
+    """Memories over a channel; must be made in the event loop that the channel belongs to."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._loop = asyncio.get_running_loop()
-        # Requests come and go as bytes: a process for nodes hands them over as they are.
+        # Requests and answers are bytes: processes for nodes hand them over serialized.
         self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {
             name: channel.unary_unary(_SERVICE + name, request_serializer=None, response_deserializer=None)
             for name in ("GetMemory", "UpdateMemory")
         }
 
     def ask(self, method: str, request: bytes) -> "Future[bytes]":
-        """As Memories says."""
+        """Call the scheduler; see Memories."""
         return asyncio.run_coroutine_threadsafe(self._ask(method, request), self._loop)
 
     async def _ask(self, method: str, request: bytes) -> bytes:

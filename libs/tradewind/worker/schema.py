@@ -1,4 +1,4 @@
-"""The JSON Schemas of a node type, made from its function's types and defaults."""
+"""The JSON Schemas of a node type, from its function's types and defaults."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _INSTEAD = {object: "Any", Path: "str, and make the Path in the node", complex: 
 
 
 def declare(node_type: str, description: str, signature: Signature, outputs: Sequence[str]) -> node_type_pb2.NodeType:
-    """Return what a worker declares of a node type.
+    """Return the declaration of a node type.
 
     Each parameter is both an input handle, required when it has no default, and an optional key of the config.
     """
@@ -45,7 +45,7 @@ def declare(node_type: str, description: str, signature: Signature, outputs: Seq
 
 
 def check_readable(signature: Signature, where: str) -> None:
-    """Raise NodeDefinitionError, beginning with `where`, when a parameter's type cannot be read from JSON."""
+    """Raise NodeDefinitionError, whose message begins with `where`, if a parameter's type cannot be read from JSON."""
     taken = [(parameter.name, parameter.annotation) for parameter in signature.parameters]
     if signature.config_name is not None:
         taken.append((signature.config_name, signature.config_type))
@@ -64,7 +64,7 @@ def check_readable(signature: Signature, where: str) -> None:
 
 
 def _instead(annotation: Any, error: TypeError) -> str:
-    """Return which type within it is to blame, and what to use in its place."""
+    """Return which type within the annotation is to blame, and what to use instead."""
     classes = [part for part in parts_of(annotation) if isinstance(part, type) and not _is_readable(part)]
     if not classes:
         return f" ({str(error).splitlines()[0]}); use {_READABLE}"
@@ -82,9 +82,9 @@ def _is_readable(part: Any) -> bool:
 
 
 def config_schema(signature: Signature) -> JsonSchema:
-    """Return the schema of the config object: every key optional, others only when the function takes the whole.
+    """Return the schema of the config object: every key is optional, unknown keys only allowed for a whole `config`.
 
-    Objects with known fields within it are closed as well, so that a misspelt field is a fault and not a default.
+    Nested objects with known fields are closed as well, so that a misspelt field is a fault and not a silent default.
     """
     types = {parameter.name: parameter.whole_annotation for parameter in signature.parameters}
     if signature.config_name is not None:
@@ -105,7 +105,7 @@ def config_schema(signature: Signature) -> JsonSchema:
     elif signature.config_name in readers:
         whole["allOf"] = [schemas[signature.config_name]]
     if definitions or modelled:
-        # Whether other fields than a model has are a fault is for the model to say.
+        # A model decides by itself whether fields that it does not have are a fault.
         whole["$defs"] = {name: _closed(definition) for name, definition in definitions.items()} | modelled
     return whole
 
@@ -130,7 +130,7 @@ def _output_schema(annotation: Any) -> JsonSchema:
         reader = reader_of(emitted)
         return msgspec.json.schema(emitted) if reader is None else reader.written_schema()
     except TypeError:
-        # What a node returns is judged by its value: many a type without a schema can be written as JSON.
+        # A returned value is judged by itself: many types without a schema can be written as JSON.
         return {}
 
 

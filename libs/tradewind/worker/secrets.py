@@ -1,4 +1,4 @@
-"""Secrets in configs: `{"$secret": "name"}` is replaced by a value that only this process knows and never tells."""
+"""Secrets in configs: `{"$secret": "name"}` is replaced by a value that only this process knows and never reveals."""
 
 import asyncio
 import inspect
@@ -18,10 +18,10 @@ ENVIRONMENT_PREFIX = "TRADEWIND_SECRET_"
 DIRECTORY_VARIABLE = "TRADEWIND_SECRETS_DIR"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 _LEAST = 8
-"""Characters that a value has at least which is looked for in outputs: less is found by chance."""
+"""The least characters of a secret that is looked for in outputs: shorter values would be found by chance."""
 
 SecretSource = Callable[[str], str | Awaitable[str | None] | None]
-"""Gives the value of a secret by name, None (or KeyError) for an unknown one. A plain function runs in a thread."""
+"""Returns the value of a secret by name, None (or KeyError) if unknown. A plain function runs in a thread."""
 
 
 def environment_name(name: str) -> str:
@@ -30,14 +30,14 @@ def environment_name(name: str) -> str:
 
 
 def holds_secret(value: Any) -> bool:
-    """Say whether a reference to a secret stands anywhere in `value`."""
+    """Return whether `value` contains a reference to a secret anywhere."""
     if isinstance(value, dict):
         return SECRET_KEY in value or any(map(holds_secret, value.values()))
     return isinstance(value, list) and any(map(holds_secret, value))
 
 
 class Redactor:
-    """Takes the values of secrets out of texts, also as they stand in a repr, in JSON and in a URL."""
+    """Removes the values of secrets from texts, including their forms in a repr, in JSON and in a URL."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self.secrets = secrets
@@ -48,24 +48,24 @@ class Redactor:
                 forms = (value, repr(value)[1:-1], json.dumps(value)[1:-1], quote(value, safe=""), quote_plus(value))
                 names.update((form, name) for form in forms)
         self._names = names
-        # The longest first: one secret may hold another.
+        # The longest first: one secret may contain another.
         alternatives = "|".join(re.escape(form) for form in sorted(names, key=len, reverse=True))
         self._pattern = re.compile(alternatives) if names else None
 
     def __call__(self, text: str) -> str:
-        """Return `text` with `[secret name]` in the place of each value."""
+        """Return `text` with each value replaced by `[secret name]`."""
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda found: f"[secret {self._names[found.group()]}]", text)
 
     def first_in(self, text: str) -> str | None:
-        """Return the name of the secret whose value comes first in `text`, None when it holds none."""
+        """Return the name of the secret whose value comes first in `text`; None if it contains none."""
         found = self._pattern.search(text) if self._pattern is not None else None
         return self._names[found.group()] if found is not None else None
 
 
 def refuse_shown(redact: Callable[[str], str], ending: Ending) -> None:
-    """Raise NodeFault when an output holds the value of one of the attempt's secrets: outputs are stored and shown."""
+    """Raise NodeFault when an output contains the value of a secret of the attempt: outputs are stored and shown."""
     if not (isinstance(redact, Redactor) and isinstance(ending, list)):
         return
     long = Redactor({name: value for name, value in redact.secrets.items() if len(value) >= _LEAST})
@@ -92,16 +92,16 @@ def _from_file(name: str) -> str | None:
 
 
 class SecretResolver:
-    """Resolves references, from `source` when there is one, else from the environment and a directory of files.
+    """Resolves references, from `source` if there is one, else from the environment and a directory of files.
 
-    The file of a secret has its name, and is read whenever the secret is needed: it may be replaced at any time.
+    A file is named after its secret, and is read whenever the secret is needed, so it may be replaced at any time.
     """
 
     def __init__(self, source: SecretSource | None = None) -> None:
         self._source = source
 
     async def resolve(self, config: dict[str, Any]) -> tuple[dict[str, Any], Redactor]:
-        """Return a copy of `config` with values for its references, and what redacts these.
+        """Return a copy of `config` with values instead of references, and a Redactor for these values.
 
         Raises NodeFault SECRET_MISSING with the names of all secrets that have no value.
         """
@@ -131,7 +131,7 @@ class SecretResolver:
         except KeyError:
             return None
         except Exception as error:
-            # Its message may hold what it was given or found: the type has to do.
+            # Its message may contain the secret, so only its type is reported.
             raise NodeFault(
                 "NODE_ERROR", f"the worker's secrets hook failed for {name}", type=type(error).__qualname__
             ) from None

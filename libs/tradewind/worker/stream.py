@@ -1,4 +1,4 @@
-"""The Work stream: brings node tasks, takes outcomes, and is opened again whenever it ends."""
+"""The Work stream: it brings node tasks, takes outcomes, and is reopened whenever it ends."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ logger = logging.getLogger("tradewind.worker")
 WELCOME_TIMEOUT = 10.0
 _RENEW_INTERVAL = 10.0
 NAMING_DELAY = 1.0
-"""Seconds after which tokens that are still held are named: what is not named within 2 s is sent again."""
+"""Seconds after which tokens still held are named to the server, which resends tokens not named within 2 s."""
 
 _Call: TypeAlias = "grpc.aio.StreamStreamCall[work_pb2.WorkRequest, work_pb2.WorkResponse]"
 
@@ -36,8 +36,8 @@ _Call: TypeAlias = "grpc.aio.StreamStreamCall[work_pb2.WorkRequest, work_pb2.Wor
 class WorkStream:
     """Connects an executor and its outbox to a node task manager, through any number of streams one after another.
 
-    A stream that ends is opened again after a pause of 50 ms to 5 s; nodes go on meanwhile, and what was not
-    acknowledged is said again.
+    When a stream ends, another is opened after a pause of 50 ms to 5 s; nodes go on meanwhile, and unacknowledged
+    reports are sent again.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class WorkStream:
         outbox: Outbox,
         offers: Sequence[work_pb2.OfferedType] = (),
     ) -> None:
-        """`offers` is what there is to say of node types beside their names."""
+        """`offers` is what to tell the node task manager about node types besides their names."""
         self._stub = stub
         self._identity = identity
         self._executor = executor
@@ -67,19 +67,19 @@ class WorkStream:
         """Set while a node task manager has welcomed this worker."""
 
     def drain(self) -> None:
-        """Take no more: what is still assigned is given back at once."""
+        """Take no more node tasks: those that are still assigned are given back at once."""
         self._draining = True
         self._executor.goes_on = False
         self._outbox.drain()
 
     async def finish(self) -> None:
-        """End the stream once everything is said and acknowledged; `run` returns then."""
+        """End the stream once everything is sent and acknowledged; `run` returns then."""
         await self._outbox.flushed()
         self._finishing = True
         self._outbox.wake()
 
     async def run(self) -> None:
-        """Stay connected until finished. Raises SessionReplaced, and WorkerRefused when no stream is to be had."""
+        """Stay connected until finished. Raises SessionReplaced, and WorkerRefused when no stream can be opened."""
         backoff = Backoff()
         while not self._finishing:
             began = time.monotonic()
@@ -96,7 +96,7 @@ class WorkStream:
             await backoff.pause()
 
     async def _session(self) -> None:
-        """Open one stream and use it until it ends. Raises AioRpcError with its status when that is not OK."""
+        """Open one stream and use it until it ends. Raises AioRpcError when its status is not OK."""
         call: _Call = self._stub.Work()
         work: list[asyncio.Task[None]] = []
         try:
@@ -138,7 +138,7 @@ class WorkStream:
 
     async def _write(self, call: _Call) -> None:
         sequence = 1
-        # What ends the call while something is written reaches the reader, with the reason.
+        # If the call ends during a write, the reader learns of it, with the reason.
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             while True:
                 await self._outbox.wait()
@@ -150,7 +150,7 @@ class WorkStream:
 
     def _handle(self, response: work_pb2.WorkResponse) -> None:
         self._executor.hear_of_time(response)
-        # Slices, because a loop over a message's own field costs an IndexError at its end.
+        # Slices, because a loop over a message's own field costs an IndexError at the end.
         for assignment in response.assignments[:]:
             self._take(assignment)
         sequence = response.acknowledged_sequence
@@ -164,15 +164,15 @@ class WorkStream:
         for termination in response.terminations[:]:
             self._executor.terminate(termination)
         for loss in response.losses[:]:
-            # A token that the server cannot know yet is not lost for good: the acknowledgement decides.
+            # If the server cannot know the token yet, this loss is not final: the acknowledgement decides.
             if not self._outbox.is_unconfirmed(loss.token):
                 for token in self._outbox.drop(loss.token):
                     self._executor.lose(token, loss.reason)
 
     def _has_stood_still(self) -> bool:
-        """Note that this process is at work; return whether it was not for a whole lease, being stopped or blocked.
+        """Note that this process is running; return whether it was stopped or blocked for a whole lease.
 
-        What was sent meanwhile, and is read only now, may have run elsewhere.
+        Node tasks that were sent meanwhile, and are read only now, may have run elsewhere.
         """
         now = asyncio.get_running_loop().time()
         self._stood_still = self._stood_still or now - self._seen > self._lease
@@ -195,7 +195,7 @@ class WorkStream:
             worker_id=self._identity.worker_id,
             incarnation=self._identity.incarnation,
             node_types=self._identity.node_types,
-            # A hello offers something; `draining`, here and in what follows, takes it back.
+            # A hello must offer some capacity; `draining`, here and in later messages, takes it back.
             capacity=1 if self._draining else self._identity.capacity,
             held_tokens=[*self._executor.name_all(), *self._outbox.outcome_tokens()],
             offers=self._offers,
@@ -236,7 +236,7 @@ class WorkStream:
         self._naming = self._renewal = None
 
     def _note(self, error: grpc.aio.AioRpcError) -> None:
-        """Say once that the stream is lost; raise what ends this worker."""
+        """Log once that the stream is lost. Raises SessionReplaced or WorkerRefused to end this worker."""
         if reason_of(error) == "SESSION_REPLACED":
             raise SessionReplaced(
                 f'another process has connected as worker "{self._identity.worker_id}", so this one stops: '
@@ -246,4 +246,4 @@ class WorkStream:
 
 
 class _StreamEnded(Exception):
-    """The server has ended the stream without an error, or told the worker to open another."""
+    """The server ended the stream without an error, or told the worker to open another."""

@@ -1,4 +1,4 @@
-"""What the environment says about traces, metrics and logs of a worker, in the words that servers use."""
+"""A worker's settings for traces, metrics and logs, from the same environment variables that servers use."""
 
 import logging
 import os
@@ -21,10 +21,10 @@ _PLAIN = "%(asctime)s %(levelname)-7s %(message)s"
 
 
 def telemetry_settings() -> "TelemetrySettings | None":
-    """Return the settings, None when the environment has none of them. Raises WorkerError for wrong ones."""
+    """Return the settings, or None if the environment has none of them. Raises WorkerError for invalid settings."""
     if not any(map(os.environ.get, _VARIABLES)):
         return None
-    # Only for those who set something: importing it takes longer than most workers take to start.
+    # Imported only if something is set: the import takes longer than most workers take to start.
     from tradewind.server.settings import SettingsError, TelemetrySettings, load_settings
 
     try:
@@ -34,11 +34,11 @@ def telemetry_settings() -> "TelemetrySettings | None":
 
 
 def configure_worker_logging(least: int | None = None) -> None:
-    """Send what the worker and its nodes log to stderr: lines for people, or by TRADEWIND_LOG_FORMAT=json one object
-    a line, with `trace_id` and `span_id` in a span. `least` is the least level; that of TRADEWIND_LOG_LEVEL, or INFO,
-    when None.
+    """Send what the worker and its nodes log to stderr.
 
-    Raises WorkerError for wrong settings.
+    The lines are for people, or with TRADEWIND_LOG_FORMAT=json one object per line, with `trace_id` and `span_id` in a
+    span. `least` is the least level; None takes TRADEWIND_LOG_LEVEL, or else INFO. Raises WorkerError for invalid
+    settings.
     """
     settings = telemetry_settings()
     if least is None:

@@ -1,4 +1,4 @@
-"""Texts as the contract takes them: valid UTF-8, cut to a limit of bytes; and the nearest of some names."""
+"""Texts as the contract accepts them: valid UTF-8, cut to a limit of bytes; and suggestions for misspelt names."""
 
 from collections.abc import Iterable
 
@@ -24,9 +24,9 @@ def clip(text: str, limit: int) -> str:
 
 
 def clip_middle(text: str, limit: int) -> str:
-    """Return `text` in at most `limit` bytes of UTF-8; what is cut is its middle, and the end keeps the larger part.
+    """Return `text` in at most `limit` bytes of UTF-8, cut in the middle; the end keeps more than the beginning.
 
-    Before that its lines are cut to a quarter of it, so that one of them does not displace all others.
+    Each line is first cut to a quarter of the limit, so that one long line does not displace all others.
     """
     raw = text.encode(errors="backslashreplace")
     if len(raw) <= limit:
@@ -40,6 +40,6 @@ def clip_middle(text: str, limit: int) -> str:
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """Return `; did you mean "x"?` for the nearest of `names`, or what there is to choose from."""
+    """Return `; did you mean "x"?` for the nearest of `names`, or the list of all names."""
     known = sorted(names)
     return NearestName(known).hint(name, f"; there are {', '.join(known)}" if known else "; there are none")

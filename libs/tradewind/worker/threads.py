@@ -1,4 +1,4 @@
-"""Threads of nodes; a stuck one never keeps the process from ending, nor takes the place of a plain function."""
+"""Threads for nodes; a stuck thread neither keeps the process from ending nor takes another node's place."""
 
 import asyncio
 import contextvars
@@ -18,7 +18,7 @@ R = TypeVar("R")
 Call = Callable[[], Any]
 
 STUCK_AFTER = 5.0
-"""Seconds after which a thread that nobody waits for any more is called stuck: one that was told late may need them."""
+"""Seconds after which a thread that nobody waits for counts as stuck: a node that was told late may need this time."""
 
 
 class _Job:
@@ -32,17 +32,17 @@ class _Job:
 
 
 class ThreadPool:
-    """Up to `capacity` daemon threads, started as needed, that carry out calls in the order of their submission.
+    """Up to `capacity` daemon threads, started as needed, that make calls in the order of their submission.
 
-    Unlike those of concurrent.futures they are not waited for at exit: a node that does not look at its stop cannot be
-    ended otherwise. A thread whose call is waited for no more is given up, and another may take its place. Results that
-    are there together come to the loop together.
+    Unlike the threads of concurrent.futures, they are not waited for at exit: a node that does not check for its stop
+    cannot be ended otherwise. A thread whose call nobody waits for is given up, and another may take its place. Results
+    that are ready together are delivered to the loop together.
     """
 
     def __init__(
         self, capacity: int, *, stuck_limit: int = 0, too_many_stuck: Callable[[int], None] = lambda count: None
     ) -> None:
-        """`too_many_stuck(count)` is called on the loop when `stuck_limit` threads, if above 0, do not end."""
+        """`too_many_stuck(count)` is called on the loop when `stuck_limit` threads, if not 0, are stuck."""
         self._capacity = capacity
         self._stuck_limit = stuck_limit
         self._too_many_stuck = too_many_stuck
@@ -58,8 +58,8 @@ class ThreadPool:
     async def run(self, call: Call) -> Any:
         """Return what `call` returns, or raise what it raises, in the context of the caller.
 
-        When it is cancelled, a call that has not begun never does, and the thread of one that has is given up. Raises
-        RuntimeError when the system has no room for the only thread.
+        On cancellation, a call that has not begun never does, and the thread of a call that has begun is given up.
+        Raises RuntimeError when there is no thread and the system has no room for one.
         """
         loop = self._loop = asyncio.get_running_loop()
         job = _Job(call, loop.create_future())
@@ -80,12 +80,12 @@ class ThreadPool:
             try:
                 raise error
             finally:
-                # Its traceback holds this frame; through that it would hold itself, and what the call was given.
+                # Its traceback holds this frame, and so itself: that cycle would keep the arguments of the call.
                 del error, job
         return result
 
     def close(self) -> None:
-        """Let every thread end when it is done; does not wait."""
+        """Let every thread end once it is done, without waiting."""
         for _ in range(self._started):
             self._jobs.put(None)
 
@@ -95,7 +95,7 @@ class ThreadPool:
         return wanted
 
     def _start_thread(self) -> bool:
-        """Start one that is wanted, where there is room for it; say whether there is any."""
+        """Start a thread if the system has room; return whether the pool has any thread."""
         try:
             threading.Thread(target=self._work, name=f"tradewind-node-{self._started}", daemon=True).start()
         except RuntimeError:
@@ -148,7 +148,7 @@ class ThreadPool:
             with self._lock:
                 job.ended = True
                 if job.given_up:
-                    # Another thread has its place.
+                    # Another thread has taken this thread's place.
                     self._stuck.discard(job)
                     return
                 self._unfinished -= 1
@@ -176,8 +176,8 @@ class ThreadPool:
 
 
 class LooseThreads(ThreadPoolExecutor):
-    """An executor for `asyncio.to_thread`: up to `capacity` daemon threads, which neither the loop waits for nor the
-    process."""
+    """An executor for `asyncio.to_thread`: up to `capacity` daemon threads, for which neither the loop nor the process
+    waits."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
@@ -186,7 +186,7 @@ class LooseThreads(ThreadPoolExecutor):
         self._idle = threading.Semaphore(0)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Have `fn` called. Belongs to the loop's thread."""
+        """Call `fn` in a thread. Belongs to the loop's thread."""
         future: Future[R] = Future()
         self._calls.put((future, functools.partial(fn, *args, **kwargs)))
         if not self._idle.acquire(blocking=False) and self._to_start:
@@ -195,7 +195,7 @@ class LooseThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for nobody."""
+        """Do nothing: these threads are not waited for."""
 
     def _work(self) -> None:
         while True:

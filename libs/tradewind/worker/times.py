@@ -1,4 +1,4 @@
-"""Spans of time in messages, as seconds that a timer can be set to."""
+"""Lengths of time in messages, as seconds that a timer can be set to."""
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -6,5 +6,5 @@ MOST_S = 86_400.0
 
 
 def seconds_of(span: Duration, most_s: float = MOST_S) -> float:
-    """Return how long a span is: 0 for one that is negative, and at most `most_s`."""
+    """Return the length of a span in seconds, at least 0 and at most `most_s`."""
     return min(most_s, max(0.0, span.seconds + span.nanos / 1e9))

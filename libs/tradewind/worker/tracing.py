@@ -1,4 +1,4 @@
-"""Runs nodes in a span that continues the cycle's trace, where the process records traces."""
+"""Runs nodes in a span that continues the cycle's trace, if the process records traces."""
 
 import asyncio
 import atexit
@@ -29,8 +29,10 @@ class NodeTracer:
 
     @classmethod
     def configured(cls) -> "NodeTracer | None":
-        """Return a tracer when the process has a tracer provider, or TRADEWIND_OTLP_ENDPOINT asks for one, which
-        nodes find by OpenTelemetry's API then; None costs nodes nothing."""
+        """Return a tracer if the process has a tracer provider, or if TRADEWIND_OTLP_ENDPOINT asks for one.
+
+        Nodes then find that provider through OpenTelemetry's API. None costs nodes nothing.
+        """
         provider = trace.get_tracer_provider()
         if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
             settings = telemetry_settings()
@@ -48,7 +50,7 @@ class NodeTracer:
         attempt: Attempt,
         run: Callable[[], Coroutine[Any, Any, work_pb2.NodeTaskFailure | None]],
     ) -> None:
-        """Await `run()`, which returns the failure if there was one, in a span named for the node type."""
+        """Await `run()`, which returns the failure if there was one, in a span named after the node type."""
         assignment = attempt.assignment
         attributes: dict[str, str | int] = {
             "tradewind.flow_id": assignment.flow_id,
@@ -62,7 +64,7 @@ class NodeTracer:
             context=context_from(assignment.traceparent),
             kind=SpanKind.CONSUMER,
             attributes=attributes,
-            # What the failure holds is free of secrets; an exception's own text may not be.
+            # The failure is free of secrets; an exception's own text may not be.
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -75,7 +77,7 @@ class NodeTracer:
 
     @contextmanager
     def continuing(self, traceparent: str) -> Iterator[None]:
-        """Make the span of the worker current here, in a process for nodes, so that what the node records joins it."""
+        """Make the worker's span current here, in a process for nodes, so that the node's own spans join it."""
         token = otel_context.attach(context_from(traceparent))
         try:
             yield

@@ -1,4 +1,4 @@
-"""What a type consists of, and how people write it."""
+"""The parts of a type, and how people write it."""
 
 import re
 import typing
@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 _ALIAS = getattr(typing, "TypeAliasType", ())
 _FIELDS = ("__dataclass_fields__", "__struct_fields__", "__total__", "_fields")
-"""What dataclasses, msgspec's structs, TypedDicts and NamedTuples have."""
+"""Attributes by which dataclasses, msgspec's structs, TypedDicts and NamedTuples are recognized."""
 _MODULE = re.compile(r"\b(?:[A-Za-z_]\w*\.|<locals>\.)+(?=[A-Za-z_])")
 
 
 def parts_of(annotation: Any) -> Iterator[Any]:
-    """Return the type and all types within it, those of the fields of its classes included, from the outermost."""
+    """Yield the type and all types within it, including those of the fields of its classes, outermost first."""
     waiting, seen = [annotation], set[int]()
     while waiting:
         part = waiting.pop(0)
@@ -33,7 +33,7 @@ def parts_of(annotation: Any) -> Iterator[Any]:
 
 
 def written(annotation: Any) -> str:
-    """Return a type as a signature has it: `list[Order]`."""
+    """Return a type as it is written in a signature: `list[Order]`."""
     if isinstance(annotation, type) and not get_args(annotation):
         return annotation.__qualname__.rpartition("<locals>.")[2]
     return _MODULE.sub("", str(annotation))
@@ -45,5 +45,5 @@ def _fields(part: Any) -> list[Any]:
     try:
         return list(typing.get_type_hints(part, include_extras=True).values())
     except Exception:
-        # A name that is not defined: who makes a reader of it says so.
+        # A name is not defined: making a reader of the type reports it.
         return []

@@ -1,4 +1,4 @@
-"""`Wait`: what a node returns to be suspended, and what it reads when it goes on."""
+"""`Wait`: what a node returns to be suspended, and what it reads when it continues."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from tradewind.flow.values import LONGEST_S, Duration, seconds_in
 from tradewind.worker.errors import NodeFault
 
 ANSWER = "answer"
-"""The signal that answers a form, unless another one is named."""
+"""The signal that answers a form, unless another is named."""
 
 _MOST_FORM_BYTES = 64 * 1024
 _MOST_BYTES = _MOST_FORM_BYTES + 1024
-"""Of all that is reported; what is nearly as large is judged where it is stored."""
+"""The limit for the whole report; where it is stored, the exact limit of a form is checked."""
 
 
 class Suspension(msgspec.Struct, frozen=True):
-    """A wait on its way to the node task manager: `until_ms` since the epoch, or `delay_ms` from when it is stored."""
+    """A wait to report to the node task manager: until `until_ms` since the epoch, or `delay_ms` after it is stored."""
 
     signal: str
     until_ms: int
@@ -30,7 +30,7 @@ class Suspension(msgspec.Struct, frozen=True):
     completes: str
 
     def to_message(self) -> work_pb2.WaitOrder:
-        """Return it as it is reported."""
+        """Return it as a message."""
         order = work_pb2.WaitOrder(signal=self.signal, form_json=self.form_json, completes=self.completes)
         if self.until_ms:
             order.until.FromMilliseconds(self.until_ms)
@@ -42,16 +42,16 @@ class Suspension(msgspec.Struct, frozen=True):
 class Wait:
     """What a node returns to wait without a worker, until a signal or a time comes, whichever is first.
 
-    `signal` is an identifier; whoever may sends it to the node task, by `client.signal_node` or `tradewind task
-    signal`. `until` is a time with its zone, or how long: seconds, text such as "5m", or a timedelta. `form`, an object
-    {title, description, fields}, is what a person is asked; its answer is the signal's payload.
+    `signal` is an identifier; `client.signal_node` or `tradewind task signal` sends it to the node task. `until` is a
+    time with its zone, or a length of time: seconds, text such as "5m", or a timedelta. `form`, an object
+    {title, description, fields}, is what a person is asked; the answer is the signal's payload.
 
     Then the node runs again from its beginning, as a further attempt that does not count against its retries, and
-    `ctx.resumed` says what came. With `completes` it does not run again: the payload, null after a time, is what it
-    emits by its only output handle.
+    `ctx.resumed` says what came. With `completes`, it does not run again but emits the payload, or null after a time,
+    on its only output handle.
 
-    Raises ValueError for nothing to wait for, a signal that is empty or no text, a time without its zone, and one that
-    never comes.
+    Raises ValueError for nothing to wait for, a signal that is empty or not text, a time without its zone, and a time
+    that never comes.
     """
 
     __slots__ = ("completes", "form", "signal", "until")
@@ -83,7 +83,7 @@ class Wait:
         return f"Wait({', '.join([*parts, *(['completes=True'] if self.completes else [])])})"
 
     def encode(self, handles: Sequence[str]) -> Suspension:
-        """Return it as it is reported of a node with these output handles. Raises NodeFault INVALID_OUTPUT."""
+        """Return the wait to report for a node with these output handles. Raises NodeFault INVALID_OUTPUT."""
         if self.completes and len(handles) != 1:
             raise NodeFault(
                 "INVALID_OUTPUT",
@@ -102,7 +102,7 @@ class Wait:
             delay_ms = max(0, round(seconds_in(self.until) * 1000))
         suspension = Suspension(self.signal, until_ms, delay_ms, form_json, handles[0] if self.completes else "")
         try:
-            # Raised here it fails this node only; raised while it is sent, it would break the whole stream.
+            # Raised here, an error fails only this node; raised during sending, it would break the whole stream.
             size = suspension.to_message().ByteSize()
             if size > _MOST_BYTES:
                 raise ValueError(f"its form and signal have {size} bytes, a form at most {_MOST_FORM_BYTES}")
@@ -113,7 +113,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What ended the latest wait of a node: the signal `signal`, or the time, when that is empty."""
+    """What ended the latest wait of a node: the signal `signal`, or the time if that is empty."""
 
     signal: str
     payload: Any
@@ -129,13 +129,13 @@ class Resumed:
 
     @classmethod
     def of(cls, message: node_task_pb2.Resumption) -> "Resumed":
-        """Read what an assignment says."""
+        """Read it from an assignment."""
         payload = msgspec.json.decode(message.payload_json) if message.payload_json else None
         return cls(message.signal, payload, message.by, message.at.ToDatetime(tzinfo=UTC))
 
 
 def _check_length(until: Duration) -> None:
-    """Raise ValueError for what is no length of time, or more than a message holds."""
+    """Raise ValueError for an invalid length of time, or one that is too long for a message."""
     try:
         seconds = seconds_in(until)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A worker process: offers node types and runs what it is given, until it is told to leave."""
+"""A worker process: offers node types and runs node tasks until it is told to leave."""
 
 import asyncio
 import contextlib
@@ -50,41 +50,41 @@ REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
 SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
 MOST_HELD = 10_000
-"""The largest capacity that a node task manager takes."""
+"""The largest capacity that a node task manager accepts."""
 REGISTRY_PATIENCE = 5.0
-"""Seconds that work waits for the first registration; after that it begins without."""
+"""Seconds that work waits for the first registration; after that it begins without one."""
 STOP_GRACE = 1.0
 """Seconds that nodes have to clean up before they are given back."""
 FLUSH_TIMEOUT = 5.0
-"""Seconds in which the last outcomes must be acknowledged."""
+"""Seconds within which the last outcomes must be acknowledged."""
 
 
 class Worker:
-    """Runs nodes, or one, for a node task manager: `Worker([moving_average]).run()`.
+    """Runs one or more nodes for a node task manager: `Worker([moving_average]).run()`.
 
-    `address` is that of the node task manager (else TRADEWIND_NODE_TASK_MANAGER_ADDRESS), `registry_address` that of
-    the registry (else TRADEWIND_REGISTRY_ADDRESS), `scheduler_address` that of the scheduler, with which nodes keep
-    variables (else TRADEWIND_SCHEDULER_ADDRESS). What is not named is at `address`, else TRADEWIND_ADDRESS, else
-    localhost:7700. `worker_id` must differ between processes; by default it is made of host, process id and chance.
-    `secrets` gives secrets by name in place of TRADEWIND_SECRET_<NAME> and the files of TRADEWIND_SECRETS_DIR. `codec`,
-    or else that which TRADEWIND_CODEC names, encodes what nodes emit and keep, and decodes what they get.
+    `address` is the node task manager (else TRADEWIND_NODE_TASK_MANAGER_ADDRESS), `registry_address` the registry (else
+    TRADEWIND_REGISTRY_ADDRESS), `scheduler_address` the scheduler, which keeps the variables of nodes (else
+    TRADEWIND_SCHEDULER_ADDRESS). A server that is not named is at `address`, else TRADEWIND_ADDRESS, else
+    localhost:7700. `worker_id` must differ between processes; by default it is made of host, process id and random
+    digits. `secrets` returns secrets by name, instead of TRADEWIND_SECRET_<NAME> and the files in
+    TRADEWIND_SECRETS_DIR. `codec`, or else the one that TRADEWIND_CODEC names, encodes what nodes emit and keep, and
+    decodes what they get.
 
-    `capacity` is how many node tasks it holds at most: 100 unless given or, where no node runs on the event loop, as
-    many as can run at once. `thread_capacity` is how many plain functions run at once, and `process_capacity` how many
-    nodes with `process=True`: one for each processor of the machine unless given; 0 runs them in this process, for a
-    debugger. `grace` is how long running nodes have to finish when the worker leaves: seconds, text such as "5m", or a
-    timedelta. `credentials` are certificates as TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA,
-    _CERT and _KEY say which, else it speaks plain text. `token` says who it is, where that is asked (else
-    TRADEWIND_TOKEN).
+    `capacity` is the most node tasks that it holds: by default 100 or, if no node runs on the event loop, as many as
+    can run at once. `thread_capacity` is how many plain functions run at once, and `process_capacity` how many nodes
+    with `process=True`: by default one for each processor of the machine; 0 runs them in this process, for a debugger.
+    `grace` is how long running nodes have to finish when the worker leaves: seconds, text such as "5m", or a timedelta.
+    `credentials` are certificates as TlsFiles, or gRPC's own; without them, the variables TRADEWIND_TLS_CA, _CERT and
+    _KEY apply, or else plain text. `token`, or else TRADEWIND_TOKEN, identifies the worker to stacks that ask for it.
 
-    With `listen` (`host:port`, port 0 for a free one) it opens no stream but is called there: it serves WorkerService,
+    With `listen` (`host:port`, port 0 for a free one), it opens no stream but is called there: it serves WorkerService,
     and registers `api_url`, by default the address it listens on. It serves TLS with `server_credentials`, or when
-    `credentials` are files with a certificate: then whoever calls must show one that the CA has signed.
+    `credentials` are files with a certificate: callers must then show a certificate that the CA has signed.
 
-    It leaves, and `serve` raises WorkerError, when `stuck_thread_limit` threads went on although their nodes
-    were told to stop; 0 is no limit. A worker serves once.
+    It leaves, and `serve` raises WorkerError, when `stuck_thread_limit` threads go on although their nodes were told to
+    stop; 0 means no limit. A worker serves only once.
 
-    Raises WorkerError when two nodes have one type or a process could not find its node, ValueError for an illegal
+    Raises WorkerError when two nodes have the same type or a process could not find its node, ValueError for an invalid
     worker id, capacity or grace.
     """
 
@@ -145,9 +145,9 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failure: WorkerError | None = None
         self._leaving = asyncio.Event()
-        """It takes no more, as the registry or `stop` asked."""
+        """Set when the registry or `stop` asks it to take no more node tasks."""
         self._stopping = asyncio.Event()
-        """As `stop` asked: what runs has the grace to finish, and no longer."""
+        """Set when `stop` asks it to leave: running nodes then have only the grace to finish."""
         self._ready = asyncio.Event()
         self._executor: Executor | None = None
         self._background: asyncio.Task[None] | None = None
@@ -172,13 +172,13 @@ class Worker:
     def run(self) -> None:
         """Serve on an event loop of its own until SIGTERM or SIGINT; then leave within the grace and return.
 
-        A second signal ends it at once with SystemExit. Raises WorkerError when a server refuses this worker, and in a
-        thread or a loop of the caller's own.
+        A second signal ends it at once with SystemExit. Raises WorkerError when a server refuses this worker, and when
+        called outside of the main thread or in a running loop.
         """
         run_program(self.serve, self._leave_on_signal, self._thread_capacity)
 
     async def serve(self) -> None:
-        """Serve until `stop` is called or the registry asks the worker to leave; signals are the caller's matter.
+        """Serve until `stop` is called or the registry asks the worker to leave; signals are left to the caller.
 
         Raises WorkerError when a server refuses this worker, or too many of its threads are stuck.
         """
@@ -221,9 +221,9 @@ class Worker:
         return metrics
 
     def stop(self) -> None:
-        """Take no more work, finish what runs within the grace, give back the rest and leave; `serve` returns then.
+        """Take no more work, let nodes finish within the grace, give back the rest and leave; `serve` returns then.
 
-        Any thread may call it, and a signal handler.
+        Any thread, or a signal handler, may call it.
         """
         if self._loop is None:
             self._stop()
@@ -236,14 +236,14 @@ class Worker:
         self._leaving.set()
 
     def _leave_on_signal(self) -> bool:
-        """Begin to leave; False when it has begun before."""
+        """Begin to leave; return False if it was leaving already."""
         if self._stopping.is_set():
             return False
         logger.info("leaving: running nodes have %g s to finish", self._grace)
         self._stop()
         return True
 
-    # What a simulation puts others in the place of: channels, memories and threads.
+    # A simulation overrides these: channels, memories and threads.
 
     def _open_channel(self, address: str) -> grpc.aio.Channel:
         return with_token(open_channel(address, self._credentials), self._token)
@@ -265,7 +265,7 @@ class Worker:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        """Serve in the background; returns once registered and connected. Raises WorkerError as `serve`."""
+        """Serve in the background; return once registered and connected. Raises WorkerError as `serve` does."""
         self._background = asyncio.create_task(self.serve())
         ready = asyncio.create_task(self._ready.wait())
         try:
@@ -352,8 +352,8 @@ class Worker:
                 raise end
 
     async def _work(self, stream: Link, registration: Registration) -> None:
-        # The node task manager asks the registry who this is, so that comes first; but a registry that is away for
-        # longer must not keep work waiting.
+        # The node task manager asks the registry about this worker, so registration comes first; but a registry that is
+        # away for longer must not keep work waiting.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REGISTRY_PATIENCE):
                 await registration.registered.wait()
@@ -369,7 +369,7 @@ class Worker:
         self._ready.set()
 
     async def _leave(self, stream: Link, executor: Executor, working: asyncio.Task[None]) -> None:
-        """Take no more, let nodes finish, give back the rest, and have it all acknowledged."""
+        """Take no more node tasks, let nodes finish, give back the rest, and wait until all is acknowledged."""
         stream.drain()
         idle = asyncio.create_task(executor.wait_idle())
         stopping = asyncio.create_task(self._stopping.wait())

@@ -1,4 +1,4 @@
-"""What a worker and a process for nodes say to each other: msgpack behind its length, over a socket pair."""
+"""The messages between a worker and a process for nodes: msgpack preceded by its length, over a socket pair."""
 
 import asyncio
 import socket
@@ -11,21 +11,21 @@ from tradewind.worker.outputs import Ending
 
 _LENGTH = struct.Struct(">I")
 LONGEST = 64 * 1024 * 1024
-"""Bytes of a frame; outputs, inputs and texts are far below it."""
+"""The most bytes of a frame; outputs, inputs and texts are far smaller."""
 
 
 class Run(msgspec.Struct, tag=True, frozen=True):
-    """To the child: run a node. It may hold secrets, so it is shown nowhere."""
+    """To the child: run a node. This may hold secrets, so it must not be shown anywhere."""
 
     assignment: bytes
     """A NodeTaskAssignment."""
     module: str
     name: str
-    """Where the node stands in its module."""
+    """The name of the node in its module."""
     config_json: str
-    """The config with its secrets in place, if it refers to any; else empty, and that of the assignment holds."""
+    """The config with its secrets filled in, if it refers to any; else empty, and the assignment's config counts."""
     secrets: dict[str, str]
-    """What must not be told, by name."""
+    """The values that must not be revealed, by name."""
     traceparent: str = ""
     """The trace context of the worker's span."""
 
@@ -34,7 +34,7 @@ class Run(msgspec.Struct, tag=True, frozen=True):
 
 
 class Stop(msgspec.Struct, tag=True, frozen=True):
-    """To the child: the node with this token is to end."""
+    """To the child: stop the node with this token."""
 
     token: str
     reason: str
@@ -46,7 +46,7 @@ class Begun(msgspec.Struct, tag=True, frozen=True):
 
 
 class Progress(msgspec.Struct, tag=True, frozen=True):
-    """From the child: how far the node is."""
+    """From the child: the node's progress."""
 
     token: str
     percent: int
@@ -64,11 +64,11 @@ class Log(msgspec.Struct, tag=True, frozen=True):
 
 
 class Completed(msgspec.Struct, tag=True, frozen=True):
-    """From the child: the node has returned, and what it emits."""
+    """From the child: the node has returned, and this is what it emits."""
 
     outputs: Ending
     stop_seen: bool
-    """Whether the node knew that it was to stop."""
+    """Whether the node knew that it should stop."""
 
 
 class Failed(msgspec.Struct, tag=True, frozen=True):
@@ -80,7 +80,7 @@ class Failed(msgspec.Struct, tag=True, frozen=True):
 
 
 class Stopped(msgspec.Struct, tag=True, frozen=True):
-    """From the child: the node has stopped, as it was asked to or by itself."""
+    """From the child: the node has stopped, as asked or by itself."""
 
     reason: str
     source: str
@@ -90,7 +90,7 @@ class Asked(msgspec.Struct, tag=True, frozen=True):
     """From the child: the node asks the scheduler for variables."""
 
     number: int
-    """Names the question."""
+    """Identifies the question."""
     method: str
     request: bytes
 
@@ -101,7 +101,7 @@ class Answered(msgspec.Struct, tag=True, frozen=True):
     number: int
     response: bytes
     reason: str
-    """Empty when there is an answer."""
+    """Empty if there is an answer."""
     message: str
 
 
@@ -115,17 +115,17 @@ _decode_from_child: Callable[[bytes], FromChild] = msgspec.msgpack.Decoder(FromC
 
 
 def pack(frame: ToChild | FromChild) -> bytes:
-    """Return a frame as it goes over the socket."""
+    """Return a frame as it is sent over the socket."""
     return pack_bytes(_encode(frame))
 
 
 def pack_bytes(body: bytes) -> bytes:
-    """Return `body` behind its length."""
+    """Return `body` preceded by its length."""
     return _LENGTH.pack(len(body)) + body
 
 
 async def read_from_child(reader: asyncio.StreamReader) -> FromChild:
-    """Read the next frame of a child. Raises EOFError at the end, ValueError for what is no frame."""
+    """Read the next frame from a child. Raises EOFError at the end, ValueError for an invalid frame."""
     (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
     if length > LONGEST:
         raise ValueError(f"a frame of {length} bytes")
@@ -133,7 +133,7 @@ async def read_from_child(reader: asyncio.StreamReader) -> FromChild:
 
 
 def read_to_child(connection: socket.socket) -> ToChild:
-    """Wait for the next frame of the worker. Raises EOFError when it has gone."""
+    """Wait for the next frame from the worker. Raises EOFError when the worker is gone."""
     (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size))
     return _decode_to_child(_receive(connection, length))
 

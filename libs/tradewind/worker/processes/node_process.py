@@ -1,4 +1,4 @@
-"""One process for nodes, as the worker holds it."""
+"""One process for nodes, as seen by the worker."""
 
 import asyncio
 import contextlib
@@ -28,15 +28,15 @@ KILL_DELAY = 1.0
 """Seconds between SIGTERM and SIGKILL."""
 _LEFT = Stop(StopKind.LEASE_LOST, "the worker waits for the node no more")
 LAST_WORDS = 1.0
-"""Seconds in which what a process said before it ended is read: what it has forked may hold its socket open."""
+"""Seconds for reading what a process sent before it ended: processes that it forked may hold its socket open."""
 
 
 class NotBegun(Exception):
-    """The process has ended before it took the node."""
+    """The process ended before it took the node."""
 
 
 class NodeProcess:
-    """Runs one node at a time. The process dies with the worker, and leads a group, which is killed as one."""
+    """Runs one node at a time. The process dies with the worker, and leads a process group, which is killed as one."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -90,19 +90,19 @@ class NodeProcess:
 
     @property
     def busy(self) -> bool:
-        """Whether it has a node that it has not replied about."""
+        """Whether it has a node without a reply yet."""
         return self._attempt is not None
 
     @property
     def ended(self) -> bool:
-        """Whether there is no such process any more."""
+        """Whether the process no longer exists."""
         return self._ended.is_set()
 
     async def run(self, attempt: Attempt, run: frames.Run) -> frames.Reply:
-        """Run a node, when usable, and return how it ended. What it tells meanwhile goes to the attempt's reports.
+        """Run a node in a usable process and return how it ended; its progress and logs go to the attempt's reports.
 
-        Raises NotBegun when the process ended before it took the node, NodeFault PROCESS_DIED when it ended with it,
-        and the attempt's stop when it was ended because of that.
+        Raises NotBegun when the process ended before it took the node, NodeFault PROCESS_DIED when it ended while
+        running it, and the attempt's stop when it was ended because of that.
         """
         self._attempt = attempt
         self._begun = False
@@ -110,7 +110,7 @@ class NodeProcess:
         attempt.process = self
         self._writer.write(frames.pack(run))
         try:
-            # The reply is waited for further when this attempt is not.
+            # Shielded: the reply is still awaited when this attempt is abandoned.
             reply = await asyncio.shield(self._reply)
         except asyncio.CancelledError:
             if not self._reply.done():
@@ -121,12 +121,12 @@ class NodeProcess:
         return reply
 
     def tell(self, token: str, stop: Stop) -> None:
-        """Let the node know that it is to stop."""
+        """Tell the node to stop."""
         if self._ending is None:
             self._writer.write(frames.pack(frames.Stop(token, stop.reason, stop.source)))
 
     def force(self) -> None:
-        """End the process: SIGTERM now, SIGKILL a moment later. It takes no further node."""
+        """End the process: SIGTERM now, SIGKILL a moment later. It takes no more nodes."""
         if not self._forced:
             self._forced = True
             self._signal(signal.SIGTERM)
@@ -177,7 +177,7 @@ class NodeProcess:
             self._reply.set_result(frame)
 
     def _pass_on(self, asked: frames.Asked) -> None:
-        """Ask the scheduler what the node asks."""
+        """Pass the node's question on to the scheduler."""
         memories = self._attempt.memories if self._attempt is not None else None
         if memories is None:
             answer = frames.Answered(asked.number, b"", "UNAVAILABLE", "nobody keeps variables for this node")
@@ -200,7 +200,7 @@ class NodeProcess:
         self._writer.write(frames.pack(told))
 
     def _break(self, why: str) -> None:
-        # A process that ends closes its connection too, and is given the time to.
+        # A process that is ending closes its connection too, so give it time to end.
         if not self._ended.is_set() and self._ending is None:
             self._loop.call_later(LAST_WORDS, self._kill_broken, why)
 
@@ -210,9 +210,9 @@ class NodeProcess:
             self.kill()
 
     def _watch(self) -> None:
-        """In a thread of its own: no loop and no child watcher has to be relied on."""
+        """Wait for the process to end, in a thread, so that no loop and no child watcher is needed."""
         if hasattr(os, "waitid"):
-            # Until it is reaped the number of its group is its own, so nobody else's processes can be meant.
+            # Until the process is reaped, its group number cannot belong to anybody else's processes.
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
                 self._kill_group()
@@ -232,7 +232,7 @@ class NodeProcess:
             self._killing.cancel()
         if self._reply is not None and not self._reply.done():
             self._reply.set_exception(self._death())
-            self._reply.exception()  # it may be that nobody waits any more
+            self._reply.exception()  # possibly nobody waits any more
         self._ended.set()
 
     def _death(self) -> BaseException:
@@ -260,13 +260,13 @@ class NodeProcess:
         self._process.send_signal(number)
 
     def _kill_group(self) -> None:
-        """Kill it with what its nodes have started."""
+        """Kill the process and everything that its nodes have started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _spawn(descriptor: int) -> subprocess.Popen[bytes]:
-    # Without a function to call between fork and exec this is a vfork: gRPC's threads do not mind, nor is it slow.
+    # With nothing to call between fork and exec, this is a vfork: fast, and safe with gRPC's threads.
     return subprocess.Popen(
         [sys.executable, str(START), str(os.getpid()), str(descriptor)],
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""The processes that a worker has for nodes, and which node runs in which."""
+"""The processes that a worker has for nodes, and how nodes share them."""
 
 import asyncio
 import contextlib
@@ -19,16 +19,16 @@ from tradewind.worker.stopping import NodeStopExecution
 logger = logging.getLogger("tradewind.worker")
 
 ABANDONED_GRACE = 1.0
-"""Seconds that a node has whose attempt nobody waits for any more, before its process is ended."""
+"""Seconds that a node has to end once nobody waits for its attempt; then its process is ended."""
 DEATH_PATIENCE = 5.0
-"""Seconds in which a killed process is gone, unless the system itself holds it."""
+"""Seconds within which a killed process is gone, unless the system itself holds it."""
 
 
 class ProcessPool:
-    """Up to `capacity` processes, started as needed and used again; nodes beyond that wait for their turn."""
+    """Up to `capacity` processes, started as needed and reused; further nodes wait for their turn."""
 
     def __init__(self, capacity: int, targets: Mapping[str, Target]) -> None:
-        """`targets` says where to find the nodes, by their types."""
+        """`targets` says where to find each node, by its type."""
         self._targets = targets
         self._slots = asyncio.Semaphore(capacity)
         self._idle: list[NodeProcess] = []
@@ -41,8 +41,8 @@ class ProcessPool:
     ) -> Ending:
         """Run the attempt's node in a process and return what it emits.
 
-        `config_json` is its config with secrets in place, where it refers to any. Raises NodeFault for what the node
-        raised, or PROCESS_DIED; NodeStopExecution when it stopped. A process that did not come back in order is ended
+        `config_json` is its config with secrets filled in, if it refers to any. Raises NodeFault for what the node
+        raised, or PROCESS_DIED; NodeStopExecution when it stopped. A process that does not become usable again is ended
         and keeps its slot until then.
         """
         target = self._targets[node_type]
@@ -67,7 +67,7 @@ class ProcessPool:
                             "PROCESS_DIED",
                             f"the node could not begin: its process {error}; the worker's output may say why",
                         ) from None
-                    # It died while it was idle, which is no fault of this node; a stop may have died with it.
+                    # It died while idle, which is not this node's fault; a stop sent to it may have been lost.
                     self._processes.discard(process)
                     if attempt.stop is not None:
                         raise attempt.stop.exception() from None
@@ -75,7 +75,7 @@ class ProcessPool:
             self._put_back(process)
 
     async def close(self) -> None:
-        """End every process, idle ones in order, and wait until they have gone."""
+        """End every process, idle ones gracefully, and wait until they are gone."""
         self._closed = True
         for process in self._idle:
             process.release()

@@ -1,4 +1,4 @@
-"""Runs nodes in a process of their own, one after another, as the worker at the other end of a socket says."""
+"""Runs nodes in a process of their own, one after another, as told by the worker at the other end of a socket."""
 
 import asyncio
 import contextlib
@@ -35,16 +35,16 @@ from tradewind.worker.texts import MESSAGE_BYTES, clip
 from tradewind.worker.tracing import NodeTracer
 
 TIDYING = 1.0
-"""Seconds that tasks which an async node leaves behind have to end."""
+"""Seconds in which tasks that an async node leaves behind must end."""
 EXIT_PATIENCE = 2.0
-"""Seconds that this process has to end by itself once the worker has gone."""
+"""Seconds that this process has to end by itself once the worker is gone."""
 
 
 class NodeServer:
     """Nodes run in the main thread, where signals arrive; a second thread listens to the worker.
 
-    SIGTERM raises NodeStopExecution in a node that was told to stop; at any other time it is ignored: who stops a group
-    of processes means the worker, and that lets nodes finish.
+    SIGTERM raises NodeStopExecution in a node that was told to stop; at any other time it is ignored: whoever stops the
+    whole group of processes means the worker, which lets nodes finish.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -63,7 +63,7 @@ class NodeServer:
         self._tracer: NodeTracer | None = None
 
     def serve(self, log_level: int | None = None) -> None:
-        """Run nodes until the worker goes. `log_level` is the worker's, None when it has configured no logging."""
+        """Run nodes until the worker is gone. `log_level` is the worker's; None if it has configured no logging."""
         processes.in_child = True
         faulthandler.enable()
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -79,17 +79,17 @@ class NodeServer:
                 self._attempt = None
                 self._send(reply)
                 if self._tracer is not None:
-                    # It may be killed while it is idle.
+                    # The process may be killed while it is idle.
                     self._tracer.flush()
 
     # Reports, for the context
 
     def progress(self, token: str, percent: int, message: str, step: str) -> None:
-        """Tell the worker how far the node is."""
+        """Send the worker the node's progress."""
         self._send(frames.Progress(token, percent, message, step))
 
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
-        """Hand the worker a line of the node's log."""
+        """Send the worker a line of the node's log."""
         self._send(frames.Log(token, level, message, created_ns))
 
     # Memories, for the context
@@ -120,7 +120,7 @@ class NodeServer:
                 outputs = self._call(attempt, node, arguments)
         except BaseException as error:
             reply = _failed(attempt, error)
-            # It holds the frames of the node, and one of them may hold it: all that the node has would stay.
+            # The traceback holds the node's frames, which may hold the error: that cycle would keep all their objects.
             error.__traceback__ = None
         else:
             reply = frames.Completed(outputs, attempt.stop_seen)
@@ -153,7 +153,7 @@ class NodeServer:
     ) -> tuple[Ending, BaseException | None]:
         outputs: Ending = []
         raised = None
-        # The stop is set before the task is looked for, so one of the two sides sees the other.
+        # _stop sets the stop before it looks for the task, so one of the two sides always sees the other.
         self._task = asyncio.current_task()
         try:
             if attempt.stop is not None:
@@ -178,7 +178,7 @@ class NodeServer:
             return
         packed = frames.pack(frame)
         with self._sending:
-            # A frame that an exception cuts in two would be the last that the worker understands.
+            # If an exception cut this frame in two, the worker would understand nothing after it.
             self._mid_frame = threading.get_ident() == self._main
             try:
                 connection.sendall(packed)
@@ -195,7 +195,7 @@ class NodeServer:
             while True:
                 frame = frames.read_to_child(self._connection)
                 if isinstance(frame, frames.Run):
-                    # Here rather than where it runs, so that a stop that comes next finds it.
+                    # Made here rather than where it runs, so that a stop that comes next finds it.
                     attempt = Attempt(work_pb2.NodeTaskAssignment.FromString(frame.assignment), self)
                     attempt.memories = self
                     attempt.traceparent = frame.traceparent
@@ -207,7 +207,7 @@ class NodeServer:
                 else:
                     self._stop(frame)
         except (EOFError, OSError, msgspec.MsgspecError):
-            # The worker has gone: nobody wants what runs here, and nobody would end it.
+            # The worker is gone: nobody needs what runs here, and nobody else would end it.
             if self._attempt is not None:
                 os._exit(1)
             self._jobs.put(None)
@@ -231,7 +231,7 @@ class NodeServer:
             self._interrupt()
 
     def _interrupt(self) -> None:
-        """Raise the stop in the node's code, or where an async one waits. In the main thread only."""
+        """Raise the stop in the node's code, or where an async node waits. In the main thread only."""
         attempt, task = self._attempt, self._task
         if attempt is None or attempt.stop is None:
             return
@@ -246,7 +246,7 @@ class NodeServer:
         raise attempt.stop.exception()
 
     def _forked(self) -> None:
-        """A process that a node forks is none that the worker talks to, and ends by SIGTERM from its first moment."""
+        """In a process that a node forked: drop the connection to the worker, and let SIGTERM end the process."""
         self._connection = None
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -262,7 +262,7 @@ def _failed(attempt: Attempt, error: BaseException) -> frames.Reply:
 
 def _arguments(attempt: Attempt, node: AnyNode, config_json: str) -> Arguments:
     assignment = attempt.assignment
-    # What holds secrets is converted for this call only and kept nowhere.
+    # A config with secrets is converted for this call only and kept nowhere.
     plan = (
         node.binder.convert_config(msgspec.json.decode(config_json))
         if config_json

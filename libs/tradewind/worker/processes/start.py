@@ -1,7 +1,7 @@
-"""Begins a process for nodes: `start.py <worker's pid> <descriptor>`. Run as a script, by its path.
+"""Starts a process for nodes: `start.py <worker's pid> <descriptor>`. Run as a script, by its path.
 
-It ties itself to the worker before anything else, then takes over the worker's module path: only with that are
-tradewind and the nodes' modules sure to be found as the worker found them.
+It ties itself to the worker before anything else, then takes over the worker's module path: only that path is sure to
+find tradewind and the nodes' modules as the worker found them.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     worker, descriptor = int(sys.argv[1]), int(sys.argv[2])
-    # A Ctrl-C, and the SIGTERM of who stops a whole group of processes, are the worker's to act on.
+    # The worker handles Ctrl-C, and the SIGTERM of whoever stops the whole group of processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if sys.platform == "linux":

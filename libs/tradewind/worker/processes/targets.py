@@ -1,4 +1,4 @@
-"""How a process for nodes finds a node: by the module that names it, and the name there."""
+"""How a process for nodes finds a node: by its module, and its name there."""
 
 import importlib
 import sys
@@ -15,13 +15,13 @@ AnyNode = Node[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a node stands."""
+    """Where to find a node."""
 
     module: str
     name: str
 
     def load(self, node_type: str) -> AnyNode:
-        """Import the module and return the node. Raises NodeFault when it is not the one that the worker has."""
+        """Import the module and return the node. Raises NodeFault when it is not the node that the worker has."""
         try:
             module = importlib.import_module(self.module)
         except BaseException as error:
@@ -42,7 +42,7 @@ class Target:
 
 
 def locate(node: AnyNode) -> Target:
-    """Return where a process can find `node`. Raises NodeDefinitionError, which says what to do, when it cannot."""
+    """Return where a process can find `node`. Raises NodeDefinitionError, which says what to do, if it cannot."""
     where = f'node "{node.type}" ({getattr(node.function, "__qualname__", node.function)})'
     home = sys.modules.get(getattr(node.function, "__module__", None) or "")
     others = [module for name, module in list(sys.modules.items()) if name != "__main__" and module is not home]
@@ -68,5 +68,5 @@ def _name_in(module: ModuleType | None, node: AnyNode) -> str | None:
     try:
         return next((name for name, value in list(vars(module).items()) if value is node), None)
     except TypeError:
-        # What some packages put in the place of a module has no vars().
+        # Some packages replace a module by an object without vars().
         return None
