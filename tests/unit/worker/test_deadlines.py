@@ -37,7 +37,7 @@ async def test_a_deadline_stops_the_node_with_timeout(threaded: bool) -> None:
     quick = node("quick")(lambda: 1)
     async with Bench([slow, quick]) as bench:
         late = bench.assignment("slow")
-        late.MergeFrom(deadline_in(0.1))
+        late.MergeFrom(deadline_in(0.5))
         later = bench.assignment("quick", "t2")
         later.MergeFrom(deadline_in(60))
         bench.executor.start(later)
