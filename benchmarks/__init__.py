@@ -1,1 +1,1 @@
-"""The benchmark beside its peers: the same workloads on Tradewind, Celery and pydocket, alternately in one run."""
+"""The benchmark against peers: the same workloads on Tradewind, Celery and pydocket, taking turns in one run."""

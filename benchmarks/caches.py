@@ -1,10 +1,10 @@
-"""What a cached node costs: chain-50 whose nodes have no cache, against caches in which all is found, and nothing.
+"""What caching a node costs: chain-50 without a cache, with a cache that always hits, and with one that never does.
 
     python -m benchmarks.caches [--rounds 5] [--scale 1.0]
 
-All three run in turns on one stack, with the same inputs but for the number that a run begins with: where all is to be
-found it is the same for each, else another one. What is not found is worked out and put in. Prints the nodes a second
-of each, their medians and the ratios.
+All three take turns on one stack. Their inputs differ only in the number that a run begins with: it is the same for
+every run where all nodes shall hit, and a new one for every other run. A node that misses runs, and its outputs are
+cached. Prints the nodes per second of each, their medians and the ratios.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def main() -> None:
 
 
 class Chains:
-    """Chains of ten nodes, with caches and without."""
+    """Chains of ten nodes, with and without caches."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        # So far apart that no two chains pass the same number.
+        # Numbers this far apart ensure that no two chains pass the same one.
         self._fresh = itertools.count(1000, 1000)
 
     async def register(self) -> None:
@@ -69,7 +69,7 @@ class Chains:
             await asyncio.gather(*(self._client.register_flow(each, definition) for each in _ids(name)))
 
     async def measure(self, name: str, workload: Workload) -> float:
-        """Run the workload, warmed up, and return its nodes a second. Raises SideFailed when it did not do as named."""
+        """Warm up, run the workload and return its nodes per second. Raises SideFailed on unexpected hits or misses."""
         warming = workload.warming()
         begin: Callable[[], int] = (lambda: 0) if name == HIT else lambda: next(self._fresh)
         await self._run(name, warming.flows, warming.in_flight, begin)
@@ -85,7 +85,7 @@ class Chains:
         return workload.nodes / seconds
 
     async def _counts(self) -> tuple[int, int]:
-        """Hits and misses so far; they are written once a second."""
+        """Return the hits and misses so far; the counts are written once a second."""
         await asyncio.sleep(1.5)
         (seen,) = await self._client.cache_statistics(CACHE)
         return seen.hits, seen.misses

@@ -1,10 +1,10 @@
-"""What a claim costs by how much waits: 1 000 node tasks of ten users against 500 000, by the store's own clock.
+"""What a claim costs as queues grow: 1 000 queued node tasks of ten users against 500 000, by the store's own clock.
 
     python -m benchmarks.claims [--few 1000] [--many 500000] [--rounds 5]
 
-The records are loaded directly. Claims take ten at a time, in turns of both sizes, and only node tasks that none has
-taken before: the short queue is loaded anew for each round. Each claim counts by itself, the median of all is told, so
-that what holds the machine up now and then does not count. A ratio near 1: the length of a queue does not matter.
+The records are loaded directly. The two sizes take turns. A claim takes ten node tasks that have not been claimed
+before, so the short queue is reloaded for each round. Prints the median of single claims, so that occasional delays of
+the machine do not count. A ratio near 1 means that the length of a queue does not matter.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 async def compare(counts: tuple[int, int], rounds: int) -> dict[int, float]:
-    """Return the median microseconds of a claim by how many waited, each size in a store of its own."""
+    """Return the median microseconds of a claim by the number of queued node tasks, each size in a store of its own."""
     costs: dict[int, list[float]] = {count: [] for count in counts}
     with Store() as first, Store() as second:
         sides = [(count, connect(store.url)) for count, store in zip(counts, (first, second), strict=True)]
@@ -70,7 +70,7 @@ async def compare(counts: tuple[int, int], rounds: int) -> dict[int, float]:
 
 
 async def load(client: Redis, count: int) -> None:
-    """Put down `count` ready node tasks, as many of each user, without running a script for any."""
+    """Load `count` ready node tasks, the same number for each user, without running any scripts."""
     keys, limits = Keys("trading_flow", 0), Limits()
     plan = Plan("wide", tuple(PlanNode(f"n{at}", "noop", schedule_to_start_ms=0) for at in range(1000)), ())
     store = RedisNodeTaskStore(client, keys, limits, lambda: 0)
@@ -90,12 +90,12 @@ async def load(client: Redis, count: int) -> None:
             await _send(client, commands)
             commands = []
     await _send(client, commands)
-    # Scripts are compiled, and their plan is looked up, before the clock runs.
+    # Compile the scripts and have their plan looked up before the clock runs.
     await store.claim([])
 
 
 async def measure(client: Redis) -> list[float]:
-    """Return the microseconds of each of some claims, by the store's clock; what was taken is put back at the end."""
+    """Return the microseconds of each of some claims, by the store's clock; then give back the node tasks."""
     store = RedisNodeTaskStore(client, Keys("trading_flow", 0), Limits(), lambda: 0)
     costs = []
     for _ in range(_CLAIMS):
@@ -115,7 +115,7 @@ async def _put_component(client: Redis, keys: Keys, run: RunSubmission, plan: Pl
 
 
 def _packed(*facts: Any) -> bytes:
-    """Values one after the other, as records.lua packs them."""
+    """Pack values one after the other, as records.lua does."""
     return b"".join(map(msgspec.msgpack.encode, facts))
 
 

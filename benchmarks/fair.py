@@ -1,10 +1,10 @@
-"""How long another user's task waits while one user has 50 000 queued, against a queue that is empty.
+"""How long a user's task waits while another user has 50 000 tasks queued, compared with an empty queue.
 
     python -m benchmarks.fair [--queued 50000] [--tries 50]
 
-One worker of 1000 places runs tasks of the one user that take about a second each, so that a place comes free every
-millisecond. The other user submits single tasks, one after the other; what counts is the time from the call to the
-beginning of the task. Prints the medians in milliseconds and their ratio.
+One worker with 1000 places runs tasks of the one user that take about a second each, so that a place becomes free about
+every millisecond. The other user submits single tasks, one after the other; the time measured is from the call until
+the task begins. Prints the medians in milliseconds and their ratio.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def _compare(side: TradewindSide, queued: int, tries: int) -> tuple[float,
         empty = await _starts(other, tries)
         for _ in range(0, queued, BATCH):
             await one.submit_batch(TYPE, [{"pause": pause} for pause in _pauses(min(queued, BATCH))])
-        # Those that began together end apart from each other after a while.
+        # Wait until tasks that began together no longer end together.
         await asyncio.sleep(SETTLE_S)
         full = await _starts(other, tries)
         waiting = (await one.queue_statistics(user_id="one")).queued
@@ -57,12 +57,12 @@ async def _compare(side: TradewindSide, queued: int, tries: int) -> tuple[float,
 
 
 def _pauses(count: int) -> list[float]:
-    """How long tasks take: half a second to one and a half, evenly spread, in no order."""
+    """Return how long the tasks take: from half a second to one and a half, evenly spread, in no particular order."""
     return [0.5 + at * 0.618 % 1 for at in range(count)]
 
 
 async def _starts(client: Client, tries: int) -> list[float]:
-    """Return how many seconds after its submission each of several tasks began, one at a time."""
+    """Run several tasks, one at a time, and return how many seconds after its submission each began."""
     waits = []
     for _ in range(tries):
         submitted = time.time()

@@ -1,4 +1,4 @@
-"""The node of the benchmark of fairness: it says when it began."""
+"""The node of the fairness benchmark: it reports when it began."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from tradewind.worker import node
 
 @node("bench_began", outputs=["at"])
 async def began(pause: float = 0.0) -> float:
-    """Return the time at which it began, after `pause` seconds."""
+    """Return the time at which it began, after a pause of `pause` seconds."""
     at = time.time()
     await asyncio.sleep(pause)
     return at

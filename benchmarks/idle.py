@@ -1,8 +1,8 @@
-"""What a stack costs that has nothing to do: 1000 flows that run, none of them due.
+"""What an idle stack costs: 1000 started flows, none of them due.
 
     python -m benchmarks.idle [--seconds 20]
 
-Prints the share of a core of each process and the store commands a second.
+Prints the share of a core that each process uses, and the store commands per second.
 """
 
 from __future__ import annotations

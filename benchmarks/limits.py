@@ -1,8 +1,8 @@
-"""What limits cost: chain-50 with three limits set, none of which is reached, against chain-50 without any.
+"""What limits cost: chain-50 with three limits that are never reached, against chain-50 without limits.
 
     python -m benchmarks.limits [--pairs 5] [--scale 1.0]
 
-Both run in turns on one stack; prints the nodes a second of each, their medians and the ratio.
+Both take turns on one stack; prints the nodes per second of each, their medians and the ratio.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tradewind.client import Client
 
 NONE = (0, 0, 0)
 THREE = (10_000, 10_000, 1_000)
-"""In all, per user, per flow."""
+"""Limits in total, per user and per flow."""
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""Measuring: what one run of a workload gave, percentiles, the CPU time of process trees, the machine's facts.
+"""Measuring: results of workloads, percentiles, the CPU time of process trees, facts about the machine.
 
-Standard library only, and Linux only (it reads /proc): the peers import it from an environment of their own.
+Uses only the standard library, because the peers import it from an environment of their own; reads Linux's /proc.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a side's client saw: `seconds` from its first call to its last answer, and those of each flow."""
+    """What a side's client measured: `seconds` from its first call to its last answer, and the seconds of each flow."""
 
     seconds: float
     flow_seconds: Sequence[float]
@@ -41,7 +41,7 @@ class Result:
 
     @classmethod
     def of(cls, workload: Workload, timing: Timing, cpu_seconds: float) -> Result:
-        """Sums up `timing`; `cpu_seconds` is the CPU time of all processes involved over the same span.
+        """Sum up `timing`; `cpu_seconds` is the CPU time of all processes involved over the same span.
 
         Raises ValueError when `timing` does not hold as many flows as the workload has.
         """
@@ -68,7 +68,7 @@ class Result:
 
     @property
     def hop_p50_ms(self) -> float:
-        """The median flow's time divided by the nodes on its path: beginning and answer of the flow are included."""
+        """The median flow's time divided by the nodes on its path; beginning and answering the flow are included."""
         return self.latency_p50_ms / self.hops
 
     @property
@@ -104,7 +104,7 @@ class Ratio:
 
     @classmethod
     def of(cls, ours: Mapping[int, float], theirs: Mapping[int, float], higher_is_better: bool) -> Ratio | None:
-        """Compares figures by round; None when no round has both."""
+        """Compare figures by round; return None when the sides have no round in common."""
         ratios = [ours[round_] / theirs[round_] for round_ in sorted(ours.keys() & theirs.keys())]
         if not ratios:
             return None
@@ -114,7 +114,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """What the kernel says of a process: `started` (ticks since boot) tells a reused pid from the process before."""
+    """The kernel's figures for a process; `started` (ticks since boot) tells a reused pid from the earlier process."""
 
     parent: int
     started: int
@@ -122,15 +122,15 @@ class ProcessStat:
 
     @classmethod
     def parse(cls, line: str) -> ProcessStat:
-        """Reads one line of /proc/<pid>/stat, where the command's name may hold spaces and brackets itself."""
+        """Read one line of /proc/<pid>/stat, where the command's name may itself contain spaces and brackets."""
         fields = line.rpartition(")")[2].split()
-        # User and system time of the process, then those of its children that it has waited for.
+        # The user and system time of the process, then those of the children that it has waited for.
         ticks = sum(int(field) for field in fields[11:15])
         return cls(parent=int(fields[1]), started=int(fields[19]), cpu_seconds=ticks / _TICKS_PER_SECOND)
 
 
 def process_tree(roots: Iterable[int]) -> dict[int, ProcessStat]:
-    """The processes `roots` that live, and all that descend from them, each once."""
+    """Return the live processes among `roots` and all their descendants, each once."""
     everything = _processes()
     children: dict[int, list[int]] = {}
     for pid, stat in everything.items():
@@ -146,7 +146,7 @@ def process_tree(roots: Iterable[int]) -> dict[int, ProcessStat]:
 
 
 def cpu_seconds(roots: Iterable[int]) -> float:
-    """CPU seconds, user and system, that the trees of `roots` have used so far, children that have ended included."""
+    """Return the CPU seconds, user and system, that the trees of `roots` have used so far, ended children included."""
     return sum(stat.cpu_seconds for stat in process_tree(roots).values())
 
 
@@ -162,7 +162,7 @@ def _processes() -> dict[int, ProcessStat]:
 
 
 def machine_facts() -> dict[str, str]:
-    """What a reader must know of the machine to judge bare figures, by name."""
+    """Return, by name, the facts about the machine that a reader needs to judge absolute figures."""
     memory = next(line for line in (_PROC / "meminfo").read_text().splitlines() if line.startswith("MemTotal:"))
     return {
         "Processor": _processor(),

@@ -1,9 +1,9 @@
-"""What finished work takes in the store: bytes for a flow, a cycle and a node task, measured through the real stores.
+"""How much memory finished work takes in the store: bytes per flow, cycle and node task, measured with the real stores.
 
     python -m benchmarks.memory [--cycles 4000]
 
-Runs cycles of one node and of ten nodes over an embedded store, ends them, and solves for the share of a cycle and that
-of a node task. Each node emits one small JSON value, which a signal carries on. No service runs and nothing is timed.
+Runs cycles of one node and of ten nodes over an embedded store, ends them, and works out the shares of a cycle and of a
+node task. Each node emits one small JSON value, which a signal passes on. No service runs and nothing is timed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SHORT, _LONG = 1, 10
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Bytes of the store's memory, per piece."""
+    """Bytes of the store's memory, per item."""
 
     flow: float
     cycle_in_scheduler: float
@@ -58,7 +58,7 @@ class Taken:
     node_task: float
 
     def lines(self) -> list[str]:
-        """What a person reads."""
+        """Return the lines to print."""
         rows = [
             ("a registered flow of ten nodes", self.flow),
             ("a finished cycle, in the scheduler", self.cycle_in_scheduler),
@@ -77,14 +77,14 @@ def chain(length: int) -> Plan:
 
 
 class Bench:
-    """The stores of scheduler and node task manager over one embedded store."""
+    """The stores of the scheduler and the node task manager over one embedded store."""
 
     def __init__(self, store: Store, client: Client) -> None:
         self._admin = redis.Redis(port=store.port)
         self._scheduler = RedisStores(
             client, SchedulerKeys(), ScriptTime(), Subscriber(store.url), replica="memory", lease_ms=10_000
         )
-        # Ended runs are looked at for cleaning at once: what they take before that lasts a minute only.
+        # Clean ended runs at once: the memory that they take until then is only needed for a minute.
         keys, limits = NodeTaskKeys("trading_flow", 0), Limits(settle_ms=0)
         self._node_tasks = RedisNodeTaskStore(client, keys, limits, ScriptTime())
         self._plans = RedisPlanStore(client, keys, limits)
@@ -116,7 +116,7 @@ class Bench:
         assert outcome is RegisterOutcome.CREATED, outcome
 
     async def begin(self, flow_id: str, length: int, count: int) -> list[ChainState]:
-        """Begin so many cycles of a flow."""
+        """Begin `count` cycles of a flow."""
         nodes = tuple(f"n{place}" for place in range(length))
         shape = CycleShape(
             flow_id, "default", 1, nodes, 1, FailurePolicy.SKIP_DOWNSTREAM, 0, _KEEP, ScheduleDefinition(60_000)
@@ -139,7 +139,7 @@ class Bench:
         assert all(result.ok for result in results)
 
     async def run_nodes(self, states: list[ChainState], plan: Plan) -> None:
-        """Run all nodes of cycles, and take their events."""
+        """Run all nodes of cycles, and acknowledge their events."""
         await self._plans.save(plan)
         worker = Vacancy("w1", 0, len(states), ("noop",))
         runs = [
@@ -171,15 +171,15 @@ def _done(assignment: Assignment) -> Outcome:
 
 
 async def measure_length(length: int, cycles: int) -> tuple[float, float, float]:
-    """Return the bytes of a flow, of a cycle in the scheduler and of one in the node task manager, over a fresh store.
+    """Return the bytes of a flow, of a cycle in the scheduler and of a cycle in the node task manager, in a new store.
 
-    `length` nodes in sequence; `cycles` cycles, 100 of a flow.
+    Flows have `length` nodes in sequence. There are `cycles` cycles, 100 per flow.
     """
     with Store() as store:
         client = connect(store.url)
         bench, plan = Bench(store, client), chain(length)
         marks: list[int] = []
-        # What is made once (scripts, connections, plans, indexes) belongs to the first, small round.
+        # The small first round pays for everything that is made only once: scripts, connections, plans, indexes.
         for name, count in (("warm", _BATCH), ("flow", cycles)):
             flows = [f"{name}{number}" for number in range(count // _BATCH)]
             marks = [bench.used()]
@@ -199,7 +199,7 @@ async def measure_length(length: int, cycles: int) -> tuple[float, float, float]
 
 
 async def measure(cycles: int) -> Taken:
-    """Measure short and long flows and share the difference out over the nodes that they differ by."""
+    """Measure short and long flows and attribute the difference to the extra nodes."""
     _, short_scheduler, short_run = await measure_length(_SHORT, cycles)
     flow, long_scheduler, long_run = await measure_length(_LONG, cycles)
     node_id = (long_scheduler - short_scheduler) / (_LONG - _SHORT)

@@ -27,10 +27,10 @@ def spawn(
     stderr: int | IO[str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
-    """Starts `command` in the project's root with `environment` added to this process's own.
+    """Start `command` in the project's root with `environment` added to this process's own.
 
-    The peers' environment has none of the project installed, so its libraries come first on the path. The kernel ends
-    the process should this one die without doing so; call this from the main thread, because it watches the thread.
+    The peers' environment does not have the project installed, so its libraries come first on the path. The kernel ends
+    the process if this one dies without doing so. Call this from the main thread: the kernel watches the thread.
     """
     path = filter(None, (str(ROOT / "libs"), os.environ.get("PYTHONPATH")))
     return subprocess.Popen(
@@ -45,7 +45,7 @@ def spawn(
 
 
 def end(process: subprocess.Popen[str], grace_s: float = 10.0) -> None:
-    """Ends `process` and all that descends from it: SIGTERM to the process, SIGKILL to what is left after the grace."""
+    """End `process` and all its descendants: SIGTERM to the process, SIGKILL to whatever is left after the grace."""
     tree = process_tree([process.pid]) if process.poll() is None else {}
     if tree:
         process.terminate()

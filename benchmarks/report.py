@@ -1,4 +1,4 @@
-"""What the figures are called, how they compare, and the table, page and raw file that are made of them."""
+"""The names of the figures, how they compare, and the table, page and raw file made of them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one side did with one workload in one round (from 1)."""
+    """The result of one side with one workload in one round (from 1)."""
 
     round: int
     side: str
@@ -61,7 +61,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything one run of the driver gave."""
+    """All results of one run of the driver."""
 
     started: str
     command: str
@@ -73,11 +73,11 @@ class Report:
     samples: Sequence[Sample]
 
     def raw(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Return the report as JSON values."""
         return asdict(self)
 
     def table(self) -> str:
-        """The medians and ratios as a Markdown table; a ratio is the median of the rounds' ratios, with its range."""
+        """Return the medians and ratios as a Markdown table; a ratio is the median over the rounds, with its range."""
         peers = [side for side in self.sides if side != TRADEWIND] if TRADEWIND in self.sides else []
         head = [
             "workload",
@@ -96,7 +96,7 @@ class Report:
         return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
     def markdown(self) -> str:
-        """The part of the page that stands between the markers."""
+        """Return the part of the page between the markers."""
         facts = [f"- {name}: {value}" for name, value in self.machine.items()]
         versions = [
             f"- {TITLES[side]}: {', '.join(f'{name} {version}' for name, version in self.versions[side].items())}"
@@ -126,7 +126,7 @@ class Report:
 
 
 def progress(sample: Sample) -> str:
-    """One line for one sample, for a person who waits."""
+    """Return one line for one sample, for a person who waits."""
     result = sample.result
     figures = [
         f"{measure.of(result):.4g} {measure.unit} ({measure.label})"
@@ -138,9 +138,9 @@ def progress(sample: Sample) -> str:
 
 
 def replace_figures(page: str | None, figures: str) -> str:
-    """`page` with what stands between its markers replaced by `figures`; a new page when there is none.
+    """Return `page` with the text between its markers replaced by `figures`, or a new page when there is none.
 
-    Raises ValueError when the page has not exactly one pair of markers in order: nothing hand-written is overwritten.
+    Raises ValueError unless the page has exactly one pair of markers, in order: nothing hand-written is overwritten.
     """
     page = _NEW_PAGE if page is None else page
     before, began, rest = page.partition(BEGIN)

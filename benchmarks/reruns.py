@@ -1,9 +1,9 @@
-"""What a rerun costs that keeps nearly everything: a cycle of 10 000 nodes of which one runs again.
+"""What a rerun that keeps nearly everything costs: a cycle of 10 000 nodes, one of which runs again.
 
     python -m benchmarks.reruns [--nodes 10000] [--rounds 5]
 
-The flow is one node and as many others that each get its value. Told is the time from the call that begins to the end
-of the cycle as the client hears it, of the first run and of reruns from one of the last nodes.
+The flow is one node whose value goes to all others. Prints the time from the call that begins a cycle until the client
+hears of its end, for the first run and for reruns from one of the last nodes.
 """
 
 from __future__ import annotations

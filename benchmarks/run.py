@@ -1,4 +1,4 @@
-"""The driver: runs the sides in turn, round by round, and publishes what they gave.
+"""The driver: runs the sides in turn, round by round, and publishes the results.
 
     python -m benchmarks.run                                          the full run, publishes
     python -m benchmarks.run --sides celery,docket --rounds 1         peers alone, prints only
@@ -27,9 +27,9 @@ RAW = ROOT / "benchmarks" / "results" / "latest.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what the command line says; 0 when everything ran, 1 when a side failed."""
+    """Run as the command line says; return 0 when everything ran, 1 when a side failed."""
     options = _parse(arguments)
-    # A SIGTERM unwinds like Ctrl-C, so that the side at work is stopped.
+    # Let a SIGTERM unwind like Ctrl-C, so that the running side is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     started = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     machine = machine_facts()
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _turn(round_: int, name: str, workloads: Sequence[Workload], samples: list[report.Sample]) -> dict[str, str]:
-    """One side's turn in one round: every workload over a stack and a store of its own; the versions it ran."""
+    """Run one side's turn in one round: every workload on a fresh stack and store; return the versions that it ran."""
     side = sides.create(name)
     try:
         versions = dict(side.start())

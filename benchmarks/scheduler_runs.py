@@ -1,8 +1,8 @@
 """What one cycle of a one-node flow costs the scheduler and its store, without a real node task manager.
 
 Run `python -m benchmarks.scheduler_runs [flows] [rounds]`. The scheduler runs in a process of its own over the embedded
-store; a node task manager that completes everything at once runs in another. CPU time is taken from the system's
-account of the scheduler's process and from the store's own.
+store; a node task manager that completes everything at once runs in another. CPU time is what the system accounts to
+the scheduler's process, and what the store itself reports.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ Pipe = multiprocessing.connection.Connection
 
 
 class InstantNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
-    """Takes everything and completes it at once."""
+    """Accepts everything and completes it at once."""
 
     def __init__(self) -> None:
         self._events: list[component_pb2.Event] = []
@@ -90,7 +90,7 @@ class InstantNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
 
 
 class NobodyListens(trigger_grpc.TriggerServiceServicer):
-    """The trigger service, as far as a scheduler asks it while no flow is started."""
+    """The part of the trigger service that a scheduler calls while no flow is started."""
 
     async def CountListeners(  # noqa: N802
         self, request: trigger_pb2.CountListenersRequest, context: Context
@@ -99,7 +99,7 @@ class NobodyListens(trigger_grpc.TriggerServiceServicer):
 
 
 def serve_peers(pipe: Pipe) -> None:
-    """Be the process of the node task manager and the trigger service; tells its port, ends when told anything."""
+    """Run the node task manager and the trigger service in this process; send their port, end on any message."""
 
     async def serve() -> None:
         server = grpc.aio.server()
@@ -116,7 +116,7 @@ def serve_peers(pipe: Pipe) -> None:
 
 
 def serve_scheduler(pipe: Pipe, store_url: str, peers: str) -> None:
-    """Be the process of the scheduler; tells its port, ends when told anything."""
+    """Run the scheduler in this process; send its port, end on any message."""
 
     configure_logging("error")
 
@@ -153,7 +153,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 async def measure(flows: int, rounds: int, store: EmbeddedStore, scheduler: Any, port: int) -> None:
-    """Register flows, run them all in bulk and then one call each, and print what a cycle costs."""
+    """Register flows, run them all in bulk and then with one call each, and print what a cycle costs."""
     channel = open_channel(f"127.0.0.1:{port}")
     stub = pb2_grpc.SchedulerServiceStub(channel)
     admin = connect(store.url_for(ADMIN))

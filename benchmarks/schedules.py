@@ -1,11 +1,11 @@
-"""What a tick costs by how many schedules are registered: 100 flows against 100 000, by the store's own counts.
+"""What a tick costs as more schedules are registered: 100 flows against 100 000, by the store's own counts.
 
     python -m benchmarks.schedules [--few 100] [--many 100000] [--ticks 300]
 
-A tick is one flow that is due, from the claim of its trigger over the beginning of its cycle to the answer. All others
-are due in a year. Records are loaded directly, each size in a store of its own, and ticks go in turns of both. Told are
-the commands of a tick, those inside scripts among them, and the median time of each of its scripts. Exits with 1 when a
-tick issues another number of commands than with few, or a script takes more than 1.5 times as long.
+In a tick one flow is due: its trigger is claimed, its cycle begins, the trigger is answered. All other flows are due in
+a year. Records are loaded directly, each size in a store of its own; the two sizes take turns. Prints the commands of a
+tick, including those inside scripts, and the median time of each of its scripts. Exits with 1 when a tick among many
+schedules issues another number of commands than among few, or when a script takes more than 1.5 times as long.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _KEPT = 50
 
 @dataclass
 class Tick:
-    """One tick: commands by name, and the microseconds of the script of each step."""
+    """One tick: commands by name, and the microseconds of each step's script."""
 
     commands: Counter[str] = field(default_factory=Counter)
     usec: dict[str, float] = field(default_factory=dict)
 
 
 class Side:
-    """A trigger service and a scheduler, as far as a tick goes, over one store under a clock of their own."""
+    """The parts of a trigger service and a scheduler that a tick needs, over one store with a clock of their own."""
 
     def __init__(self, client: Client, url: str) -> None:
         self._client = client
@@ -92,12 +92,12 @@ class Side:
                 await self._send(commands)
                 commands = []
         await self._send(commands)
-        # Scripts are compiled before anything counts.
+        # Compile the scripts before anything counts.
         for _ in range(5):
             await self.tick()
 
     async def tick(self) -> Tick:
-        """Let a minute pass, and do what is due."""
+        """Let a minute pass, and handle what is due."""
         self._clock.advance(MINUTE)
         self._ticks += 1
         tick = Tick()
@@ -139,7 +139,7 @@ class Side:
         return answer
 
     async def _start(self, flow_id: str, first_ms: int) -> None:
-        """Register and start a flow as the services do."""
+        """Register and start a flow the way the services do."""
         schedule = ScheduleDefinition(MINUTE)
         made = FlowRegistration(
             flow_id, "default", '{"interval":60}', "{}", (), "d1", schedule, OverlapPolicy.ALLOW, _KEPT
@@ -166,7 +166,7 @@ def _flat(fields: dict[Any, Any]) -> list[Any]:
 
 
 async def compare(counts: tuple[int, int], ticks: int) -> dict[int, list[Tick]]:
-    """Return ticks by how many schedules are registered, each size in a store of its own."""
+    """Return ticks by the number of registered schedules, each size in a store of its own."""
     done: dict[int, list[Tick]] = {count: [] for count in counts}
     with Store() as first, Store() as second:
         sides = []

@@ -1,4 +1,4 @@
-"""The sides of the benchmark: what the driver asks of each, and the peers, which live in a process of their own."""
+"""The sides of the benchmark: what the driver asks of each, and the peers, which live in processes of their own."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ class SideFailed(RuntimeError):
 
 
 class Side(Protocol):
-    """One system under test, with a store, workers and a client of its own; used for one round, then thrown away."""
+    """A system under test, with a store, workers and a client of its own; used for one round, then thrown away."""
 
     name: str
 
     def start(self) -> Mapping[str, str]:
-        """Starts everything over an empty store, returns when work is taken; the versions of its parts, by name.
+        """Start everything over an empty store and, once work is accepted, return the versions of its parts by name.
 
-        Raises SideFailed; what had started is then ended by `stop`.
+        Raises SideFailed; `stop` then ends whatever had started.
         """
 
     def run(self, workload: Workload) -> Result:
-        """Runs the warm-up flows, then the workload, checks every flow's answer (`Workload.check`), and measures.
+        """Run the warm-up flows, then the workload; check every flow's answer (`Workload.check`), and measure.
 
-        The CPU time is of all processes involved: client, services, workers, store. Raises SideFailed.
+        The CPU time is that of all processes involved: client, services, workers, store. Raises SideFailed.
         """
 
     def stop(self) -> None:
-        """Ends every process and removes the data; a second call does nothing."""
+        """End every process and remove the data; a second call does nothing."""
 
 
 def create(name: str) -> Side:
-    """A side by name, not started. Tradewind's own is in a module that is imported only here.
+    """Return the side of this name, not started. Tradewind's own is in a module that is imported only here.
 
-    Raises SideFailed when the side does not exist or lacks what it runs in.
+    Raises SideFailed when the side does not exist or its environment is missing.
     """
     if name in PEERS:
         if not PEER_PYTHON.exists():
@@ -77,7 +77,7 @@ def create(name: str) -> Side:
 
 
 class PeerSide:
-    """A peer, spoken to in lines of JSON (see peers/session.py)."""
+    """A peer; the driver talks to it in lines of JSON (see peers/session.py)."""
 
     def __init__(self, name: str, module: str) -> None:
         self.name = name
@@ -106,12 +106,12 @@ class PeerSide:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._failed("ended") from None
-        # Twice the time of the workload: the warm-up has as much, and the peer reports its own timeout.
+        # Twice the time of a workload: the warm-up may take as long, and the peer reports its own timeout.
         return Result(**self._answer(2 * FLOW_TIMEOUT_S + _GRACE_S, f"to run {workload.name}"))
 
     def stop(self) -> None:
         if self._process is not None:
-            # The end of stdin is how a peer is told to end its workers and itself.
+            # The end of stdin tells a peer to end its workers and itself.
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:
                     with contextlib.suppress(BrokenPipeError):
@@ -127,7 +127,7 @@ class PeerSide:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            # One line at most is ever on its way, so nothing hides in the reader's buffer.
+            # At most one line is under way at any time, so nothing hides in the reader's buffer.
             if not selector.select(within_s):
                 raise self._failed(f"took longer than {within_s:.0f} s {what}")
         line = self._process.stdout.readline()

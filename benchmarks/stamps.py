@@ -1,4 +1,4 @@
-"""What ran when, in a file that many processes append to: a line each, `<how late in ms>`."""
+"""How late things ran, in a file that many processes append to, one line each: `<how late in ms>`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import time
 from pathlib import Path
 
 FILE = "BENCHMARK_STAMPS"
-"""The variable that names the file."""
+"""The environment variable that names the file."""
 
 
 def stamp(planned_s: float) -> None:
-    """Note how late this moment is; planned in seconds since the epoch."""
+    """Note how late this moment is; `planned_s` is in seconds since the epoch."""
     line = f"{(time.time() - planned_s) * 1000:.3f}\n"
-    # One write to a file opened for appending is never torn.
+    # A single write to a file opened for appending is never torn.
     with open(os.environ[FILE], "a", encoding="ascii") as file:
         file.write(line)
 
 
 def read(path: Path) -> list[float]:
-    """Return all that was noted, in ms, in order of size."""
+    """Return all noted values in ms, in ascending order."""
     return sorted(map(float, path.read_text(encoding="ascii").split())) if path.exists() else []
 
 
 def quantile(late: list[float], share: float) -> float:
-    """Return the value below which a share of them lies; they are in order."""
+    """Return the value below which a share of the values lies; they must be in order."""
     return late[min(len(late) - 1, int(share * len(late)))]

@@ -1,4 +1,4 @@
-"""A store of a side's own: an embedded Valkey on a free loopback port, append-only file flushed every second."""
+"""A side's own store: an embedded Valkey on a free loopback port, append-only file flushed every second."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _POLL_S = 0.02
 
 
 class Store:
-    """A running store, empty when it starts; its data goes when it stops. Use it as a context or call `stop`."""
+    """A running store, empty at first; its data is removed when it stops. Use it as a context or call `stop`."""
 
     def __init__(self) -> None:
-        """Starts the store and returns when it answers; raises RuntimeError with its log when it does not in 10 s."""
+        """Start the store and return when it answers; raises RuntimeError with its log if that takes more than 10 s."""
         self._directory = Path(tempfile.mkdtemp(prefix="tradewind-bench-"))
         self._log = self._directory / "store.log"
         self.port = free_port()
@@ -55,7 +55,7 @@ class Store:
         return self._process.pid
 
     def stop(self) -> None:
-        """Ends the store and removes its data; a second call does nothing."""
+        """End the store and remove its data; a second call does nothing."""
         processes.end(self._process)
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -91,7 +91,7 @@ class Store:
 
 
 def free_port() -> int:
-    """A TCP port that nothing on loopback listens on just now."""
+    """Return a TCP port on loopback that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

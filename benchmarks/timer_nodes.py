@@ -1,4 +1,4 @@
-"""The node of the benchmark of timers: it notes how late it began."""
+"""The node of the timer benchmark: it notes how late it began."""
 
 from benchmarks.stamps import stamp
 from tradewind.worker import Context, node
@@ -6,6 +6,6 @@ from tradewind.worker import Context, node
 
 @node("bench_stamp", outputs=[])
 async def stamped(ctx: Context) -> None:
-    """Note how long ago its cycle was planned to begin."""
+    """Note how long ago its cycle was due."""
     assert ctx.planned_time is not None
     stamp(ctx.planned_time.timestamp())

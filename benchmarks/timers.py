@@ -1,9 +1,9 @@
-"""How late flows begin that are due at one instant, and flows that repeat each second, beside peers.
+"""How late flows begin that are due at one instant, and flows that repeat every second, compared with peers.
 
     python -m benchmarks.timers [--rounds 5] [--seconds 30]
 
-1000 flows due at one instant beside 1000 tasks of Celery with that ETA; 100 and 1000 flows every second beside as many
-of taskiq's schedules. Lateness is from the planned time to the first line of the node. Sides alternate; prints each
+Compares 1000 flows due at one instant with 1000 Celery tasks with that ETA, and 100 and 1000 flows every second with as
+many taskiq schedules. Lateness runs from the planned time to the first line of the node. Sides alternate; prints each
 round, then medians over the rounds and their ratios.
 """
 
@@ -34,7 +34,7 @@ _QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 class Late(NamedTuple):
-    """How late they began (ms), and how many never did."""
+    """How late flows or tasks began (ms), and how many never did."""
 
     p50: float
     p99: float
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def compare(what: str, rounds: int, tradewind: Callable[[], Late], peer: tuple[str, Callable[[], Late]]) -> None:
-    """Run the two sides in turn and print what they gave."""
+    """Run the two sides in turn and print the results."""
     ours, theirs = [], []
     for turn in range(1, rounds + 1):
         ours.append(tradewind())
@@ -74,19 +74,19 @@ def compare(what: str, rounds: int, tradewind: Callable[[], Late], peer: tuple[s
 
 
 def told(late: Late) -> str:
-    """Return it in words."""
+    """Return the result in words."""
     return f"p50 {late.p50:.1f} ms, p99 {late.p99:.1f} ms, missed {late.missed}"
 
 
 @contextlib.contextmanager
 def file_of_stamps() -> Iterator[Path]:
-    """Yield where what runs notes it."""
+    """Yield the path of the file in which nodes and tasks note their lateness."""
     with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as home:
         yield Path(home) / "stamps"
 
 
 def late_of(file: Path, wanted: int) -> Late:
-    """Return what was noted."""
+    """Return the lateness noted in a file; `wanted` is the number of expected notes."""
     late = stamps.read(file)
     return (
         Late(stamps.quantile(late, 0.5), stamps.quantile(late, 0.99), wanted - len(late))
@@ -96,12 +96,12 @@ def late_of(file: Path, wanted: int) -> Late:
 
 
 def tradewind_at_once() -> Late:
-    """Flows of one node that are due at one instant."""
+    """Measure flows of one node that are all due at one instant."""
     return _tradewind(AT_ONCE, {"interval": "1h"}, 1)
 
 
 def tradewind_every_second(count: int, seconds: int) -> Late:
-    """Flows of one node, each so many times."""
+    """Measure flows of one node that repeat every second, `seconds` times each."""
     return _tradewind(count, {"schedule": {"interval": 1, "max_cycles": seconds}}, seconds)
 
 
@@ -127,12 +127,12 @@ async def _begin(side: TradewindSide, count: int, flow: dict[str, object]) -> No
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=_LEAD_S)
     for first in range(0, count, 50):
         await asyncio.gather(*(side.client.start_flow(each, at=due) for each in names[first : first + 50]))
-    # Whoever asks for the file meanwhile takes time from what is measured.
+    # Do not poll the file meanwhile: that would take time from what is measured.
     await asyncio.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()) + _SETTLE_S)
 
 
 def celery_at_once() -> Late:
-    """Tasks of Celery with one ETA."""
+    """Measure Celery tasks with one ETA."""
     with file_of_stamps() as file, Store() as store:
         planned = float(int(time.time()) + 3 * _LEAD_S)
         process = processes.spawn(
@@ -145,7 +145,7 @@ def celery_at_once() -> Late:
 
 
 def taskiq_every_second(count: int, seconds: int) -> Late:
-    """Schedules of taskiq with an interval of a second; those of the first seconds do not count."""
+    """Measure taskiq schedules with an interval of a second; the first seconds do not count."""
     with file_of_stamps() as file, Store() as store:
         environment = {stamps.FILE: str(file), "BENCHMARK_STORE_URL": store.url, "BENCHMARK_COUNT": str(count)}
         taskiq = [str(PEER_PYTHON), "-m", "taskiq"]

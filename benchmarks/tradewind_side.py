@@ -1,4 +1,4 @@
-"""Tradewind's side: each service a process of its own, one worker process, the client in this one."""
+"""Tradewind's side: each service in a process of its own, one worker process, and the client in this process."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _READY_S = 30.0
 _SERVICES = ("registry", "trigger", "node_task_manager", "scheduler")
 PROCESSES = ("store", *_SERVICES, "worker")
 _FLOWS = {(Shape.CHAIN, False): 50, (Shape.CHAIN, True): 50, (Shape.FAN, False): 10, (Shape.SINGLE, False): 1000}
-"""How many of each shape, with eager nodes or others."""
+"""How many flows of each shape there are, by shape and whether their nodes are eager."""
 
 
 class TradewindSide:
-    """Four services, a worker and a client over one store, as they would be deployed."""
+    """Four services, a worker and a client over one store, deployed as usual."""
 
     name = "tradewind"
 
@@ -42,7 +42,7 @@ class TradewindSide:
         capacity: int = 100,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """The worker runs the nodes of the module `nodes`, up to `capacity` at a time, with `environment` set."""
+        """Make the worker run the nodes of module `nodes`, up to `capacity` at a time, with `environment` set."""
         self._environment = environment or {}
         self._worker = [nodes, "--capacity", str(capacity)]
         self._stack = contextlib.ExitStack()
@@ -95,7 +95,7 @@ class TradewindSide:
         self._stack.close()
 
     def do(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Run a coroutine on the loop that the client belongs to."""
+        """Run a coroutine on the client's event loop."""
         assert self._runner is not None, "start comes first"
         return self._runner.run(work)
 
@@ -106,7 +106,7 @@ class TradewindSide:
 
     async def _prepare(self, addresses: Addresses) -> None:
         self.client = client = Client(addresses=addresses)
-        # A call each is what single-1000 measures; other runs share a stream.
+        # single-1000 measures one call per run; other runs share a stream.
         calling = Client(addresses=addresses, run_stream=False)
         self._clients = [client, calling]
         deadline = time.monotonic() + _READY_S

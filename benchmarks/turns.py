@@ -1,4 +1,4 @@
-"""Measures by name that take turns on one stack, so that whatever else the machine does is there for all of them."""
+"""Measurements that take turns on one stack, so that other activity on the machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 
 def take_turns(measures: Mapping[str, Callable[[], float]], turns: int, turn: str) -> dict[str, float]:
-    """Measure nodes a second so often, each in its turn; return the median of each, all of it printed."""
+    """Measure nodes per second `turns` times for each name, taking turns; print all figures and return the medians."""
     width = max(map(len, measures))
     rates: dict[str, list[float]] = {name: [] for name in measures}
     for number in range(turns):

@@ -1,10 +1,10 @@
-"""How soon many watchers are told of tasks that end, and of notifications, by one node task manager.
+"""How soon one node task manager tells many watchers about tasks that end and about notifications.
 
     python -m benchmarks.watchers [--watchers 500] [--rounds 10]
 
-Half of the watchers follow ten tasks by WatchTask, half follow the notifications of one user. In each round the ten
-tasks end in one call; measured is the time from that call until the last watcher of each kind has been told. Server and
-watchers share one process, so half of the work is the watchers' own.
+Half of the watchers follow ten tasks with WatchTask, half follow the notifications of one user. In each round the ten
+tasks end in one call; the time measured is from that call until the last watcher of each kind has been told. The server
+and the watchers share one process, so half of the work is the watchers' own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 async def measure(watchers: int, rounds: int) -> tuple[dict[str, list[float]], int]:
-    """Return the seconds until all were told in each round, by kind, and how many connections subscribe."""
+    """Return, by kind, the seconds until all watchers were told in each round, and how many connections subscribe."""
     times: dict[str, list[float]] = {"tasks": [], "notifications": []}
     with Store() as store:
         settings = NodeTaskManagerSettings(store_url=store.url, registry_address="none", port=0)
@@ -100,7 +100,7 @@ async def _watch_task(stub: NodeTaskManagerServiceAsyncStub, task_id: str, ready
 
 
 async def _watch_user(stub: NodeTaskManagerServiceAsyncStub, ready: Callable[[], object]) -> None:
-    """Follow until each of the tasks was told."""
+    """Follow the notifications until each of the tasks has been reported."""
     call = stub.WatchNotifications(notification_pb2.WatchNotificationsRequest(user_id=_USER))
     seen = 0
     async for response in call:

@@ -1,7 +1,7 @@
 """CPU time per no-op node inside the worker SDK, without a network: `python -m benchmarks.worker_sdk`.
 
-Each round is what one message of assignments costs: parse it, bind, run, encode, build the outward message, serialize
-it, and acknowledge it.
+Each round does the work for one message of assignments: parse it, bind, run, encode, build the outgoing message,
+serialize it, and acknowledge it.
 """
 
 import argparse
@@ -22,25 +22,25 @@ from tradewind.worker.threads import ThreadPool
 
 @node("bare")
 async def bare() -> None:
-    """Takes nothing and gives nothing."""
+    """Take nothing and return nothing."""
 
 
 @node("value")
 async def value(ctx: Context, value: dict[str, int], step: int = 1) -> dict[str, int]:
-    """Takes a small JSON value, a config and the context, and gives a small JSON value."""
+    """Take a small JSON value, a config and the context, and return a small JSON value."""
     return value
 
 
 @node("thread")
 def thread() -> None:
-    """Takes nothing and gives nothing, in a thread."""
+    """Take nothing and return nothing, in a thread."""
 
 
 NODES: list[Node[..., Any]] = [bare, value, thread]
 
 
 def message(node_type: str, size: int, round_number: int) -> bytes:
-    """Return a WorkResponse with `size` assignments, as it comes off the wire."""
+    """Return a WorkResponse with `size` assignments, as received."""
     response = work_pb2.WorkResponse()
     deadline = int(time.time()) + 300
     for index in range(size):

@@ -1,7 +1,7 @@
-"""The workloads, the same for every side: their graphs, how many flows, how many at once, and what must come out.
+"""The workloads, the same for every side: graphs, number of flows, flows in flight, and the answers that are expected.
 
-Every node is a no-op that passes a small JSON object, `{"n": <integer>}`, raised by one so that a side which skips
-nodes, or loses a value on the way, gives a wrong answer instead of a good figure.
+Every node is a no-op that passes on a small JSON object, `{"n": <integer>}`, with n raised by one, so that a side that
+skips nodes or loses a value gives a wrong answer instead of a good figure.
 
 - chain: 10 nodes in sequence; node k returns n + 1, so a flow that began with 0 ends with 10.
 - fan: one source (n = 1), 100 nodes in parallel that each return n + 1, one join that receives all of their values
@@ -18,7 +18,7 @@ from enum import StrEnum
 CHAIN_LENGTH = 10
 FAN_WIDTH = 100
 FLOW_TIMEOUT_S = 120.0
-"""Seconds in which a side must finish one workload; past it the workload has failed."""
+"""Seconds within which a side must finish one workload; after that the workload has failed."""
 
 
 class Shape(StrEnum):
@@ -36,11 +36,11 @@ _ANSWERS = {Shape.CHAIN: CHAIN_LENGTH, Shape.FAN: FAN_WIDTH * 2, Shape.SINGLE: 1
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`flows` flows of one shape with at most `in_flight` begun and not yet seen finished by the client.
+    """`flows` flows of one shape, at most `in_flight` of them begun and not yet seen finished by the client.
 
-    `bulk` hands all flows over in the side's own call for many at once, so `in_flight` equals `flows`.
-    `warm_up` flows run before, under the same rules, and are not measured. Where nodes are `eager`, a worker of
-    Tradewind goes on with the next one before the last result is stored; peers do as ever.
+    With `bulk` all flows are handed over in the side's own bulk call, so `in_flight` equals `flows`. `warm_up` flows
+    run first, under the same rules, and are not measured. With `eager` nodes, a Tradewind worker goes on to the next
+    node before the previous result is stored; peers ignore it.
     """
 
     name: str
@@ -53,30 +53,30 @@ class Workload:
 
     @property
     def nodes(self) -> int:
-        """Nodes of all measured flows together."""
+        """The nodes of all measured flows together."""
         return self.flows * _NODES[self.shape]
 
     @property
     def hops(self) -> int:
-        """Nodes on the longest path of one flow."""
+        """The nodes on the longest path of one flow."""
         return _HOPS[self.shape]
 
     @property
     def answer(self) -> int:
-        """`n` in the value of a flow's last node."""
+        """The expected `n` in the value of a flow's last node."""
         return _ANSWERS[self.shape]
 
     def scaled(self, factor: float) -> Workload:
-        """The same workload with `factor` times the flows, never fewer than one nor more in flight than there are."""
+        """Return the workload with `factor` times the flows: at least one, and no more in flight than there are."""
         flows = max(1, round(self.flows * factor))
         return dataclasses.replace(self, flows=flows, in_flight=min(self.in_flight, flows))
 
     def warming(self) -> Workload:
-        """The flows that run before the measured ones."""
+        """The flows that run before the measured ones, as a workload."""
         return dataclasses.replace(self, flows=self.warm_up, in_flight=min(self.in_flight, self.warm_up))
 
     def check(self, n: object) -> None:
-        """Raises ValueError when `n`, from the value of a flow's last node, is not what the graph makes of it."""
+        """Raise ValueError when `n`, from the value of a flow's last node, is not what the graph must yield."""
         if n != self.answer:
             raise ValueError(
                 f"{self.name}: a flow ended with n = {n!r}, expected {self.answer}; nodes were skipped or lost"

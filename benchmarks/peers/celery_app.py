@@ -1,9 +1,9 @@
-"""Celery's application and nodes, set for speed as far as its guarantees stay comparable.
+"""Celery's application and nodes, tuned for speed as long as the guarantees stay comparable.
 
-Kept as it comes: results in the backend (Tradewind stores them too), early acknowledgement (Celery's default and its
-faster choice, though a task is lost with its worker), JSON as the serializer.
+Left at defaults: results in the backend (Tradewind stores them too), early acknowledgement (the faster choice, though
+a task is lost with its worker), JSON as the serializer.
 Changed for speed: no events, no gossip, mingle or heartbeats, no rate limits, no remote control; 64 tasks prefetched
-per process in place of 4.
+per process instead of 4.
 """
 
 # mypy: disable-error-code="import-not-found"

@@ -1,7 +1,7 @@
 """The workloads on Celery: chains and chords over one worker (prefork, two processes), Redis as broker and backend.
 
-The client is one thread that reacts to results as the backend publishes them (`AsyncResult.then`): the fastest way
-that Celery offers to keep several flows in flight.
+The client is one thread that reacts to results as the backend publishes them (`AsyncResult.then`): Celery's fastest way
+to keep several flows in flight.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -28,7 +28,7 @@ _QUIET_S = 1.0
 
 
 class CeleryPeer:
-    """The client's end of Celery."""
+    """Celery's client."""
 
     versions: Mapping[str, str] = {
         "Celery": metadata.version("celery"),
@@ -43,7 +43,7 @@ class CeleryPeer:
 
 
 class _Run:
-    """One workload: flows are begun as others end, so that `in_flight` of them are always under way."""
+    """One run of a workload: as flows end, others are begun, so that `in_flight` flows are always under way."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -54,7 +54,7 @@ class _Run:
         self._started = self._ended = 0.0
 
     def drive(self) -> None:
-        """Runs all flows; raises as `session.Peer.run` says."""
+        """Run all flows; raises like `session.Peer.run`."""
         workload, drain = self._workload, celery_app.app.backend.result_consumer.drain_events
         self._started = quiet_since = time.perf_counter()
         deadline = self._started + FLOW_TIMEOUT_S
@@ -104,17 +104,17 @@ class _Run:
         self._flow_seconds.append(self._ended - began)
         try:
             self._workload.check(result.get(timeout=0)["n"])
-        except Exception as error:  # raised by `drive`: Celery's consumer would only log what a callback raises
+        except Exception as error:  # raised later, by `drive`: Celery's consumer would only log what a callback raises
             self._failure = str(error)
 
     def _look(self) -> None:
-        # A flow that ended before its result was subscribed to is never published to us: ask for it.
+        # The result of a flow that ended before the subscription to it is never published to us, so ask for it.
         for _, result in list(self._open.values()):
             result.ready()
 
 
 def signature(shape: Shape) -> Any:
-    """One flow of `shape` as Celery says it."""
+    """Return one flow of `shape` as a Celery signature."""
     increment, join = celery_app.increment, celery_app.join
     match shape:
         case Shape.CHAIN:
@@ -127,7 +127,7 @@ def signature(shape: Shape) -> Any:
 
 @contextmanager
 def start(store_url: str) -> Iterator[CeleryPeer]:
-    """Celery's client, and its worker in a process of its own that has run tasks; both end with the context."""
+    """Start Celery's client, and its worker in a process of its own that has run tasks; both end with the context."""
     celery_app.app.conf.update(broker_url=store_url, result_backend=store_url)
     worker = processes.spawn(
         [sys.executable, "-m", "celery", "-A", celery_app.__name__, "worker", *celery_app.WORKER_OPTIONS],

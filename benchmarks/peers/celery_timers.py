@@ -1,8 +1,8 @@
-"""Tasks of Celery with an ETA, all at one instant.
+"""Tasks of Celery with an ETA, all due at one instant.
 
     python -m benchmarks.peers.celery_timers COUNT PLANNED
 
-COUNT tasks for the second PLANNED since the epoch; ends when all have run, or half a minute after that instant.
+Runs COUNT tasks at the second PLANNED since the epoch; ends when all have run, or half a minute after that instant.
 """
 
 # mypy: disable-error-code="import-not-found"

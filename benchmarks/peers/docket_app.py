@@ -1,10 +1,9 @@
 """Docket's tasks and worker.
 
-It has neither chains nor joins: each task adds what comes after it, and the last one tells the client. A join counts
-in a Redis list: a parallel task pushes its value, and the one that pushed the last adds the join with all of them.
-The end of a flow is one push to the list that the client waits on, which costs less than Docket's own results (a
-subscription and a connection for each). Values travel as arguments; tasks return None, so nothing is stored as a
-result.
+Docket has neither chains nor joins: each task adds its successor, and the last task tells the client. Joins count in a
+Redis list: each parallel task pushes its value, and the last one to push adds the join task with all values. A flow
+ends with one push to the list that the client waits on, which costs less than Docket's own results (a subscription and
+a connection for each). Values travel as arguments; tasks return None, so nothing is stored as a result.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -32,7 +31,7 @@ Value = dict[str, int]
 
 
 async def link(flow: str, value: Value, left: int, docket: Docket = CurrentDocket()) -> None:
-    """A node of a chain with `left` nodes after it; the only node of a single flow."""
+    """A node of a chain with `left` nodes after it, or the only node of a single flow."""
     value = {"n": value["n"] + 1}
     if left:
         await docket.add(link)(flow, value, left - 1)
@@ -71,7 +70,7 @@ tasks = [link, source, leaf, join]
 
 
 def work(store_url: str) -> None:
-    """Runs one worker until SIGTERM, as Docket's command line does, whose options cannot say 10 ms."""
+    """Run one worker until SIGTERM, like Docket's command line, whose options do not allow 10 ms."""
     asyncio.run(
         Worker.run(
             docket_name=NAME,

@@ -1,4 +1,4 @@
-"""The workloads on pydocket: two worker processes, concurrency 40, 10 ms resolution, as it comes in all else."""
+"""The workloads on pydocket: two worker processes, concurrency 40, 10 ms resolution, otherwise with its defaults."""
 
 # mypy: disable-error-code="import-not-found"
 
@@ -28,7 +28,7 @@ _BLOCK_S = 1
 
 
 class DocketPeer:
-    """The client's end of Docket; its event loop stands still between workloads."""
+    """Docket's client; its event loop does not run between workloads."""
 
     versions: Mapping[str, str] = {"pydocket": metadata.version("pydocket"), "redis-py": metadata.version("redis")}
 
@@ -41,7 +41,7 @@ class DocketPeer:
 
 
 class _Run:
-    """One workload: a task for each flow that waits its turn, and one that collects the flows' ends."""
+    """One run of a workload: a task for each flow that waits its turn, and one that collects the ends of flows."""
 
     def __init__(self, docket: Docket, workload: Workload) -> None:
         self._docket = docket
@@ -49,13 +49,13 @@ class _Run:
         self._open: dict[str, asyncio.Future[float]] = {}
 
     async def drive(self) -> Timing:
-        """Runs all flows; raises as `session.Peer.run` says."""
+        """Run all flows; raises like `session.Peer.run`."""
         workload = self._workload
         collector = asyncio.create_task(self._collect())
         try:
             started = time.perf_counter()
             flows = asyncio.ensure_future(self._run_all() if workload.bulk else self._run_each())
-            # A collector that ended before the flows has failed: its error is the reason, not their silence.
+            # If the collector ends before the flows, it has failed: raise its error, not a timeout.
             done, _ = await asyncio.wait(
                 {flows, collector}, timeout=FLOW_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )
@@ -104,7 +104,7 @@ class _Run:
                 return docket_app.link, (flow, {"n": 0}, 0)
 
     async def _collect(self) -> None:
-        """Takes the ends of flows off the list and hands each its time; raises ValueError for a wrong answer."""
+        """Take the ends of flows off the list and give each flow its time; raises ValueError for a wrong answer."""
         async with self._docket.redis() as redis:
             while True:
                 popped = await redis.blmpop(_BLOCK_S, 1, docket_app.ENDED, direction="LEFT", count=_COLLECT)
@@ -117,7 +117,7 @@ class _Run:
 
 @contextmanager
 def start(store_url: str) -> Iterator[DocketPeer]:
-    """Docket's client, and its workers in processes of their own that have run tasks; all end with the context."""
+    """Start Docket's client, and its workers as processes that have run tasks; all end with the context."""
     with ExitStack() as stack:
         for _ in range(WORKERS):
             command = [sys.executable, "-m", docket_app.__name__, store_url]

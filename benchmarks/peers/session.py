@@ -1,6 +1,6 @@
-"""A peer's end of the talk with the driver: workloads come in on stdin, one JSON line each, results go out on stdout.
+"""A peer's end of the dialogue with the driver: workloads come in on stdin, results go out on stdout, as JSON lines.
 
-The first line out says `{"versions": {...}}` once the peer's workers are ready. The process ends when stdin does.
+The first line out is `{"versions": {...}}`, once the peer's workers are ready. The process ends when stdin does.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Peer(Protocol):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Versions of what it is made of, by name."""
+        """Versions of its parts, by name."""
 
     def run(self, workload: Workload) -> Timing:
-        """Runs the flows, checks each one's answer, and returns the times.
+        """Run the flows, check each one's answer, and return the times.
 
-        Raises TimeoutError past `FLOW_TIMEOUT_S`, ValueError for a wrong answer.
+        Raises TimeoutError after `FLOW_TIMEOUT_S`, ValueError for a wrong answer.
         """
 
 
 def serve(start: Callable[[str], AbstractContextManager[Peer]]) -> None:
-    """Starts a peer over the store named on the command line and runs workloads until stdin ends.
+    """Start a peer over the store named on the command line and run workloads until stdin ends.
 
-    The CPU time in a result is that of this process and its workers, and of the store.
+    The CPU time in a result covers this process, its workers and the store.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--store-url", required=True)
@@ -45,9 +45,9 @@ def serve(start: Callable[[str], AbstractContextManager[Peer]]) -> None:
     arguments = parser.parse_args()
     processes = [os.getpid(), arguments.store_pid]
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    # Whatever the peer or its workers print must not get in between the answers.
+    # Output that the peer or its workers print must not get in between the answers.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # The driver's death comes as a SIGTERM: unwind, so that workers end, also those that would wait for their store.
+    # When the driver dies, a SIGTERM comes: unwind, so that workers end, even those that wait for their store.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with contextlib.suppress(KeyboardInterrupt), start(arguments.store_url) as peer:
         print(json.dumps({"versions": dict(peer.versions)}), file=answers, flush=True)

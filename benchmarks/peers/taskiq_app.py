@@ -1,4 +1,4 @@
-"""Taskiq's application: tasks every second, as many as BENCHMARK_COUNT says, over a list in Redis.
+"""Taskiq's application: BENCHMARK_COUNT tasks every second, over a list in Redis.
 
 The list is its fastest broker (it acknowledges nothing), and labels its fastest source of schedules: nothing is read
 from a store.
@@ -22,7 +22,7 @@ _SCHEDULE = [{"interval": 1} for _ in range(int(os.environ.get("BENCHMARK_COUNT"
 
 
 async def _stamp() -> None:
-    # Its scheduler sends at each full second.
+    # Taskiq's scheduler sends at each full second.
     stamps.stamp(float(int(time.time())))
 
 

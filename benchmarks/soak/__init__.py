@@ -1,1 +1,1 @@
-"""A stack of real processes under steady load, and whether its memory stays as it is."""
+"""A stack of real processes under steady load, and a check that its memory does not grow."""

@@ -1,11 +1,12 @@
-"""Whether a stack under steady load keeps its memory: prints a table, and exits 1 when something grows or fails.
+"""Whether a stack's memory stays flat under steady load: prints a table, and exits with 1 if anything grows or fails.
 
     python -m benchmarks.soak [--seconds 600] [--connections 10000] [--leak 0]
 
-Every service, with access on, and a worker as processes of their own; flows each second, single and bulk runs, ad-hoc
-tasks, batches, failures, watchers, sessions and a worker that come and go, streams that nobody reads, and a crowd of
-idle connections to the scheduler. After a warm-up of a quarter, a minute at most, the memory of each process is looked
-at every second; what its last third has more than its second one, by their medians, must not exceed ALLOWED.
+Every service, with access on, and a worker run in processes of their own. The load: flows every second, single and bulk
+runs, ad-hoc tasks, batches, failures, watchers, sessions and a worker that come and go, streams that nobody reads, and
+a crowd of idle connections to the scheduler. After a warm-up (a quarter of the time, at most a minute), the memory of
+each process is sampled every second. The median of the last third may exceed that of the second third by ALLOWED at
+most.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CROWDED = "scheduler"
 _QUIET_S = 10.0
 _SPARE_FILES = 512
 _LEAST_DONE = 0.2
-"""Of each kind of load so much at least must have gone well: a stack that does nothing is flat as well."""
+"""At least this share of each kind of load must have succeeded: a stack that does nothing is flat too."""
 
 
 def main() -> None:
@@ -45,14 +46,14 @@ def main() -> None:
     connections = min(options.connections, files - _SPARE_FILES)
     if connections < options.connections:
         print(f"{connections} idle connections: no process may have more than {files} open files here")
-    # That nodes of this process fail is what some are for.
+    # Some nodes of this process are meant to fail.
     logging.getLogger("tradewind.worker").setLevel(logging.CRITICAL)
     with SoakStack(options.leak) as stack:
         sys.exit(uvloop.run(soak(stack, options.seconds, connections)))
 
 
 async def soak(stack: SoakStack, seconds: float, connections: int) -> int:
-    """Run the load so long; return the exit code."""
+    """Run the load for `seconds` seconds; return the exit code."""
     async with Load(stack) as load:
         await asyncio.sleep(_QUIET_S)
         before = stack.own_memory()[_CROWDED]
@@ -87,7 +88,7 @@ async def soak(stack: SoakStack, seconds: float, connections: int) -> int:
 
 
 async def look(stack: SoakStack, seconds: float) -> dict[str, list[int]]:
-    """Return the memory of each process, once a second."""
+    """Return samples of the memory of each process, one per second."""
     samples: dict[str, list[int]] = {}
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -99,7 +100,7 @@ async def look(stack: SoakStack, seconds: float) -> dict[str, list[int]]:
 
 
 def report(samples: dict[str, list[int]]) -> list[str]:
-    """Print how the memory of each process has gone, and return the names of those that have grown."""
+    """Print how the memory of each process developed, and return the names of those that have grown."""
     print(f"{'MiB':<20}{'first':>9}{'middle':>9}{'last':>9}{'growth':>9}   at most {ALLOWED / MIB:.0f}")
     grown = []
     for name, values in samples.items():

@@ -1,8 +1,8 @@
-"""Connections that stay open and do nothing: HTTP/2 as far as a server asks for it, and no call.
+"""Connections that stay open and do nothing: as much HTTP/2 as a server asks for, and no calls.
 
     python -m benchmarks.soak.crowd HOST PORT COUNT
 
-Prints how many are open as soon as all are, holds them until its input ends, then prints how many were closed on it.
+Prints how many are open once all have been tried, holds them until its input ends, then prints how many were closed.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _AT_ONCE = 200
 
 
 def frame(kind: int, flags: int = 0, payload: bytes = b"") -> bytes:
-    """Return a frame of the connection itself (stream 0)."""
+    """Return a frame that concerns the connection as a whole (stream 0)."""
     return len(payload).to_bytes(3) + bytes((kind, flags)) + bytes(4) + payload
 
 
@@ -33,7 +33,7 @@ class IdleConnection(asyncio.Protocol):
         self.greeted: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         self.farewell = b""
-        """What the server said when it closed the connection."""
+        """What the server sent when it closed the connection."""
         self.pings = 0
         self._received = b""
         self._transport: asyncio.Transport
@@ -74,7 +74,7 @@ class IdleConnection(asyncio.Protocol):
 
 
 async def open_crowd(host: str, port: int, count: int) -> list[IdleConnection]:
-    """Open so many connections, and return them once the server has greeted each or closed it."""
+    """Open `count` connections, and return them once the server has greeted or closed each."""
     loop = asyncio.get_running_loop()
     crowd: list[IdleConnection] = []
     for first in range(0, count, _AT_ONCE):

@@ -1,4 +1,4 @@
-"""Says whether a quantity that was looked at again and again stays as it is."""
+"""Decides whether a quantity that was sampled repeatedly stays flat."""
 
 import statistics
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How the second and the last third of the values compare, each by its median; `allowed` may be added."""
+    """The medians of the second and the last third of the values; the last may be higher by up to `allowed`."""
 
     middle: float
     last: float
@@ -25,9 +25,9 @@ class Verdict:
 
 
 def judge(values: Sequence[float], allowed: float) -> Verdict:
-    """Compare the thirds of `values`, of which the first is left out as a warm-up. Raises ValueError for fewer than 6.
+    """Compare the last two thirds of `values`; the first third is a warm-up. Raises ValueError for fewer than 6 values.
 
-    Medians let peaks be; a leak raises each later value.
+    Medians ignore peaks; a leak raises every later value.
     """
     if len(values) < 6:
         raise ValueError(f"{len(values)} values are too few to say anything of")

@@ -1,4 +1,4 @@
-"""Steady load by everything that clients do: flows on schedule, runs, bulk runs, tasks, batches, watchers, sessions."""
+"""Steady load by everything that clients do: scheduled flows, runs, bulk runs, tasks, batches, watchers, sessions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EVERY_S = {
     "come_and_go": 5.0,
     "log_in": 2.0,
 }
-"""How often each kind of load is begun, whether or not the one before has ended."""
+"""How often each kind of load begins, in seconds, whether or not the previous one has ended."""
 
 _FLOWS = [f"flow{place}" for place in range(10)]
 _READY_S = 60.0
@@ -45,7 +45,7 @@ _WAIT_S = 60.0
 
 
 class Load:
-    """Use it as a context. `done` counts what went well, `errors` what did not, `seconds` are those of single runs."""
+    """A context that keeps up the load; `done` counts successes, `errors` failures, `seconds` times single runs."""
 
     def __init__(self, stack: SoakStack) -> None:
         self._stack = stack
@@ -57,7 +57,7 @@ class Load:
         self.done: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.seconds: list[tuple[float, float]] = []
-        """When each single run began, by the monotonic clock, and how long it took."""
+        """When each single run began, by the monotonic clock, and how many seconds it took."""
 
     async def __aenter__(self) -> Load:
         async with Client(addresses=self._stack.addresses, token=SECRET, patience=_READY_S) as server:
@@ -134,7 +134,7 @@ class Load:
                     return
 
     async def _hear(self) -> None:
-        """Follow the notifications until the next task has failed."""
+        """Follow the notifications until the next task fails."""
         async with asyncio.timeout(_WAIT_S), aclosing(self._client.watch_notifications()) as told:
             async for _ in told:
                 return
@@ -160,7 +160,7 @@ class Load:
             await visitor.log_out()
 
     async def _silent(self) -> None:
-        """Hold streams open of which nothing is ever read; the worker among them says much that wants an answer."""
+        """Hold streams open that are never read; the worker among them sends many messages that want answers."""
         scheduler = with_token(grpc.aio.insecure_channel(self._stack.address("scheduler")), self._tokens["ann"])
         manager = grpc.aio.insecure_channel(self._stack.address("node_task_manager"))
         user, worker = (NodeTaskManagerServiceStub(with_token(manager, self._tokens[name])) for name in ("ann", "pool"))
@@ -193,7 +193,7 @@ class Load:
 
 
 def _flow(name: str, interval: str) -> Flow:
-    """Three nodes in sequence; few cycles are kept."""
+    """Return three nodes in sequence; few cycles are kept."""
     flow = Flow(name, interval, keep_cycles=20, overlap="allow")
     first, middle, last = (
         flow.node("first", "soak.number"),

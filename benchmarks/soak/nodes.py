@@ -1,4 +1,4 @@
-"""Nodes of the soak. With TRADEWIND_SOAK_LEAK each run of `soak.number` keeps so many bytes for good."""
+"""Nodes of the soak. With TRADEWIND_SOAK_LEAK each run of `soak.number` keeps that many bytes for good."""
 
 import os
 
@@ -12,7 +12,7 @@ _kept: list[bytearray] = []
 
 @node("soak.number")
 async def number(ctx: Context, value: int = 1) -> int:
-    """Emit a number, say a line and how far it is."""
+    """Emit a number, log a line and report progress."""
     if _LEAK:
         _kept.append(bytearray(_LEAK))
     ctx.log.info("the number is %s", value)

@@ -28,14 +28,14 @@ _RETENTION = {
     "NODE_TASK_MANAGER_CLEAN_SECONDS": "1",
     "NODE_TASK_MANAGER_NOTIFICATIONS": "100",
 }
-"""What has ended goes soon, so that what is kept does not grow for as long as one looks."""
+"""Ended work is removed soon, so that the kept data does not grow during the soak."""
 
 
 class SoakStack:
-    """Use it as a context. `pids` holds the processes by name, that of the store and this one's included."""
+    """A context; `pids` holds the processes by name, including the store and this process."""
 
     def __init__(self, leak: int = 0) -> None:
-        """Have the worker's nodes keep `leak` bytes each time they run."""
+        """Let the worker's nodes keep `leak` bytes each time they run."""
         self._leak = leak
         self._stack = contextlib.ExitStack()
         self._ports: dict[str, int] = {}
@@ -69,12 +69,12 @@ class SoakStack:
         self._stack.close()
 
     def address(self, service: str) -> str:
-        """Return where a service answers."""
+        """Return the address of a service."""
         return f"127.0.0.1:{self._ports[service]}"
 
     @property
     def addresses(self) -> Addresses:
-        """Where every service answers."""
+        """The addresses of all services."""
         return Addresses(**{name: self.address(name) for name in SERVICES})
 
     def start_worker(self, token: str) -> None:
@@ -82,13 +82,13 @@ class SoakStack:
         self._spawn("worker", "tradewind.cli", "worker", NODES, "--id", "resident", TRADEWIND_TOKEN=token)
 
     async def open_crowd(self, service: str, count: int) -> int:
-        """Open idle connections to a service; returns how many it took."""
+        """Open idle connections to a service; return how many it accepted."""
         port = str(self._ports[service])
         crowd = self._spawn("crowd", "benchmarks.soak.crowd", "127.0.0.1", port, str(count), piped=True)
         return await asyncio.to_thread(self._told, crowd, "open")
 
     async def close_crowd(self) -> int:
-        """Close the idle connections; returns how many the service had closed before."""
+        """Close the idle connections; return how many the service had closed before."""
         crowd = self._processes.pop("crowd")
         del self.pids["crowd"]
         assert crowd.stdin is not None
@@ -96,20 +96,20 @@ class SoakStack:
         return await asyncio.to_thread(self._told, crowd, "closed")
 
     def own_memory(self) -> dict[str, int]:
-        """Return the anonymous memory of each process, in bytes; of the store also what it has in use for data."""
+        """Return the anonymous memory of each process in bytes; for the store also how much it uses for data."""
         found = {name: _anonymous(pid) for name, pid in self.pids.items()}
         info = self._admin.info("memory")
         assert isinstance(info, dict)
         return {"data": int(info["used_memory"]), **found}
 
     def check(self) -> None:
-        """Raise RuntimeError, with what was logged, when a process has ended."""
+        """Raise RuntimeError, with the end of the log, when a process has ended."""
         for name, process in self._processes.items():
             if process.poll() is not None:
                 raise RuntimeError(f"{name} has ended with {process.returncode}:\n{self.logged()}")
 
     def logged(self) -> str:
-        """Return the end of what the processes have logged."""
+        """Return the end of the log of all processes."""
         return Path(self._log.name).read_text(encoding="utf-8")[-4000:]
 
     def _spawn(
