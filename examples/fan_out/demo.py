@@ -1,4 +1,4 @@
-"""`python -m examples.fan_out.demo [MONTH]`: a whole stack of its own, and a flow with a node that runs over a list."""
+"""`python -m examples.fan_out.demo [MONTH]`: runs a whole stack, and a flow with a node that fans out over a list."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 
 async def main(arguments: Sequence[str]) -> int:
-    """Run the flow for a month and print what came of it; return the exit code."""
+    """Run the flow for a month and print the results; return the exit code."""
     month = arguments[0] if arguments else "2004-12"
     with tempfile.TemporaryDirectory(prefix="tradewind-demo-") as home:
         async with (

@@ -1,4 +1,4 @@
-"""The node types of the fan-out example: a list of shares, one judged by itself, and what all of them come to."""
+"""The node types of the fan-out example: list the shares, judge one share, and sum up the results."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ async def shares(month: str) -> Emit:
 
 @node("drawdown", outputs=["drawdown"])
 async def drawdown(ctx: Context, share: str, month: str) -> float:
-    """Emit by which part a share stands below its highest price of the twelve months up to this one."""
+    """Emit by what fraction a share is below its highest price of the twelve months up to this one."""
     known = [prices[share] for name, prices in months() if name <= month and share in prices]
     if len(known) < YEAR:
         raise ValueError(f"{share} has prices of {len(known)} months up to {month}, not of {YEAR}")
@@ -31,7 +31,7 @@ async def drawdown(ctx: Context, share: str, month: str) -> float:
 async def deepest(
     shares: list[str], drawdowns: list[float | None], errors: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """Name the share that fell most, all that were judged, and why others were not."""
+    """Name the share that fell most, list all that were judged, and say why others were not."""
     judged = {share: fall for share, fall in zip(shares, drawdowns, strict=True) if fall is not None}
     return {
         "deepest": max(judged, key=lambda share: judged[share]),

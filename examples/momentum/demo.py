@@ -44,7 +44,7 @@ async def running_worker(address: str, ledger: Path) -> AsyncIterator[None]:
 
 
 async def ended_cycles(client: Client) -> AsyncIterator[CycleRecord]:
-    """Yield the flow's first cycles in the order of their numbers, each once it has ended."""
+    """Yield the flow's first cycles in the order of their numbers, each when it has ended."""
     ended: dict[int, CycleRecord] = {}
     following = 0
     async for cycle in client.flow("momentum").watch():
@@ -60,7 +60,7 @@ async def ended_cycles(client: Client) -> AsyncIterator[CycleRecord]:
 
 
 def decision(report: dict[str, Any], breadth: dict[str, int]) -> str:
-    """Say in one line what a cycle decided."""
+    """Describe a cycle's decision in one line."""
     traded = ", ".join(report["traded"]) or "nothing to trade, held " + ", ".join(report["held"])
     return f"{report['month']}  {breadth['rose']} of {breadth['of']} rose; {traded}"
 
@@ -96,7 +96,7 @@ async def main() -> int:
 
 
 async def show(client: Client, console: Console) -> list[tuple[CycleRecord, dict[str, Any], dict[str, int]]]:
-    """Follow the cycles, with a bar where somebody looks, and return each with what it reported."""
+    """Follow the cycles, with a progress bar on a terminal, and return each with its report."""
     rows = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
@@ -111,7 +111,7 @@ async def show(client: Client, console: Console) -> list[tuple[CycleRecord, dict
 
 
 def summary(rows: list[tuple[CycleRecord, dict[str, Any], dict[str, int]]]) -> Table:
-    """Return the table of what the cycles came to."""
+    """Return a table of the cycles' results."""
     table = Table(title="\nmomentum, a month per cycle", title_justify="left")
     for name, side in (
         ("cycle", "right"),

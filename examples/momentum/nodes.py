@@ -18,7 +18,7 @@ Averages = dict[str, dict[str, float]]
 
 @cache
 def months() -> list[tuple[str, dict[str, float]]]:
-    """Return (month, price by share) in the order of time, for example ("2004-08", {"IBM": 77.72, ...})."""
+    """Return (month, price by share) in chronological order, for example ("2004-08", {"IBM": 77.72, ...})."""
     table: dict[str, dict[str, float]] = {}
     with PRICES.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -29,7 +29,7 @@ def months() -> list[tuple[str, dict[str, float]]]:
 
 @node("price_feed", outputs=["prices"])
 async def price_feed(ctx: Context, start: int = 14, history: int = 13, month: str = "") -> dict[str, Any]:
-    """Emit the prices up to this cycle's month: one month further with every cycle, or the month asked for."""
+    """Emit the prices up to this cycle's month: one month later with every cycle, or the month that was asked for."""
     known = months()
     names = [name for name, _ in known]
     if month and month not in names:
@@ -42,7 +42,7 @@ async def price_feed(ctx: Context, start: int = 14, history: int = 13, month: st
 
 @node("moving_average", outputs=["averages"])
 def moving_average(prices: dict[str, Any], window: int) -> Averages:
-    """Average each share's prices over `window` months, as it was a month ago and as it is now."""
+    """Average each share's prices over `window` months, as of a month ago and as of now."""
     return {
         share: {
             "before": sum(values[-window - 1 : -1]) / window,
@@ -56,7 +56,7 @@ def moving_average(prices: dict[str, Any], window: int) -> Averages:
 
 @node("crossover", outputs=["buy", "sell", "hold"])
 async def crossover(ctx: Context, fast: Averages, slow: Averages) -> Emit:
-    """Branch: shares whose fast average crossed above the slow one, those that crossed below, and the rest."""
+    """Branch into shares whose fast average crossed above the slow one, shares that crossed below, and the rest."""
     decided: dict[str, dict[str, float]] = {"buy": {}, "sell": {}, "hold": {}}
     for share in sorted(fast.keys() & slow.keys()):
         above_before, above_now = (fast[share][when] > slow[share][when] for when in ("before", "now"))
@@ -70,7 +70,7 @@ async def crossover(ctx: Context, fast: Averages, slow: Averages) -> Emit:
 async def risk_check(
     buy: dict[str, float] | None = None, sell: dict[str, float] | None = None, max_price: float = 500.0
 ) -> list[dict[str, Any]]:
-    """Turn decisions into orders, sales first; a share dearer than `max_price` is not bought."""
+    """Turn decisions into orders, sales first; shares dearer than `max_price` are not bought."""
     sales = [("sell", share, price) for share, price in (sell or {}).items()]
     buys = [("buy", share, price) for share, price in (buy or {}).items() if price <= max_price]
     return [{"side": side, "share": share, "price": price} for side, share, price in sales + buys]
@@ -78,7 +78,7 @@ async def risk_check(
 
 @node("paper_broker", outputs=["fills"])
 def paper_broker(ctx: Context, orders: list[dict[str, Any]], budget: float = 2_000.0) -> list[dict[str, Any]]:
-    """Fill orders on paper and enter them into the ledger, once for each node task however often it is attempted."""
+    """Fill orders on paper and enter them into the ledger, once per node task, however often it is attempted."""
     ledger = Ledger()
     if ctx.idempotency_key in ledger.keys:
         return ledger.fills_of(ctx.idempotency_key)
@@ -99,7 +99,7 @@ def paper_broker(ctx: Context, orders: list[dict[str, Any]], budget: float = 2_0
 async def report(
     prices: dict[str, Any], fills: list[dict[str, Any]] | None = None, hold: dict[str, float] | None = None
 ) -> dict[str, Any]:
-    """Say what the cycle decided and what the book is worth."""
+    """Report the cycle's decision and what the book is worth."""
     cash, positions = Ledger().book()
     last = {share: values[-1] for share, values in prices["series"].items()}
     return {
@@ -119,7 +119,7 @@ def breadth(prices: dict[str, Any]) -> dict[str, int]:
 
 
 class Ledger:
-    """Paper trades, one JSON line for each node task that traded; MOMENTUM_LEDGER says where it lies."""
+    """Paper trades, one JSON line for each node task that traded; MOMENTUM_LEDGER names the file."""
 
     def __init__(self) -> None:
         self.path = Path(os.environ.get("MOMENTUM_LEDGER", ".tradewind/momentum-ledger.jsonl"))
@@ -132,11 +132,11 @@ class Ledger:
         return set(self._entries)
 
     def fills_of(self, key: str) -> list[dict[str, Any]]:
-        """Return what a node task traded."""
+        """Return the trades of a node task."""
         return self._entries[key]
 
     def enter(self, key: str, fills: list[dict[str, Any]]) -> None:
-        """Add what a node task traded."""
+        """Add the trades of a node task."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:
             file.write(json.dumps({"key": key, "fills": fills}) + "\n")

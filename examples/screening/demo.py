@@ -1,4 +1,4 @@
-"""`python -m examples.screening.demo`: a whole stack of its own, and one batch over real share prices, run twice."""
+"""`python -m examples.screening.demo`: runs a whole stack, and one batch over real share prices, twice."""
 
 import asyncio
 import sys
@@ -46,14 +46,14 @@ async def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ending(batch: BatchRecord) -> str:
-    """Return how a batch has ended, in words."""
+    """Describe how a batch has ended."""
     progress = batch.progress
     cached = f", {progress.cached} of them from the cache" if progress.cached else ""
     return f"\n{progress.completed} of {progress.total} items completed{cached} in {batch.seconds:.1f} s.\n"
 
 
 async def follow(handle: BatchHandle, console: Console) -> BatchRecord:
-    """Follow the batch to its end, with a bar where somebody looks."""
+    """Follow the batch to its end, with a progress bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
         bar = bars.add_task("screening", total=None)
@@ -63,7 +63,7 @@ async def follow(handle: BatchHandle, console: Console) -> BatchRecord:
 
 
 def summary(verdicts: Sequence[Mapping[str, Any]]) -> Table:
-    """Return, by share, how often it passed, when last, and with which figures."""
+    """Return, by share, how often it passed, when it passed last, and with which figures."""
     passed = [verdict for verdict in verdicts if verdict["passed"]]
     judged, often = (Counter(verdict["share"] for verdict in some) for some in (verdicts, passed))
     last = {verdict["share"]: verdict for verdict in passed}

@@ -1,4 +1,4 @@
-"""The items of a screening: one for each share and month that has a whole window before it.
+"""The items of a screening: one for each share and each month with a whole window before it.
 
 `python -m examples.screening.items --min-momentum 0.2 > items.jsonl` writes them for `tradewind batch submit`.
 """
@@ -25,7 +25,7 @@ def items(months: int = 12, **criteria: float) -> list[dict[str, Any]]:
 
 
 def asked(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Read a user's criteria, as keyword arguments of `items`. Exits for windows of which there are none."""
+    """Read a user's criteria, as keyword arguments of `items`. Exits for a window that is not on offer."""
     parser = argparse.ArgumentParser(description="Screen shares by their momentum, volatility and drawdown.")
     parser.add_argument("--months", type=int, default=12, help="length of a window")
     for name, default in CRITERIA.items():

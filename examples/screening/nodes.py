@@ -1,4 +1,4 @@
-"""The node type of the screening example: judges one share over one window of months."""
+"""The node type of the screening example: it judges one share over one window of months."""
 
 import itertools
 from statistics import stdev
@@ -20,8 +20,8 @@ def screen_share(
 ) -> dict[str, Any]:
     """Judge a share by its prices in the `months` months up to `until` (such as "2004-08").
 
-    Momentum is the gain over the window, volatility the standard deviation of the monthly returns, drawdown the
-    deepest fall below an earlier price; all as parts of one.
+    Momentum is the gain over the window, volatility the standard deviation of the monthly returns, drawdown the deepest
+    fall below an earlier price; all as fractions.
     """
     window = window_of(share, until, months)
     returns = [now / before - 1 for before, now in itertools.pairwise(window)]
@@ -45,9 +45,9 @@ def screen_share(
 
 
 def window_of(share: str, until: str, months: int) -> list[float]:
-    """Return the prices of a share from `months` before `until` to `until`.
+    """Return the prices of a share from `months` months before `until` up to `until`.
 
-    Raises ValueError when some of them are not there.
+    Raises ValueError when some of them are missing.
     """
     table = price_table()
     names = [name for name, _ in table]

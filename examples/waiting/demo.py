@@ -1,4 +1,4 @@
-"""`python -m examples.waiting.demo [reject]`: a whole stack of its own, an approval, and a node that waits."""
+"""`python -m examples.waiting.demo [reject]`: runs a whole stack, and a flow with an approval and a node that waits."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 
 async def main(arguments: Sequence[str]) -> int:
-    """Run the flow, answer what it asks, and be the exchange; return the exit code."""
+    """Run the flow, answer its questions, and play the exchange; return the exit code."""
     approved = list(arguments) != ["reject"]
     with tempfile.TemporaryDirectory(prefix="tradewind-demo-") as home:
         async with (

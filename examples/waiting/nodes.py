@@ -1,4 +1,4 @@
-"""The node types of the waiting example: a price, an order that waits for the exchange, and what happens instead."""
+"""The node types of the waiting example: a price, an order that waits for the exchange, and the case of a rejection."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ async def quote(share: str, month: str) -> dict[str, Any]:
 
 @node("buy", outputs=["trade"])
 async def buy(ctx: Context, quote: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any] | Wait:
-    """Order as many shares as were approved, and wait for the exchange: at most a day, and without a worker."""
+    """Order as many shares as were approved, and wait for the exchange for at most a day, occupying no worker."""
     if ctx.resumed is None:
         ctx.log("order %s for %s", ctx.idempotency_key, quote["share"])
         return Wait("filled", until=timedelta(days=1))
@@ -27,5 +27,5 @@ async def buy(ctx: Context, quote: dict[str, Any], answer: dict[str, Any]) -> di
 
 @node("decline", outputs=["reason"])
 async def decline(answer: dict[str, Any]) -> str:
-    """Say who did not want it."""
+    """Say who rejected the order."""
     return f"declined by {answer['by'] or 'nobody in time'}"

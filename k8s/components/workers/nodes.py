@@ -1,4 +1,4 @@
-"""Nodes for a first flow; replace them with yours."""
+"""Nodes for a first flow; replace them with your own."""
 
 from tradewind.worker import Context, node
 
@@ -12,5 +12,5 @@ async def numbers(ctx: Context, count: int = 3) -> list[int]:
 
 @node("total", outputs=["total"])
 async def total(numbers: list[int]) -> int:
-    """Add numbers up."""
+    """Add up numbers."""
     return sum(numbers)
