@@ -1,4 +1,4 @@
-"""What k8s/ gives: the manifests of each overlay as kustomize builds them, and what is in them."""
+"""The manifests of k8s/: each overlay as kustomize builds it, and its contents."""
 
 import subprocess
 import sysconfig
@@ -38,7 +38,7 @@ SERVICES: dict[str, Any] = {
     "trigger": (TriggerService, TriggerSettings, TRIGGER_USER),
     "access": (Access, AccessSettings, ACCESS_USER),
 }
-"""Each service by its name in the cluster: its class, its settings and its user of the store."""
+"""The services by their names in the cluster: class, settings, and user of the store."""
 
 OVERLAYS = sorted(
     path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "k8s/overlays").glob("*/kustomization.yaml")
@@ -49,7 +49,7 @@ BUILDS = [
 ]
 
 GUARDED = {folder for folder in OVERLAYS if folder != "k8s/overlays/dev"}
-"""The overlays where calls need a token, so that access runs."""
+"""The overlays in which calls need a token, so access runs."""
 
 
 def services(folder: str) -> list[str]:
@@ -58,12 +58,12 @@ def services(folder: str) -> list[str]:
 
 
 RUNNING = [(folder, name) for folder in OVERLAYS for name in services(folder)]
-"""Each overlay with each of its services."""
+"""Return each overlay with each of its services."""
 
 
 @cache
 def build(folder: str) -> list[Manifest]:
-    """Return what `kubectl kustomize` makes of a folder; read it, do not change it."""
+    """Return the output of `kubectl kustomize` for a folder; read it, do not change it."""
     kubectl = Path(sysconfig.get_path("scripts")) / "kubectl"
     ran = subprocess.run([kubectl, "kustomize", str(ROOT / folder)], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -88,14 +88,14 @@ def workloads(folder: str) -> dict[str, Manifest]:
 
 
 def container(template: Manifest) -> Manifest:
-    """Return the one container of a pod."""
+    """Return the only container of a pod."""
     (only,) = template["spec"]["containers"]
     assert isinstance(only, dict)
     return only
 
 
 def environment(folder: str, template: Manifest) -> dict[str, str]:
-    """Return the variables of a pod's container; those from Secrets and the pod itself hold `<its source>`."""
+    """Return the variables of a pod's container; those from Secrets or from the pod itself hold `<their source>`."""
     config = of_kind(folder, "ConfigMap")
     found: dict[str, str] = {}
     for source in container(template).get("envFrom", []):
@@ -108,14 +108,14 @@ def environment(folder: str, template: Manifest) -> dict[str, str]:
 def settings_of(
     settings: type[AnySettings], folder: str, template: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> AnySettings:
-    """Return the settings that a program reads in a pod; its variables stay set until the end of the test."""
+    """Return the settings that a program reads in a pod; the variables stay set until the end of the test."""
     for name, value in environment(folder, template).items():
         monkeypatch.setenv(name, value)
     return load_settings(settings)
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Tell whether a label selector of Kubernetes takes these labels."""
+    """Tell whether a Kubernetes label selector matches these labels."""
     for key, value in selector.get("matchLabels", {}).items():
         if labels.get(key) != value:
             return False

@@ -1,4 +1,4 @@
-"""What pages show, as code that runs."""
+"""The code on pages, as modules that run."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def module_of(name: str, code: str, folder: Path) -> Iterator[ModuleType]:
-    """Make `code` a module of this name, which nodes in processes can import as well, while the block lasts."""
+    """Make `code` a module of this name while the block lasts; nodes in processes can import it too."""
     (folder / f"{name}.py").write_text(code, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)

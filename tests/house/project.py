@@ -10,7 +10,7 @@ NAMESPACE_ROOTS = (ROOT / "libs" / "tradewind", ROOT / "services" / "tradewind")
 
 @cache
 def project_files() -> list[Path]:
-    """Return every file that is tracked or would be, relative to the root, in order."""
+    """Return every file that is tracked or is to be, relative to the root, in order."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -24,6 +24,6 @@ def project_files() -> list[Path]:
 
 @cache
 def parts() -> dict[str, Path]:
-    """Return each part that has code, as `tradewind.<part>` and its folder."""
+    """Return each part that has code: its name `tradewind.<part>` and its folder."""
     folders = [folder for root in NAMESPACE_ROOTS for folder in root.iterdir()]
     return {f"tradewind.{folder.name}": folder for folder in sorted(folders) if any(folder.rglob("*.py"))}

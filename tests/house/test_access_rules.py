@@ -1,4 +1,4 @@
-"""The table of who may call what is complete, and says of each method what its descriptor says."""
+"""The table of who may call which method is complete and matches the methods' descriptors."""
 
 from collections.abc import Iterator
 
@@ -25,11 +25,11 @@ FILES = (
     channelz_pb2,
 )
 CALLED_BY_NAME = "worker_service.proto"
-"""Workers serve it, and have no gate: who calls them is told by the network or by TLS."""
+"""Served by workers, which have no gate: the network or TLS decides who may call them."""
 
 
 def served() -> Iterator[MethodDescriptor]:
-    """Return every method of every service that a gate stands before."""
+    """Return every method of every service that is behind a gate."""
     for module in FILES:
         for service in module.DESCRIPTOR.services_by_name.values():
             yield from service.methods
@@ -45,7 +45,7 @@ def test_every_service_is_known_here() -> None:
 
 
 def test_every_method_has_a_rule_and_every_rule_a_method() -> None:
-    """A method that nobody thought of is closed, and a rule without a method is a misspelt one."""
+    """A forgotten method is closed to all, and a rule without a method is a misspelling."""
     assert methods() == {name_of(method) for method in served()}
 
 
@@ -62,7 +62,7 @@ def test_streams_are_looked_at_again_and_other_calls_are_not() -> None:
 
 
 def test_a_request_that_names_a_user_is_one_of_the_callers_own() -> None:
-    """What names a user is a user's own, or for those who see all."""
+    """A request with a user id is a user's own, or for those who may see everything."""
     for method in served():
         found = rule(name_of(method))
         assert found is not None

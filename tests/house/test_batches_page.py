@@ -1,4 +1,4 @@
-"""What docs/batches.md shows is so: its code runs, its commands and calls exist."""
+"""docs/batches.md is right: its code runs, its commands and calls exist."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ SCREENING = (ROOT / "examples" / "screening" / "README.md").read_text(encoding="
 
 
 def blocks(language: str, page: str = PAGE) -> list[str]:
-    """Return the page's code of a language, in order."""
+    """Return the page's code blocks in a language, in order."""
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 

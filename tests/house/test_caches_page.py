@@ -1,4 +1,4 @@
-"""What docs/caches.md shows is so: its code runs, its commands exist, its numbers are the defaults."""
+"""docs/caches.md is right: its code runs, its commands exist, its numbers are the defaults."""
 
 import asyncio
 import re

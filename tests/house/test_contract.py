@@ -1,4 +1,4 @@
-"""The released contract can grow and cannot break."""
+"""The released contract can grow but not break."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ WORKER = Path("tradewind/api/registry/v1/worker.proto")
 
 
 def breaking(root: Path) -> subprocess.CompletedProcess[str]:
-    """Run `buf breaking` as `make lint` does, over the protos below `root`."""
+    """Run `buf breaking` as `make lint` does, on the protos below `root`."""
     buf = shutil.which("buf", path=sysconfig.get_path("scripts"))
     assert buf, "buf is not installed: run `make setup-dev`"
     command = [buf, "breaking", "protos", "--against", str(RELEASED)]
@@ -24,21 +24,21 @@ def breaking(root: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def contract(tmp_path: Path) -> Path:
-    """A copy of the contract to change."""
+    """A copy of the contract that tests may change."""
     shutil.copytree(ROOT / "protos", tmp_path / "protos")
     shutil.copy(ROOT / "buf.yaml", tmp_path)
     return tmp_path
 
 
 def test_today_breaks_nothing() -> None:
-    """What is in protos/ now still serves every client of the release."""
+    """The protos still serve every client of the release."""
     outcome = breaking(ROOT)
 
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
 def test_removing_a_field_breaks(contract: Path) -> None:
-    """A field that a client may read cannot go."""
+    """A field that a client may read must stay."""
     proto = contract / "protos" / WORKER
     text, removed = re.subn(r"^  \S+ worker_id = 1;\n", "", proto.read_text(), count=1, flags=re.MULTILINE)
     assert removed == 1
@@ -51,7 +51,7 @@ def test_removing_a_field_breaks(contract: Path) -> None:
 
 
 def test_adding_a_field_does_not(contract: Path) -> None:
-    """The contract is made to grow."""
+    """Adding to the contract is allowed."""
     proto = contract / "protos" / WORKER
     text, added = re.subn(
         r"^(message Worker \{\n)", r"\1  // New.\n  string added = 999;\n", proto.read_text(), flags=re.M

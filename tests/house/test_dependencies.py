@@ -1,4 +1,4 @@
-"""What runs depends only on what is declared, so that `pip install .` alone is enough."""
+"""The code that runs depends only on declared packages, so `pip install .` alone is enough."""
 
 import re
 import sys
@@ -10,12 +10,12 @@ from tests.house.test_layout import imported
 
 
 def normal(name: str) -> str:
-    """Return a distribution's name as registries compare it."""
+    """Return a distribution's name in the form that registries compare."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_every_import_is_declared() -> None:
-    """No module of the wheel, and no example, imports a package that is only there for the tests."""
+    """No module of the wheel, and no example, imports a package that is installed only for the tests."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {normal(re.split(r"[\[<>=!~; ]", requirement)[0]) for requirement in project["dependencies"]}
     own = {"tradewind", "examples"}

@@ -1,4 +1,4 @@
-"""What the documents name exists: files, modules to run, make targets."""
+"""Everything that documents name exists: files, modules to run, make targets."""
 
 import fnmatch
 import importlib.util
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: pat
 
 
 def paths_in(text: str) -> set[str]:
-    """Return what looks like a path of the project, without the full stop of a sentence; `<name>` becomes `*`."""
+    """Return whatever looks like a path of the project, without a sentence's full stop; `<name>` becomes `*`."""
     return {re.sub(r"<[^>]*>", "*", path.rstrip(".")) for path in PATH.findall(text)}
 
 
@@ -35,13 +35,13 @@ def links_in(text: str) -> set[str]:
 
 @cache
 def names() -> set[str]:
-    """Return what a clone has: every file and every folder above one."""
+    """Return the contents of a clone: every file and every folder that contains one."""
     files = project_files()
     return {path.as_posix() for file in files for path in (file, *file.parents)}
 
 
 def exists(folder: Path, path: str) -> bool:
-    """Tell whether a path or pattern below the folder leads to something that a clone has."""
+    """Tell whether a path or pattern below the folder matches something in a clone."""
     name = os.path.normpath((folder / path).relative_to(ROOT))
     return bool(fnmatch.filter(names(), name)) if "*" in name else name in names()
 
@@ -56,14 +56,14 @@ def test_paths_exist(document: Path) -> None:
 
 
 def test_modules_can_be_run(document: Path) -> None:
-    """A reader who types `python -m ...` gets an answer."""
+    """A reader who types `python -m ...` gets a program."""
     modules = set(MODULE.findall(document.read_text(encoding="utf-8")))
 
     assert sorted(module for module in modules if importlib.util.find_spec(module) is None) == []
 
 
 def test_make_targets_exist(document: Path) -> None:
-    """A reader who types `make ...` does not hear that there is no rule."""
+    """A reader who types `make ...` does not get "no rule"."""
     rules = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
     assert sorted(set(TARGET.findall(document.read_text(encoding="utf-8"))) - rules) == []

@@ -1,4 +1,4 @@
-"""docs/doctor.md lists the checks of each service, and no others."""
+"""docs/doctor.md lists exactly the checks of each service."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Every reason that the code gives, or the contract names, is in the one list of reasons."""
+"""Every reason that the code gives, or the contract names, is in the list of reasons."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ CAPITALS = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b|\bDRAINING\b")
 
 
 def given() -> Iterator[tuple[str, str]]:
-    """Yield each reason that the code gives as a literal, with its place."""
+    """Yield each reason that the code gives as a literal, with its location."""
     for name in project_files():
         if name.suffix != ".py" or (name.parts[0] != "services" and name.parts[:3] != ("libs", "tradewind", "server")):
             continue
@@ -44,7 +44,7 @@ def given() -> Iterator[tuple[str, str]]:
 
 
 def reason_of(fault: str, first: str, call: ast.Call) -> str:
-    """Return the reason in a call that makes a fault; NotFound may leave it to what is not found."""
+    """Return the reason in a call that makes a fault; NotFound may derive it from what was not found."""
     if fault != "NotFound":
         return first
     own = [*call.args[2:3], *(each.value for each in call.keywords if each.arg == "reason")]
@@ -52,7 +52,7 @@ def reason_of(fault: str, first: str, call: ast.Call) -> str:
 
 
 def promised() -> Iterator[tuple[str, str]]:
-    """Yield each reason in the comments of the contract that say `Errors:`, with its file."""
+    """Yield each reason in the contract's comments that begin with `Errors:`, with its file."""
     for name in project_files():
         if name.suffix == ".proto":
             text = (ROOT / name).read_text(encoding="utf-8")
@@ -71,7 +71,7 @@ def test_it_is_in_the_list(source: object) -> None:
 
 
 def test_the_list_has_no_other() -> None:
-    """What is in the list alone is never sent."""
+    """A reason that is only in the list is never sent."""
     code = "".join(
         (ROOT / name).read_text(encoding="utf-8")
         for name in project_files()

@@ -1,4 +1,4 @@
-"""docs/explain.md lists every code of a reason, and no others."""
+"""docs/explain.md lists exactly the codes of reasons."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is committed can be cloned quickly and built anywhere."""
+"""Committed files can be cloned quickly and built anywhere."""
 
 import re
 
@@ -6,26 +6,26 @@ from tests.house.project import ROOT, project_files
 
 LARGEST = 1_000_000  # bytes
 
-# Where packages come from is the machine's business: a mirror, a proxy and an air-gapped network all must work.
+# Where packages come from is up to the machine: mirrors, proxies and air-gapped networks must all work.
 REGISTRY = re.compile(
     rb"pypi\.org|pythonhosted\.org|registry\.npmjs|deb\.debian\.org|^\s*(?:--)?(?:extra-)?index-url\b", re.MULTILINE
 )
 
 
 def test_no_file_is_large() -> None:
-    """Nothing over 1 MB is in the repository."""
+    """No file in the repository is over 1 MB."""
     sizes = {str(name): (ROOT / name).stat().st_size for name in project_files()}
 
     assert {name: size for name, size in sizes.items() if size > LARGEST} == {}
 
 
 def test_no_registry_address() -> None:
-    """No file says where packages are to be fetched from."""
+    """No file says where to fetch packages from."""
     assert [str(name) for name in project_files() if REGISTRY.search((ROOT / name).read_bytes())] == []
 
 
 def test_constraints_are_exact_and_without_addresses() -> None:
-    """Every constraint is one version of one package, so that a set-up tomorrow installs what was tested today."""
+    """Every constraint is one exact version of one package, so that later installs get what was tested."""
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     constraints = [line for line in lines if not line.startswith("#")]
     exact = re.compile(r"^[a-z0-9-]+==[\w.+!-]+( ; .+)?$")

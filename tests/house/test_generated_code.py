@@ -1,4 +1,4 @@
-"""The generated code is what the protos give, and the tool that says so can tell."""
+"""The committed generated code matches the protos, and the tool that checks this finds every fault."""
 
 from pathlib import Path
 
@@ -10,26 +10,26 @@ from tools.generate_protos import PACKAGE, differences, generate, write
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The code of today's protos in a folder of its own."""
+    """The code generated from the protos, in a folder of its own."""
     folder = tmp_path_factory.mktemp("generated")
     generate(folder)
     return folder
 
 
 def test_committed_code_is_up_to_date(generated: Path) -> None:
-    """Generating again changes nothing."""
+    """Generating it again changes nothing."""
     assert differences(generated, generate_protos.OUTPUT) == [], "run `make protos`"
 
 
 def test_same_protos_give_the_same_bytes(generated: Path, tmp_path: Path) -> None:
-    """Nothing of the machine, the moment or the order of files gets in."""
+    """Nothing depends on the machine, the time or the order of files."""
     generate(tmp_path)
 
     assert differences(generated, tmp_path) == []
 
 
 def test_every_fault_is_named_and_mended(generated: Path, tmp_path: Path) -> None:
-    """A missing, a changed and a left-over file are each told, and writing puts all three right."""
+    """Missing, changed and left-over files are each reported, and writing fixes all three."""
     write(generated, tmp_path)
     missing, changed, *_ = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*_pb2.py"))
     left_over = PACKAGE / "old" / "v1" / "old_pb2.py"

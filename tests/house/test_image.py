@@ -1,4 +1,4 @@
-"""The Dockerfile, where no image can be built: what it says is held, and its install lines are run."""
+"""Checks the Dockerfile where no image can be built: its statements are compared, and its install lines are run."""
 
 import os
 import re
@@ -53,7 +53,7 @@ def test_what_it_copies_is_let_in() -> None:
 
 
 def test_its_install_lines_work_in_a_fresh_environment(tmp_path: Path) -> None:
-    """From the files that it copies alone. Dependencies are those of this environment: `make setup` installs them."""
+    """They need only the files that it copies; the dependencies are those of this environment, from `make setup`."""
     source, target = tmp_path / "src", tmp_path / "opt"
     source.mkdir()
     for line in of(BUILT, "COPY"):

@@ -8,7 +8,7 @@ from tests.house.project import ROOT
 
 
 def test_import_contracts_are_kept() -> None:
-    """Services meet only in the contract, rooms depend inwards, one part alone knows every service."""
+    """Services meet only in the contract, layers depend inwards, and only one part knows every service."""
     linter = shutil.which("lint-imports", path=sysconfig.get_path("scripts"))
     assert linter, "lint-imports is not installed: run `make setup-dev`"
 

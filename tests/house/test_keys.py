@@ -1,4 +1,4 @@
-"""Keys of the store: one grammar for all, and one table in each service that formats them."""
+"""Keys of the store: one grammar for all, and one table per service that formats them."""
 
 import inspect
 import re
@@ -26,7 +26,7 @@ SAMPLES = {"partition": 7, "shard": 3, "cycle": 4, "run": 0, "revision": 2, "bac
 
 
 def formatted(table: Any) -> list[str]:
-    """Return every key that a table holds, or makes of sample arguments."""
+    """Return every key that a table holds or makes from sample arguments."""
     members = [(name, member) for name, member in inspect.getmembers(table) if not name.startswith("_")]
     held = [member for _, member in members if isinstance(member, str)]
     return held + [_call(member) for _, member in members if inspect.ismethod(member)]
@@ -41,7 +41,7 @@ OF_A_QUEUE = (trigger.Keys(PREFIX, "reports"), r"\{t\d+\}")
 
 @pytest.mark.parametrize("table_and_tag", [*TABLES.values(), OF_A_QUEUE], ids=[*TABLES, "trigger of a queue"])
 def test_every_key_is_prefix_tag_entity_and_id(table_and_tag: tuple[Any, str]) -> None:
-    """`<prefix>:{<tag>}:<entity>[:<id>[:<sub>]]`, with the prefix that was set and one tag, whatever the ids."""
+    """Keys are `<prefix>:{<tag>}:<entity>[:<id>[:<sub>]]`, with the configured prefix and one tag, whatever the ids."""
     table, tag = table_and_tag
     keys = formatted(table)
 

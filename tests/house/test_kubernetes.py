@@ -1,4 +1,4 @@
-"""What k8s/ gives is sound by the schemas of Kubernetes, and agrees with the code."""
+"""The manifests in k8s/ are valid by the schemas of Kubernetes and agree with the code."""
 
 import importlib.util
 import json
@@ -46,14 +46,14 @@ CUSTOM = {
     "Issuer",
     "TriggerAuthentication",
 }
-"""Kinds that Kubernetes itself does not know; nothing here holds their schemas."""
+"""Custom kinds, whose schemas are not available here."""
 
 SECRETS = {
     manifest["metadata"]["name"]: manifest["stringData"]
     for manifest in secret_manifests(dict.fromkeys(user_names(), "x"), "x")
 }
 LATER = {"worker-token": {"token"}, "service-token": {"token", "accepted"}}
-"""What is put there by a person once access runs; docs/kubernetes.md and docs/access.md say how."""
+"""Secrets that a person adds once access runs; docs/kubernetes.md and docs/access.md say how."""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -65,7 +65,7 @@ def test_every_manifest_has_the_schema_of_its_kind(version: str) -> None:
 
 
 def test_a_field_that_is_none_is_refused() -> None:
-    """The schemas are strict, so that the test above can fail."""
+    """The schemas are strict, so the previous test can fail."""
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"clusterIp": "None"}}
     for version in VERSIONS:
         with pytest.raises(kubernetes_validate.ValidationError):
@@ -74,7 +74,7 @@ def test_a_field_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize("folder", BUILDS)
 def test_every_pod_is_restricted(folder: str) -> None:
-    """Pod Security's level `restricted`, and what it leaves open: a read-only root, no token, bounds."""
+    """Pods meet Pod Security's level `restricted` and more: a read-only root, no token, resource limits."""
     for name, template in workloads(folder).items():
         pod = template["spec"]
         assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False), name
@@ -145,7 +145,7 @@ def test_services_lead_to_ports(folder: str) -> None:
 
 @pytest.mark.parametrize(("folder", "name"), RUNNING)
 def test_a_service_agrees_with_its_settings(folder: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each variable is one of its settings, with a value that it takes; ports, addresses, probes and drain follow."""
+    """Each variable is a setting with a valid value; ports, addresses, probes and drain match the settings."""
     built, settings, user = SERVICES[name]
     template = workloads(folder)[name]
     only, variables = container(template), environment(folder, template)
@@ -202,7 +202,7 @@ def test_services_survive_a_node_and_a_drain(folder: str) -> None:
 
 
 def test_a_restore_takes_every_service_down_and_brings_it_back() -> None:
-    """As docs/backup.md says it; an autoscaler, to which the replicas are left, wakes nothing that has none."""
+    """As docs/backup.md says; an autoscaler, which sets the replicas otherwise, leaves a deployment with 0 alone."""
     page = (ROOT / "docs/backup.md").read_text(encoding="utf-8")
     scaled = re.findall(r"scale deployment (.+) --replicas (\d+)", page)
     assert [(sorted(names.split()), int(replicas)) for names, replicas in scaled] == [
@@ -213,7 +213,7 @@ def test_a_restore_takes_every_service_down_and_brings_it_back() -> None:
 
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_the_store_has_room_for_a_rewrite(folder: str) -> None:
-    """`maxmemory` is at most two thirds of what the container may take."""
+    """`maxmemory` is at most two thirds of the container's memory limit."""
     only = container(workloads(folder)["redis"])
     conf = dict(
         re.findall(r"^(maxmemory) (\w+)$", of_kind(folder, "ConfigMap")[_redis(folder)]["data"]["redis.conf"], re.M)
@@ -243,7 +243,7 @@ def _redis(folder: str) -> str:
 
 @pytest.mark.parametrize("folder", BUILDS)
 def test_secrets_are_those_that_are_made(folder: str) -> None:
-    """What a pod takes from a Secret is what tools/store_secrets.py, a Certificate or a person puts there."""
+    """Secrets that pods use come from tools/store_secrets.py, a Certificate or a person."""
     issued = {each["spec"]["secretName"] for each in of_kind(folder, "Certificate").values()}
     for template in workloads(folder).values():
         for each in container(template).get("env", []):
@@ -269,12 +269,12 @@ def test_the_users_of_dev_are_those_of_the_code() -> None:
 
 @pytest.mark.parametrize("folder", BUILDS)
 def test_commands_exist(folder: str) -> None:
-    """What a container runs of `tradewind` is a command with these options."""
+    """Each `tradewind` command that a container runs exists and has these options."""
     ran = 0
     for template in workloads(folder).values():
         command = container(template).get("command", [])
         if command[:1] == ["tradewind"]:
-            # Parsed, not run: everything but the last step of a command line.
+            # Parse the command line without running its last step.
             found: Any = get_command(app)
             words = command[1:]
             while hasattr(found, "commands"):
@@ -301,7 +301,7 @@ def test_workers_find_their_servers(folder: str) -> None:
 
 
 def test_workers_are_scaled_by_what_they_offer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node types that KEDA asks about are those of the pool, and the node task manager takes the metadata."""
+    """KEDA asks about the node types of the pool, and the node task manager accepts the metadata."""
     (scaled,) = of_kind("k8s/overlays/prod", "ScaledObject").values()
     (trigger,) = scaled["spec"]["triggers"]
     assert trigger["type"] == "external-push"

@@ -1,4 +1,4 @@
-"""The network policies of k8s/ open the calls that the code makes, and no others."""
+"""The network policies of k8s/ allow the calls that the code makes, and no others."""
 
 from typing import Any
 
@@ -19,18 +19,18 @@ from tests.house.manifests import (
 from tradewind.client import Addresses
 
 Edge = tuple[str, str, int]
-"""Who calls, who is called, at which port."""
+"""Caller, callee, and the callee's port."""
 
 CLIENT = {"tradewind-client": "true"}
 
 
 def pods(folder: str) -> dict[str, dict[str, str]]:
-    """Return the labels of every pod, and of a client's."""
+    """Return the labels of every pod, and those of a client."""
     return {name: each["metadata"]["labels"] for name, each in workloads(folder).items()} | {"client": CLIENT}
 
 
 def peers(folder: str, rule: Manifest, side: str) -> set[str]:
-    """Return the pods of this namespace that a rule names."""
+    """Return the pods of this namespace that a rule selects."""
     assert rule.get(side), "a rule that names nobody is open to everybody"
     found: set[str] = set()
     for peer in rule[side]:
@@ -42,7 +42,7 @@ def peers(folder: str, rule: Manifest, side: str) -> set[str]:
 
 
 def opened(folder: str, direction: str) -> set[Edge]:
-    """Return the edges within the namespace that the policies open in one direction."""
+    """Return the edges within the namespace that the policies allow in one direction."""
     found: set[Edge] = set()
     for policy in of_kind(folder, "NetworkPolicy").values():
         side = "to" if direction == "egress" else "from"
@@ -62,7 +62,7 @@ def port_of(folder: str, name: str) -> int:
 
 
 def called(folder: str) -> set[Edge]:
-    """Return the calls that pods make, by the addresses they are given, and those of clients by what a client knows."""
+    """Return the calls of pods, from the addresses they are given, and those of clients, from what a client knows."""
     found: set[Edge] = set()
     for name, template in workloads(folder).items():
         variables = environment(folder, template)
@@ -92,14 +92,14 @@ def test_the_edges_are_those_of_the_code(folder: str) -> None:
 
 
 def _ingress_port(folder: str, name: str, port: int) -> int:
-    """Ports of policies are those of pods; services here have the same."""
+    """Return the port of a policy; policies name the ports of pods, which are also those of the services here."""
     assert port in [each["containerPort"] for each in container(workloads(folder)[name])["ports"]]
     return port
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_calls_between_services_go_one_way(folder: str) -> None:
-    """Scheduler to trigger, node task manager and registry; node task manager to registry; all to access."""
+    """Scheduler to trigger, node task manager and registry; node task manager to registry; all services to access."""
     guarded = {(name, "access") for name in SERVICES if name != "access"} if "access" in services(folder) else set()
     assert {(a, b) for a, b, _ in opened(folder, "egress") if a in SERVICES and b in SERVICES} == {
         ("scheduler", "trigger"),
@@ -129,7 +129,7 @@ def test_nothing_is_open_but_what_is_said(folder: str) -> None:
 
 
 def test_a_pod_without_a_label_reaches_nothing() -> None:
-    """A policy for all pods opens names alone."""
+    """The policy for all pods allows only DNS."""
     for folder in OVERLAYS:
         for name, policy in of_kind(folder, "NetworkPolicy").items():
             if selects(policy["spec"]["podSelector"], {NAME: "stranger"}):

@@ -1,4 +1,4 @@
-"""Where k8s/ turns mTLS on, every pod has a certificate with the names by which it is called."""
+"""Where k8s/ turns on mTLS, every pod has a certificate with the names under which it is called."""
 
 from pathlib import PurePosixPath
 
@@ -10,16 +10,16 @@ from tradewind.tls import TlsFiles
 
 FOLDER = "k8s/overlays/prod-mtls"
 KEYS = ("ca.crt", "tls.crt", "tls.key")
-"""What a Secret of a certificate holds."""
+"""The contents of a certificate's Secret."""
 
 
 def certificates() -> dict[str, Manifest]:
-    """Return what every Certificate asks for, by the Secret that it is kept in."""
+    """Return the spec of every Certificate, by the Secret that holds it."""
     return {each["spec"]["secretName"]: each["spec"] for each in of_kind(FOLDER, "Certificate").values()}
 
 
 def secret_of(template: Manifest) -> tuple[str, str]:
-    """Return the Secret of a pod's certificate, and where it is mounted."""
+    """Return the Secret of a pod's certificate, and its mount path."""
     (name, secret), *more = [
         (volume["name"], volume["secret"]["secretName"])
         for volume in template["spec"]["volumes"]
@@ -71,7 +71,7 @@ def test_certificates_carry_the_names_that_are_called() -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_who_calls_is_known_by_the_certificate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each server that calls this one has the role service here, and no other; no pod has a token."""
+    """Exactly the servers that call a service have the role `service` there; no pod has a token."""
     callers = {
         caller
         for caller, template in workloads(FOLDER).items()

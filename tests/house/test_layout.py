@@ -11,7 +11,7 @@ from tests.house.project import NAMESPACE_ROOTS, ROOT, parts
 
 API = ROOT / "libs" / "tradewind" / "api"
 
-# What a domain may use of the shared code: values and names, nothing that waits, sends or stores.
+# The shared code that a domain may use: values and names, nothing that waits, sends or stores.
 PURE = {
     "tradewind.server.access.roles",
     "tradewind.server.built_in",
@@ -27,7 +27,7 @@ PURE = {
     "tradewind.server.schedules.grids",
     "tradewind.server.schedules.schedule",
 }
-# Of the standard library, what would bring in a clock, chance, the environment or an event loop.
+# Modules of the standard library that would bring in a clock, chance, the environment or an event loop.
 IMPURE = {"asyncio", "logging", "os", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}
 
 
@@ -43,7 +43,7 @@ def imported(module: Path) -> set[str]:
 
 
 def test_the_namespace_has_no_init_of_its_own() -> None:
-    """One `__init__.py` there would hide the other root from Python."""
+    """An `__init__.py` there would hide the other root from Python."""
     forbidden = [root / "__init__.py" for root in NAMESPACE_ROOTS] + sorted(API.rglob("__init__.py"))
 
     assert [str(path.relative_to(ROOT)) for path in forbidden if path.exists()] == []
@@ -51,7 +51,7 @@ def test_the_namespace_has_no_init_of_its_own() -> None:
 
 @pytest.mark.parametrize("part", sorted(set(parts()) - {"tradewind.api"}))
 def test_a_part_is_a_typed_package(part: str) -> None:
-    """Each package below a part has its `__init__.py`, and what users import says that it is typed."""
+    """Each package below a part has an `__init__.py`, and packages that users import are marked as typed."""
     folder = parts()[part]
     packages = {path.parent for path in folder.rglob("*.py")}
     expected = [package / "__init__.py" for package in sorted(packages)]
@@ -62,7 +62,7 @@ def test_a_part_is_a_typed_package(part: str) -> None:
 
 
 def test_every_part_is_under_the_import_contracts() -> None:
-    """A part that import-linter does not know could import what it likes."""
+    """A part that import-linter does not know could import anything."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
     assert settings["tool"]["importlinter"]["root_packages"] == sorted(parts())
@@ -73,7 +73,7 @@ DOMAINS = sorted(NAMESPACE_ROOTS[1].glob("*/domain/**/*.py"))
 
 @pytest.mark.parametrize("module", DOMAINS, ids=lambda module: str(module.relative_to(NAMESPACE_ROOTS[1])))
 def test_a_domain_is_pure(module: Path) -> None:
-    """A domain is plain Python: the standard library without its clocks and chance, itself, and shared values."""
+    """A domain uses only the standard library (without clocks and chance), itself, and shared values."""
     own = ".".join(("tradewind", *module.relative_to(NAMESPACE_ROOTS[1]).parts[:2]))
     foreign = {
         name

@@ -1,4 +1,4 @@
-"""How long what is kept: docs/operations.md says the same as the tables in the `keys.py` of each service."""
+"""How long keys are kept: docs/operations.md agrees with the tables in each service's `keys.py`."""
 
 import re
 
@@ -20,16 +20,16 @@ BRIEF = {
     *("{s<>}:cleaner", "{s<>}:replicas", "{s<>}:connected", "{s<>}:connected:<>"),
     *("{s<>}:retries:flow:<>", "{s<>}:retries:user:<>", "{s<>}:told:<>"),
 }
-"""Who is here and what was just now: gone within minutes, and nobody would look for it."""
+"""Keys about presence and the last few minutes: they expire soon, and nobody would look for them."""
 
 ROW = re.compile(r"^\| (?:\w.*? \| )?(?P<keys>`.+?`) \| (?:.* \| )?(?P<kept>.*) \|$")
-"""`| key | kind | holds | until |` of a service, or `| what | key | kept |` of the page."""
+"""Rows are `| key | kind | holds | until |` in a service, or `| what | key | kept |` on the page."""
 COLUMNS = re.compile(r"^ *(?P<keys>[a-z][\w:<> ]*?) {2,}(?P<kept>\S.*)$")
 TIME = re.compile(r"\b\d+ (?:ms|s|min|h|d)\b")
 
 
 def times_of_keys(text: str, tag: str = "") -> dict[str, set[str]]:
-    """Return each key of a table, its ids left out, with the lengths of time that its line gives."""
+    """Return each key of a table, without its ids, with the durations in its row."""
     rows = [row for line in text.splitlines() if (row := ROW.match(line) or COLUMNS.match(line))]
     named = [(name, TIME.findall(row["kept"])) for row in rows for name in row["keys"].replace("`", "").split(", ")]
     return {re.sub(r"<.*?>", "<>", tag + name): set(times) for name, times in named}
@@ -39,7 +39,7 @@ KEYS = {key: times for tag, text in TABLES.items() for key, times in times_of_ke
 
 
 def page() -> dict[str, set[str]]:
-    """Return what the table of the page gives."""
+    """Return the times in the table of the page."""
     whole = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     table = whole.partition("\n## How long what is kept\n")[2].partition("\n\nTwo fields of a flow")[0]
     return times_of_keys(table)
@@ -53,5 +53,5 @@ def test_the_page_has_every_key_that_has_a_time_to_live() -> None:
 
 
 def test_the_page_says_the_same_times() -> None:
-    """And of no key that there is not."""
+    """The page names no unknown key either."""
     assert {key: times for key, times in page().items() if not KEYS.get(key, {"no such key"}) <= times} == {}

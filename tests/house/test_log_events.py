@@ -1,4 +1,4 @@
-"""What services log has names that one can search and alert by."""
+"""Log events of services have names to search and alert by."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 
 
 def events(module: Path) -> list[ast.expr]:
-    """Return what a module that logs by structlog gives as texts of events."""
+    """Return the event texts of a module that logs with structlog."""
     text = module.read_text(encoding="utf-8")
     if "structlog.get_logger(" not in text:
         return []
@@ -21,7 +21,7 @@ def events(module: Path) -> list[ast.expr]:
 
 
 def test_events_are_names() -> None:
-    """The text of an event is in snake case; whatever differs from time to time is a field of it."""
+    """The text of an event is in snake case; variable parts are fields of the event."""
     found = {module: events(module) for root in NAMESPACE_ROOTS for module in root.rglob("*.py")}
     sentences = [
         f"{module.relative_to(ROOT)}:{event.lineno}: {ast.unparse(event)}"

@@ -1,4 +1,4 @@
-"""What docs/memory.md shows is so: its nodes run, in the worker, in a thread and in a process; its commands exist."""
+"""docs/memory.md is right: its nodes run in the worker, in a thread and in a process; its commands exist."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ NODES, OUTSIDE, TESTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.fixture
 def shown(tmp_path: Path) -> Iterator[ModuleType]:
-    """Its nodes and its test as one module."""
+    """The page's nodes and test as one module."""
     with module_of("shown_in_memory", NODES + TESTS, tmp_path) as module:
         yield module
 

@@ -1,4 +1,4 @@
-"""Dashboard and alerts read metrics that exist, with labels that they have, at the thresholds of the specification."""
+"""The dashboard and the alerts read existing metrics and labels, with the thresholds of the specification."""
 
 import importlib
 import json
@@ -33,7 +33,7 @@ QUERIES = {f"{panel['title']}: {target['expr']}": target["expr"] for panel in PA
 QUERIES |= {name: rule["expr"] for name, rule in ALERTS.items()}
 
 ADDED = {"instance", "le"}
-"""Labels that Prometheus adds, and those of buckets."""
+"""Labels that Prometheus adds, and the label of buckets."""
 FOREIGN = {"process_resident_memory_bytes"}
 THRESHOLDS = {
     "TradewindStoreMemoryHigh": 0.85,
@@ -42,11 +42,11 @@ THRESHOLDS = {
     "TradewindStoreSlow": 0.1,
     "TradewindAnswersSlow": 0.1,
 }
-"""What the specification names."""
+"""The alerts and thresholds that the specification names."""
 
 
 def declared() -> dict[str, set[str]]:
-    """Return the labels of each series that the code makes, by name."""
+    """Return the labels of each series that the code defines, by name."""
     series: dict[str, set[str]] = {}
     for metric in {*REGISTRY._names_to_collectors.values()}:
         name, labels = getattr(metric, "_name", ""), set(getattr(metric, "_labelnames", ()))
@@ -63,7 +63,7 @@ SERIES = declared()
 
 
 def parts(expression: Any) -> Iterator[Any]:
-    """Yield an expression and all within it."""
+    """Yield an expression and all its subexpressions."""
     yield expression
     for name in ("expr", "lhs", "rhs", "args", "vs", "vector_selector", "param"):
         inner = getattr(expression, name, None)
@@ -73,7 +73,7 @@ def parts(expression: Any) -> Iterator[Any]:
 
 
 def read_by(query: str) -> list[tuple[str, set[str]]]:
-    """Return the series that a query reads, with the labels that it chooses by; raises ValueError when it is none."""
+    """Return the series that a query reads, with the labels it selects by; raises ValueError for an invalid query."""
     parsed = promql_parser.parse(query.replace("$__rate_interval", "5m"))
     return [
         (str(part.name), {matcher.name for matcher in part.matchers.matchers})

@@ -1,4 +1,4 @@
-"""The component of Kubernetes that turns metrics on agrees with the settings of the services."""
+"""The Kubernetes component that turns on metrics agrees with the services' settings."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def test_workers_serve_theirs(folder: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def assert_scraped(folder: str, pod: Manifest, settings: TelemetrySettings) -> None:
-    """The port of the metrics is a port of the pod, announced, and open to the namespace of Prometheus."""
+    """Assert that the metrics port is a port of the pod, announced, and open to Prometheus's namespace."""
     assert {"name": "metrics", "containerPort": settings.metrics_port} in container(pod)["ports"]
     assert pod["metadata"]["annotations"]["prometheus.io/port"] == str(settings.metrics_port)
     policy = of_kind(folder, "NetworkPolicy")["metrics"]["spec"]
@@ -70,5 +70,5 @@ def test_alerts_name_commands_as_they_are_to_be_typed() -> None:
         words = command.split()
         while hasattr(found, "commands"):
             found = found.commands[words.pop(0)]
-        # Parsed, not run: an argument that is missing is an error.
+        # Parse it without running it; a missing argument is an error.
         found.make_context("tradewind", words)

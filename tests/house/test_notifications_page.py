@@ -1,4 +1,4 @@
-"""What docs/notifications.md shows is so: its code runs, its commands, calls and settings exist."""
+"""docs/notifications.md is right: its code runs, its commands, calls and settings exist."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Ports that tests are told."""
+"""Ports that tests are given."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What users import is pinned: a name that goes or comes does so on purpose."""
+"""The names that users import are pinned: names are added or removed only on purpose."""
 
 import importlib
 
@@ -175,7 +175,7 @@ PUBLIC: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("part", sorted(PUBLIC.keys() & parts().keys()))
 def test_public_names_are_pinned(part: str) -> None:
-    """`__all__` is the pinned list, and each name in it is there and says what it is."""
+    """`__all__` is the pinned list, and each name in it exists and has a docstring."""
     module = importlib.import_module(part)
 
     assert sorted(module.__all__) == PUBLIC[part]

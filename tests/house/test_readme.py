@@ -1,4 +1,4 @@
-"""What the README shows is so: its code runs, its flow is sound, its commands exist."""
+"""The README is right: its code runs, its flow is sound, its commands exist."""
 
 import json
 import re
@@ -18,7 +18,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
-    """Return the README's code of a language, in order."""
+    """Return the README's code blocks in a language, in order."""
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 

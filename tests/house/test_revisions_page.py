@@ -1,4 +1,4 @@
-"""What docs/revisions.md shows is so: its commands and calls exist, and its fields are those that can be changed."""
+"""docs/revisions.md is right: its commands and calls exist, and its fields are those that can be changed."""
 
 import re
 import subprocess

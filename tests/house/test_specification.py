@@ -1,4 +1,4 @@
-"""Every row of docs/specification.md leads to a test, or says why it is met otherwise."""
+"""Every row of docs/specification.md leads to a test, or says how else it is met."""
 
 import re
 
@@ -12,13 +12,13 @@ OTHERWISE = re.compile(r"^met otherwise: \S")
 
 
 def table() -> list[str]:
-    """Return the lines of every table in the document but heads and rulers."""
+    """Return the rows of every table in the document, without headers and rulers."""
     lines = (ROOT / "docs" / "specification.md").read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line.startswith("|") and not re.match(r"^\|[ :-]*(requirement|-)", line)]
 
 
 def faults(line: str) -> list[str]:
-    """Return what is wrong with one row."""
+    """Return the faults of one row."""
     row = ROW.match(line)
     if row is None:
         return ["not of the form `| R001 | tests/... |`"]
@@ -32,7 +32,7 @@ def faults(line: str) -> list[str]:
 
 
 def reference_faults(reference: str) -> list[str]:
-    """Return what is wrong with one `tests/....py` or `tests/....py::test_name`."""
+    """Return the faults of one `tests/....py` or `tests/....py::test_name`."""
     module, _, name = reference.partition("::")
     path = ROOT / module
     if not path.is_file():
@@ -44,7 +44,7 @@ def reference_faults(reference: str) -> list[str]:
 
 
 def test_rows_lead_to_tests() -> None:
-    """Each row names test modules that exist, or gives its reason."""
+    """Each row names existing test modules or gives a reason."""
     assert [f"{line}  <- {fault}" for line in table() for fault in faults(line)] == []
 
 
@@ -71,7 +71,7 @@ def test_a_requirement_has_one_row() -> None:
     ],
 )
 def test_faults_of_a_row(line: str, fault: str | None) -> None:
-    """A row that leads nowhere is told apart from one that leads to a test."""
+    """Rows that lead nowhere are told from rows that lead to a test."""
     found = faults(line)
 
     assert found == [] if fault is None else fault in found[0]

@@ -1,4 +1,4 @@
-"""What docs/stubs.md shows runs: against a stack, against what stands in for one, and for a type checker."""
+"""The code of docs/stubs.md runs: against a stack, against a stand-in for one, and through a type checker."""
 
 import asyncio
 import re
@@ -27,7 +27,7 @@ async def double(value: int = 0) -> int:
 
 @pytest.fixture
 def shown(tmp_path: Path) -> Iterator[ModuleType]:
-    """Its calls and its test as one module."""
+    """The page's calls and test as one module."""
     with module_of("shown_in_stubs", CALLS + TESTS, tmp_path) as module:
         yield module
 

@@ -1,4 +1,4 @@
-"""The page on flows that run flows: its flow is the one it writes as JSON, and its numbers are the limits."""
+"""The page on sub-flows: its flow in Python equals its flow in JSON, and its numbers are the limits."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What docs/testing.md shows runs."""
+"""The code of docs/testing.md runs."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ CODE = "\n".join(
 
 
 def test_its_month_passes(tmp_path: Path) -> None:
-    # A few days show the same as thirty.
+    # A few days show as much as thirty.
     code = CODE.replace("days=30", "days=3").replace("720", "72").replace("== 30", "== 3")
     with module_of("shown_in_testing", code, tmp_path) as shown:
         shown.test_a_month()

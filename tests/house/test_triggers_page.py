@@ -1,4 +1,4 @@
-"""What docs/triggers.md shows is so: its code runs and prints what it says, its commands and calls exist."""
+"""docs/triggers.md is right: its code runs and prints what the page says, its commands and calls exist."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ async def test_the_code_prints_what_the_page_says(capsys: pytest.CaptureFixture[
     (printed,) = re.findall(r"\n```\n(scheduled .*?)```", PAGE, re.DOTALL)
     scope: dict[str, object] = {}
     exec(f"async def shown(client):\n{textwrap.indent(code, '    ')}", scope)
-    # tests/system/test_chained_flows.py runs it.
+    # tests/system/test_chained_flows.py runs this code.
     exec(f"async def chained(client):\n{textwrap.indent(chained, '    ')}", scope)
     async with running_stack([screen_share]) as client:
         capsys.readouterr()

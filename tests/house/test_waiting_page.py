@@ -1,4 +1,4 @@
-"""What docs/waiting.md shows is so: its node runs, its configs fit, its commands exist, its numbers are the limits."""
+"""docs/waiting.md is right: its node runs, its configs fit, its commands exist, its numbers are the limits."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ NODE, RECEIVER = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def shown_node() -> Node[..., Any]:
-    """Its node."""
+    """The page's node."""
     scope: dict[str, Any] = {"node": node, "Context": Context, "Wait": Wait, "timedelta": timedelta}
     exec(NODE, scope)
     shown = scope["pay"]

@@ -1,4 +1,4 @@
-"""What docs/workers.md shows runs, and what it says of numbers and names is so."""
+"""The code of docs/workers.md runs, and its numbers and names are right."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ CODE = "\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
 
 @pytest.fixture
 def shown(tmp_path: Path) -> Iterator[ModuleType]:
-    """All its code as one module."""
+    """All code of the page as one module."""
     with module_of("shown_in_workers", CODE, tmp_path) as module:
         yield module
 
