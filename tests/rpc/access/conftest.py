@@ -34,18 +34,18 @@ class Calls:
     channels: list[grpc.aio.Channel]
 
     def of(self, token: str | None) -> "AccessServiceAsyncStub":
-        """Return what calls with a token."""
+        """Return stubs that call with a token."""
         channel = with_token(open_channel(self.address), token)
         self.channels.append(channel)
         return AccessServiceStub(channel)
 
     @property
     def root(self) -> "AccessServiceAsyncStub":
-        """Calls as a server does."""
+        """Stubs that call as a server does."""
         return self.of(SECRET)
 
     async def token(self, user_id: str, role: Role.ValueType, **fields: Any) -> str:
-        """Make a token of a user who has or gets this role."""
+        """Make a token for a user who has or is given this role."""
         return (await self.root.CreateToken(pb2.CreateTokenRequest(user_id=user_id, role=role, **fields))).token
 
     async def set_role(self, user_id: str, role: Role.ValueType) -> None:
@@ -57,7 +57,7 @@ Start = Callable[..., Awaitable[Calls]]
 
 
 async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
-    """Return code and reason with which a call is refused."""
+    """Return the code and the reason with which a call is refused."""
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await call
     return refused.value.code(), error_from(refused.value, "", "").reason
@@ -71,7 +71,7 @@ def embedded(redis_servers: RedisServers) -> RedisServer:
 
 @pytest_asyncio.fixture
 async def start(embedded: RedisServer) -> AsyncIterator[Start]:
-    """Starts access services over one fresh store."""
+    """Start access services over one fresh store."""
     await embedded.flush()
     running: list[tuple[Server, Calls]] = []
 

@@ -1,4 +1,4 @@
-"""AccessService over a real channel: who is let in, sessions and tokens, and what servers hear."""
+"""AccessService over a real channel: who is let in, sessions and tokens, and the changes that servers hear of."""
 
 from datetime import UTC, time
 from typing import Any
@@ -87,7 +87,7 @@ async def test_an_idle_session_has_expired(start: Start) -> None:
     token = await calls.token("ann", ROLE_USER)
     session = (await calls.of(token).CreateSession(pb2.CreateSessionRequest())).token
     authorize = pb2.AuthorizeRequest(digest=digest_of(session) or "")
-    # Nobody uses it, and a list is no use.
+    # Nobody uses the session; listing it does not count as use.
 
     async def one_left() -> bool:
         return len((await calls.root.ListSessions(pb2.ListSessionsRequest(user_id="ann"))).sessions) == 1
@@ -128,7 +128,7 @@ async def _may_list(stub: Any) -> bool:
 
 
 async def test_a_token_for_a_moment_is_not_good_for_the_longest_time(calls: Calls) -> None:
-    """No lifetime at all stands for the longest; less than a millisecond is not none."""
+    """Leaving out the lifetime means the longest one; a lifetime below a millisecond is not the same as none."""
     moment = pb2.CreateTokenRequest(user_id="ann", role=ROLE_USER, lifetime=Duration(nanos=1))
     session = (await calls.root.CreateToken(moment)).session
     assert session.expires_at.ToMilliseconds() == session.created_at.ToMilliseconds() + 1
@@ -211,7 +211,7 @@ async def test_what_is_wrong_with_a_quota_or_zone(calls: Calls) -> None:
 
 
 async def test_another_replica_hears_of_changes_at_once(start: Start) -> None:
-    """Two replicas of access, and a gate elsewhere that would remember for a minute."""
+    """Two replicas of access, and a gate elsewhere that would otherwise remember for a minute."""
     first, second = await start(), await start()
     token = await first.token("ann", ROLE_ADMIN)
     channel = with_token(open_channel(second.address, traced=False), SECRET)
@@ -257,7 +257,7 @@ async def _revoked(gate: Gate, token: str) -> bool:
 async def test_known_users_read_on_while_the_store_takes_no_writes(
     start: Start, embedded: RedisServer, option: str, value: str
 ) -> None:
-    """To say whose a token is, is a write: its use is noted."""
+    """Authorizing a token is a write, because its use is noted."""
     calls = await start(access_cache_seconds=0)
     ann = calls.of(await calls.token("ann", ROLE_USER))
     await ann.WhoAmI(pb2.WhoAmIRequest())

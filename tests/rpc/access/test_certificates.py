@@ -1,4 +1,4 @@
-"""Servers, workers and operators who are known by their certificates, with no token anywhere."""
+"""Servers, workers and operators that are known by their certificates, without any tokens."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -96,7 +96,7 @@ async def test_a_certificate_says_who_calls(embedded: RedisServer, authority: Au
 
 
 async def test_servers_ask_access_by_their_certificates(embedded: RedisServer, authority: Authority) -> None:
-    """A registry without a service token finds out whose a token is; a worker registers by its certificate."""
+    """A registry without a service token can look up the holder of a token; a worker registers by its certificate."""
     files = authority.issue("registry", "registry.tradewind.svc")
     async with access_serving(
         embedded, authority.issue("access"), "registry.tradewind.svc=service,root.example=admin"
@@ -131,7 +131,7 @@ async def test_servers_ask_access_by_their_certificates(embedded: RedisServer, a
 
 
 async def test_who_may_not_even_connect(embedded: RedisServer, authority: Authority, tmp_path: Any) -> None:
-    """Certificates with roles are asked for, and only those that the CA has signed are looked at."""
+    """Certificates with roles are required, and only those signed by the CA are accepted."""
     other = Authority(tmp_path, "other").issue("other", "registry.tradewind.svc")
     async with access_serving(embedded, authority.issue("access"), "registry.tradewind.svc=service") as server:
         for shown in (TlsFiles(authority.ca), TlsFiles(authority.ca, other.cert, other.key)):

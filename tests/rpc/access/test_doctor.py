@@ -30,7 +30,7 @@ BROKEN: dict[str, tuple[tuple[str, ...], str, str]] = {
     "a list of sessions": (("PERSIST", SESSIONS), "no-time-to-live", "sessions ann"),
     "a list that goes too early": (("PEXPIRE", SESSIONS, "60000"), "sessions-forgotten", "ann"),
 }
-"""A command, the check that finds what it has done, and what about."""
+"""A command that breaks an invariant, the check that finds it, and the subject of the finding."""
 
 
 async def found(calls: Calls, *, mend: bool = False) -> list[tuple[str, str, bool]]:
@@ -39,7 +39,7 @@ async def found(calls: Calls, *, mend: bool = False) -> list[tuple[str, str, boo
 
 
 async def ann_calls(calls: Calls) -> tuple[str, str]:
-    """Have a user with a session, counted calls and a quota; return the digest of the token, and the day."""
+    """Set up a user with a session, counted calls and a quota; return the digest of the token, and the day."""
     token = await calls.token("ann", ROLE_USER)
     root = calls.root
     await root.AdmitCall(pb2.AdmitCallRequest(user_id="ann", endpoint="RunFlow", limit="9/d"))
@@ -69,7 +69,7 @@ async def test_what_is_broken_by_hand_is_mended(calls: Calls, embedded: RedisSer
 
 @pytest.mark.parametrize("over", [False, True])
 async def test_a_session_that_would_stay_for_ever(calls: Calls, embedded: RedisServer, over: bool) -> None:
-    """One that has not ended gets its time to live; one that is long over goes."""
+    """An open session gets a time to live; one that ended long ago is removed."""
     digest, _ = await ann_calls(calls)
     key, name = KEYS.session(AT, digest), f"ann {session_id_of(digest)}"
     admin = embedded.connect()
@@ -97,7 +97,7 @@ async def test_whoever_comes_after_a_user_without_a_record_has_not_their_tokens(
 
 
 async def test_a_role_that_there_is_not_is_told_only(calls: Calls, embedded: RedisServer) -> None:
-    """And is nobody's: its tokens are good for nothing, and all others are listed."""
+    """Such a user's tokens are good for nothing; all other tokens are listed."""
     digest, _ = await ann_calls(calls)
     others = [name for name in (f"user-{number}" for number in range(90)) if partition_of(name) == AT]
     for name in others:
@@ -116,7 +116,7 @@ async def test_a_role_that_there_is_not_is_told_only(calls: Calls, embedded: Red
 async def test_a_token_that_is_used_can_be_revoked_though_its_list_was_lost(
     calls: Calls, embedded: RedisServer
 ) -> None:
-    """No index leads to such a session: it is put back when it is used."""
+    """No index leads to such a session: it is indexed again when it is used."""
     digest, _ = await ann_calls(calls)
     authorize = pb2.AuthorizeRequest(digest=digest)
     await embedded.connect().delete(SESSIONS)
@@ -127,7 +127,7 @@ async def test_a_token_that_is_used_can_be_revoked_though_its_list_was_lost(
 
 
 async def test_all_users_of_all_partitions_are_looked_at(calls: Calls, embedded: RedisServer) -> None:
-    """Also those behind more of them than one step takes."""
+    """Partitions with more users than one step takes are checked completely."""
     names = [name for name in (f"user-{number}" for number in range(400)) if partition_of(name) == 15][:16]
     for name in ("ann", *names):
         await calls.set_role(name, ROLE_USER)
@@ -145,7 +145,7 @@ async def test_only_who_sees_all_may_ask(calls: Calls) -> None:
 
 
 async def test_a_service_that_is_not_where_its_address_leads_is_told(calls: Calls) -> None:
-    """Only access may be missing: what nobody has looked through is not healthy."""
+    """Only the access service may be absent; a service that was not checked is not healthy."""
     async with Client(calls.address, token=SECRET) as client:
         with pytest.raises(ServerFault) as refused:
             await client.run_doctor()

@@ -1,4 +1,4 @@
-"""A server that asks the access service, one of whose replicas hangs."""
+"""A server that asks an access service of which one replica hangs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ CALLS = 20
 
 
 class Replica(AccessServiceServicer):
-    """Says of every token that it is ann's; or nothing at all."""
+    """Answers that every token is ann's, or does not answer at all."""
 
     def __init__(self) -> None:
         self.hangs = False
@@ -34,7 +34,7 @@ class Replica(AccessServiceServicer):
 
 @pytest_asyncio.fixture
 async def replicas() -> AsyncIterator[tuple[list[Replica], RemoteAuthority]]:
-    """Two replicas behind one address, both in use, and who asks them."""
+    """Two replicas behind one address, both in use, and a client of theirs."""
     replicas, ports = [Replica(), Replica()], [free_port(), free_port()]  # type: ignore[abstract]
     servers = [grpc.aio.server(options=[("grpc.so_reuseport", 0)]) for _ in replicas]
     for server, replica, port in zip(servers, replicas, ports, strict=True):
@@ -51,7 +51,7 @@ async def replicas() -> AsyncIterator[tuple[list[Replica], RemoteAuthority]]:
 
 
 async def ask_all(authority: RemoteAuthority) -> set[str]:
-    """Ask of many tokens at once, and return whose they are."""
+    """Ask about many tokens at once, and return their holders."""
     answers = await asyncio.gather(*(authority.authorize(f"digest {at}") for at in range(CALLS)))
     return {answer.user_id for answer in answers}
 

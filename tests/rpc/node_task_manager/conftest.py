@@ -1,4 +1,4 @@
-"""A node task manager behind a real channel, and those who talk to it."""
+"""A node task manager behind a real channel, with clients and workers of it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,7 +21,7 @@ from tradewind.server.redis.client import Client
 
 
 def plan(*edges: tuple[str, str, str, str], nodes: str = "", digest: str = "p1", **fields: Any) -> component_pb2.Plan:
-    """Build a plan from (source, handle, target, handle) edges and more node names."""
+    """Build a plan from (source, handle, target, handle) edges and the names of further nodes."""
     names = [*nodes.split()]
     for source, _, target, _ in edges:
         names += [name for name in (source, target) if name not in names]
@@ -37,7 +37,7 @@ def plan(*edges: tuple[str, str, str, str], nodes: str = "", digest: str = "p1",
 
 
 class RawWorker:
-    """A worker that speaks the stream's messages and does nothing by itself."""
+    """A worker that speaks the stream's messages and does nothing on its own."""
 
     def __init__(self, stub: "pb2_grpc.NodeTaskManagerServiceAsyncStub", worker_id: str, capacity: int = 10) -> None:
         self.stub = stub
@@ -67,7 +67,7 @@ class RawWorker:
         await until(lambda: any(r.HasField("welcome") for r in self.responses) or self.error, "the worker is welcome")
 
     async def say(self, **fields: Any) -> int:
-        """Send one message and return its sequence."""
+        """Send one message and return its sequence number."""
         self._sequence += 1
         await self.call.write(work_pb2.WorkRequest(sequence=self._sequence, **fields))
         return self._sequence
@@ -81,7 +81,7 @@ class RawWorker:
         return [each for response in self.responses for each in response.losses]
 
     async def assigned(self, count: int = 1) -> list[work_pb2.NodeTaskAssignment]:
-        """Wait until so many node tasks have come."""
+        """Wait until `count` node tasks have been assigned."""
         await until(lambda: len(self.assignments) >= count, f"{self.worker_id} has {count} node tasks")
         return self.assignments
 
@@ -99,7 +99,7 @@ class RawWorker:
         )
 
     async def close(self) -> None:
-        """Break the stream off."""
+        """Break off the stream."""
         if self.call is not None:
             self.call.cancel()
         if self._reading is not None:
@@ -148,20 +148,20 @@ def embedded(redis_servers: RedisServers) -> RedisServer:
 
 @pytest_asyncio.fixture
 async def admin(embedded: RedisServer) -> AsyncIterator[Client]:
-    """The store as its operator sees it."""
+    """A client of the store with its operator's rights."""
     yield embedded.connect()
     await embedded.close_clients()
 
 
 async def pubsub_connections(admin: Client) -> list[str]:
-    """Return the connections that subscribe to anything."""
+    """Return the connections with subscriptions."""
     text = await admin.execute_command("CLIENT", "LIST", "TYPE", "pubsub")
     return [line for line in text.decode().splitlines() if line]
 
 
 @pytest_asyncio.fixture
 async def start(embedded: RedisServer) -> AsyncIterator[Start]:
-    """Starts node task managers over one fresh store."""
+    """Start node task managers over one fresh store."""
     await embedded.flush()
     running: list[Ntm] = []
 
@@ -192,7 +192,7 @@ async def ntm(start: Start) -> Ntm:
 
 @pytest_asyncio.fixture
 async def worker(ntm: Ntm) -> AsyncIterator[Callable[..., RawWorker]]:
-    """Makes workers, not connected yet."""
+    """Makes workers that are not connected yet."""
     made: list[RawWorker] = []
 
     def make(worker_id: str = "w1", at: Ntm | None = None, **options: Any) -> RawWorker:

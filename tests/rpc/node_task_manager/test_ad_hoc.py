@@ -28,7 +28,7 @@ async def submit_task(ntm: Ntm, **fields: Any) -> pb2.SubmitTaskResponse:
 
 
 async def submit_batch(ntm: Ntm, *pages: Sequence[str], **head: Any) -> pb2.SubmitBatchResponse:
-    """Submit a batch in one message a page."""
+    """Submit a batch, one message per page."""
     total = head.pop("total", sum(map(len, pages)))
 
     async def messages() -> AsyncIterator[pb2.SubmitBatchRequest]:
@@ -44,12 +44,12 @@ async def get_batch(ntm: Ntm, batch_id: str, user_id: str = "ann") -> pb2.GetBat
 
 
 def numbers(progress: pb2.BatchProgress) -> tuple[int, ...]:
-    """Queued, running, completed, failed, cancelled."""
+    """Return the numbers of queued, running, completed, failed and cancelled tasks."""
     return progress.queued, progress.running, progress.completed, progress.failed, progress.cancelled
 
 
 async def refused(call: Any) -> tuple[grpc.StatusCode, str, list[str]]:
-    """Return code, reason and the paths of what is wrong with a call."""
+    """Return the code, the reason and the paths of the violations with which a call is refused."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     status = rpc_status.from_call(caught.value)  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str, list[str]]:
 
 
 async def test_results_are_kept_as_long_as_is_set_from_their_end_on(start: Start, embedded: RedisServer) -> None:
-    """A batch of which one item has ended keeps everything; it is its own end that counts."""
+    """A batch keeps all results while it is open: the time runs from its own end, not from those of its items."""
     ntm = await start(node_task_manager_result_seconds=600)
     batch = (await submit_batch(ntm, ["{}", "{}"])).batch
     first, second = await claim(ntm, limit=2)
@@ -203,7 +203,7 @@ async def test_a_limit_that_holds_items_back_is_told(ntm: Ntm) -> None:
 
 @pytest.fixture
 def told_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who watches does not look in case nobody told."""
+    """Watchers do not check for changes that they were not told of."""
     monkeypatch.setattr(watch_runs, "_FALLBACK_S", 600.0)
 
 

@@ -43,7 +43,7 @@ async def test_tasks_begin_no_faster_than_their_key_allows_and_say_so(ntm: Ntm, 
         'waits: as many node tasks with key "acct-7" have begun as may for now'
     )
     await one.assigned(5)
-    # Two at once, and one more each half second.
+    # Two at once, and one more every half second.
     assert time.monotonic() - began > 1.4
 
 

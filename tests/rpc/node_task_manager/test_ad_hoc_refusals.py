@@ -1,4 +1,4 @@
-"""What is refused of ad-hoc tasks and batches: what makes no sense, with every fault, and what is somebody else's."""
+"""Refusals of ad-hoc tasks and batches: invalid requests, with every fault, and those of other users."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,7 +15,7 @@ INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def no_key_of(ntm: Ntm, user_id: str) -> bool:
-    """Say that nothing of a user is listed."""
+    """Tell whether nothing of a user is listed."""
     tasks = await ntm.stub.ListTasks(pb2.ListTasksRequest(user_id=user_id))
     batches = await ntm.stub.ListBatches(pb2.ListBatchesRequest(user_id=user_id))
     return not tasks.tasks and not batches.batches

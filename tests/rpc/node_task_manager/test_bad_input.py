@@ -1,4 +1,4 @@
-"""What makes no sense is refused with its path, and hurts nobody else."""
+"""Invalid requests are refused with the paths of their faults, and harm nobody else."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ NEVER = Timestamp(seconds=1 << 60)
 
 
 async def faults(call: Any) -> list[str]:
-    """Return the paths of the violations that a call is refused for."""
+    """Return the paths of the violations for which a call is refused."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT, caught.value

@@ -1,4 +1,4 @@
-"""Caches over a real channel: answers, faults, statistics, and a store of their own that evicts or is away."""
+"""Caches over a real channel: answers, faults, statistics, and a separate store that evicts or is away."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -43,7 +43,7 @@ async def stats(ntm: Ntm, name: str = "screening") -> pb2.CacheStats:
 
 
 async def filled(ntm: Ntm, count: int = 1) -> None:
-    """Wait until so many results were put in."""
+    """Wait until at least `count` results have been put in."""
 
     async def are() -> bool:
         return (await stats(ntm)).fills >= count
@@ -61,7 +61,7 @@ async def test_the_second_task_of_its_kind_does_not_run(ntm: Ntm, worker: Worker
     second = await ended(ntm, (await submit_task(ntm, options=SCREENING)).task.node_task_id)
     assert (second.cached_in, second.outputs[0].value_json, second.worker_id) == ("screening", "[1]", "")
     assert ((await ended(ntm, first)).cached_in, len(w1.assignments)) == ("", 1)
-    # Others see none of it, and another scope is another result.
+    # Other users do not see the result, and another scope is another result.
     await submit_task(ntm, options=SCREENING, user_id="bob")
     await submit_task(ntm, options={"cache": {"name": "screening", "scope": "CACHE_SCOPE_GLOBAL"}})
     assert len(await w1.assigned(3)) == 3
@@ -93,7 +93,7 @@ async def test_what_a_node_gives_after_a_wait_is_not_cached(ntm: Ntm, worker: Wo
     (_, again) = await w1.assigned(2)
     await w1.complete(again.token, out="[1]")
     assert (await ended(ntm, first)).attempt == 2
-    # Nobody waits for the one that waited, nor takes what it gave: it depends on what ended its wait.
+    # Nobody waits for the task that waited, nor takes its result: the result depends on what ended its wait.
     second = (await submit_task(ntm, options=SCREENING)).task.node_task_id
     (*_, other) = await w1.assigned(3)
     await w1.complete(other.token, out="[2]")
@@ -141,7 +141,7 @@ async def test_nodes_of_flows_take_results_from_each_other(ntm: Ntm, worker: Wor
         return [task.cached_in for task in tasks] == ["analysis", "analysis"]
 
     await until(answered, "both come from the cache")
-    # Another input is other work.
+    # Other inputs mean other work.
     await ntm.submit(parts, cycle=2, run_id="r2", inputs_json='{"x":1}')
     await w1.complete((await w1.assigned(3))[2].token, out='{"k":2}')
     assert (await w1.assigned(4))[3].node_id == "b"
@@ -231,7 +231,7 @@ async def test_caches_are_set_up_while_all_runs(start: Start) -> None:
     here, there = await start(), await start()
     changed = await configure(here, caches={"mine": {"ttl": Duration(seconds=90), "max_entries": 7}})
     assert (changed.config.caches["mine"].ttl.seconds, changed.config.caches["mine"].max_entries) == (90, 7)
-    # Known at once where nobody has told of it yet.
+    # The other replica knows the cache at once, although nobody has told it yet.
     assert (await submit_task(there, options={"cache": {"name": "mine"}})).task.node_task_id
     await configure(here, cache_ttl=Duration(seconds=60), enable_cache=False)
     answer = await here.stub.GetCacheStats(pb2.GetCacheStatsRequest())
@@ -265,7 +265,7 @@ async def test_clearing_makes_the_next_one_run(ntm: Ntm, worker: Workers) -> Non
 
 @pytest_asyncio.fixture
 async def own(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
-    """A store for nothing but caches, small and evicting."""
+    """A small store only for caches, which evicts."""
     options = ["--maxmemory", "8mb", "--maxmemory-policy", "allkeys-lru"]
     store = EmbeddedStore(tmp_path / "cache", acl_users=[CACHE_ACL], options=options)
     await store.start()
@@ -274,7 +274,7 @@ async def own(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 
 
 async def commands(store: EmbeddedStore) -> int:
-    """How many commands of caches a store has had."""
+    """Return the number of cache commands that a store has received."""
     client = connect(store.url_for(ADMIN), max_connections=1)
     try:
         found = await client.info("commandstats")
@@ -284,11 +284,11 @@ async def commands(store: EmbeddedStore) -> int:
 
 
 async def test_caches_in_a_store_of_their_own_that_evicts(start: Start, own: EmbeddedStore, worker: Workers) -> None:
-    """Three times as much as it holds goes through it: all is right, though some of it is gone."""
+    """Three times the store's capacity goes through it: all results are right, though some have been evicted."""
     ntm = await start(cache_url=own.url_for(CACHE_ACL.name))
     w1: RawWorker = worker("w1", ntm, capacity=1)
     await w1.open()
-    # What does not ask for a cache costs it nothing.
+    # A task that does not ask for a cache costs the cache nothing.
     await submit_task(ntm)
     await w1.complete((await w1.assigned(1))[0].token, out="1")
     assert await commands(own) == 0
@@ -316,7 +316,7 @@ async def test_caches_in_a_store_of_their_own_that_evicts(start: Start, own: Emb
     asked = list(range(119, 99, -1))
     for at in asked:
         await ask(at)
-    # Which ones went is for the store to choose: one that is asked for again and again stays in the end.
+    # The store decides which results to evict; one that is asked for repeatedly stays in the end.
     while not (await stats(ntm)).hits and len(asked) < 100:
         asked.append(119)
         await ask(119)

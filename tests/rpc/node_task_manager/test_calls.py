@@ -1,4 +1,4 @@
-"""The calls beside the Work stream: submitting, looking, unary work, events."""
+"""The calls besides the Work stream: submissions, reads, unary work, events."""
 
 import time
 from typing import Any
@@ -213,7 +213,7 @@ async def test_what_a_worker_holds_comes_in_pages_whose_order_outlasts_renewals(
         sizes.append(len(page.node_tasks))
         found += [task.node_task_id for task in page.node_tasks]
         request.page_token = page.next_page_token
-        # The first now has the latest deadline.
+        # The first task has the latest deadline after this.
         await ntm.stub.RenewLeases(pb2.RenewLeasesRequest(worker_id="u1", tokens=[leases[0].token]))
     assert sizes == [2, 2, 2]
     assert found == [f"of-{user}:0:0:{node}" for user in users for node in "abc"]
@@ -263,7 +263,7 @@ async def test_events_come_until_they_are_acknowledged_and_a_higher_epoch_takes_
 async def test_a_stop_mark_outlives_the_deadline_of_the_cycle(
     ntm: Ntm, admin: Client, left_s: int | None, kept_s: int
 ) -> None:
-    """By an hour; without a deadline it stays for as long as records of runs do at most."""
+    """By an hour; without a deadline it stays for as long as records of runs are kept at most."""
     stop = pb2.StopComponentRequest(flow_id="flow", run_id="r0", user_id="default", reason="enough")
     if left_s is not None:
         stop.deadline.CopyFrom(Timestamp(seconds=int(time.time()) + left_s))
@@ -285,7 +285,7 @@ async def test_purging_a_flow_leaves_nothing_but_its_tombstone(ntm: Ntm, embedde
 async def test_shards_share_out_users_and_streams_serve_them_all(  # type: ignore[no-untyped-def]
     start: Start, worker, embedded: RedisServer
 ) -> None:
-    # The one that comes with `worker` has noted that there is one shard.
+    # The node task manager of `worker` has noted that there is one shard.
     await embedded.flush()
     ntm = await start(node_task_manager_shards=3)
     w = worker(at=ntm)

@@ -1,4 +1,4 @@
-"""Which workers are connected, and what is told of a node whose type none of them offers."""
+"""Which workers are connected, and what is said of a node whose type none of them offers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 
 
 async def told_of_nobody(ntm: Ntm, node_id: str = "a") -> dict[str, Any]:
-    """Wait until no worker is told to offer the node's type, and return the facts."""
+    """Wait until the node is explained by the lack of a worker that offers its type, and return the facts."""
     facts: dict[str, Any] = {}
 
     async def is_told() -> bool:
@@ -59,7 +59,7 @@ async def test_that_nobody_is_connected_who_offers_the_type_is_told_by_every_rep
 
 
 async def connected(ntm: Ntm, *wanted: str) -> None:
-    """Wait until these of some workers are connected, and no others."""
+    """Wait until exactly these of some workers are connected."""
 
     async def are() -> bool:
         request = pb2.ListConnectionsRequest(worker_ids=["w1", "w2", "u1"])

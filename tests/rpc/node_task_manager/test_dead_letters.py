@@ -30,7 +30,7 @@ def redrive(ntm: Ntm, *ids: str, user_id: str = "ann") -> Any:
 
 
 async def kill_workers(worker: MakeWorker, task_id: str) -> None:
-    """Let a node task lose as many workers as it may at most."""
+    """Let a node task lose as many workers as it is allowed to."""
     for number in range(3):
         dying = worker("dying", capacity=1)
         await dying.open(incarnation=f"life {number}")

@@ -1,4 +1,4 @@
-"""JSON nested more deeply than anybody reads."""
+"""JSON that is nested too deeply."""
 
 import grpc
 

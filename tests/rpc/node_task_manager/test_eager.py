@@ -1,4 +1,4 @@
-"""Node tasks that a worker goes on with by itself, over its stream."""
+"""Node tasks that a worker begins by itself, over its stream."""
 
 import itertools
 from collections.abc import Callable
@@ -75,7 +75,7 @@ async def test_a_whole_chain_ends_with_one_message(ntm: Ntm, worker: NewWorker) 
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    # In whatever order: what they follow from says which comes first.
+    # The order in the message does not matter: each says which it follows from, and that decides.
     await say(w, end(own("c"), value="3"), end(a.token, own("b")), end(own("b"), own("c"), "2"))
     assert len(w.assignments) == 1
     assert not w.losses

@@ -1,4 +1,4 @@
-"""ExplainNodeTask: each reason, in a state that was brought about."""
+"""ExplainNodeTask: each reason, in a state that the test has brought about."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ CHAIN = plan(("a", "out", "b", "in"), nodes="a")
 async def explained(
     ntm: Ntm, name: str = "a", flow_id: str = "flow", user_id: str = "default", node_id: str = ""
 ) -> list[Told]:
-    """Return codes, sentences and facts of a node, or of an item of `node_id`."""
+    """Return the codes, sentences and facts of a node, or of an item of `node_id`."""
     request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=f"{flow_id}:0:0:{name}", user_id=user_id)
     response = await ntm.stub.ExplainNodeTask(request)
     assert response.node_task.node_id == (node_id or name)
@@ -220,7 +220,7 @@ async def test_what_is_not_there_is_not_found(ntm: Ntm) -> None:
 
 
 async def of_task(ntm: Ntm, task_id: str) -> list[Told]:
-    """Reasons of an ad-hoc task of ann's."""
+    """Return the reasons of an ad-hoc task of ann's."""
     request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=task_id, user_id="ann")
     response = await ntm.stub.ExplainNodeTask(request)
     return [(each.code, each.sentence, MessageToDict(each.facts)) for each in response.reasons]
@@ -250,7 +250,7 @@ async def test_what_waits_for_the_same_work_says_so(ntm: Ntm) -> None:
 
 
 def mapped(max_parallel: int = 0) -> component_pb2.Plan:
-    """A node `a`, and one that runs once for each item of the list that it emits."""
+    """Return a plan with a node `a`, and one that runs once for each item of the list that `a` emits."""
     made = plan(("a", "out", "m", "in"), digest=f"mapped{max_parallel}")
     made.nodes[1].fan_out.CopyFrom(component_pb2.FanOut(handle="in", max_parallel=max_parallel))
     return made
@@ -283,7 +283,7 @@ async def test_a_node_over_a_list_tells_of_its_items(ntm: Ntm) -> None:
 async def test_items_of_a_list_tell_why_they_wait_as_other_node_tasks_do(ntm: Ntm) -> None:
     await ntm.submit(mapped(max_parallel=1))
     (given,) = await claim(ntm)
-    # There are no items yet, and what keeps the node back keeps them back.
+    # There are no items yet; they wait for the same reason as their node.
     ((code, words, _),) = await explained(ntm, "m:0", node_id="m")
     assert (code, words) == ("waits_for_node", 'waits for node "a", which is running')
     await emit(ntm, given.token, "[1,2]")

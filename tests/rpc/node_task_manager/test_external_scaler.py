@@ -1,4 +1,4 @@
-"""KEDA's external scaler over a real channel: what it is told of a pool of workers."""
+"""KEDA's external scaler over a real channel: what it reports about a pool of workers."""
 
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ def scaled(**metadata: str) -> pb2.ScaledObjectRef:
 
 
 async def counted(stub: "ExternalScalerAsyncStub", **metadata: str) -> int:
-    """Ask for the metric as KEDA does."""
+    """Ask for the metric the way KEDA does."""
     answer = await stub.GetMetrics(pb2.GetMetricsRequest(scaled_object_ref=scaled(**metadata), metric_name=METRIC))
     (value,) = answer.metric_values
     assert (value.metric_name, value.metric_value_float) == (METRIC, value.metric_value)

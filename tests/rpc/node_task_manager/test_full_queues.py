@@ -1,4 +1,4 @@
-"""A user's queue is bounded: what goes beyond is refused as a whole, with a time to come back."""
+"""A user's queue is bounded: requests beyond the bound are refused as a whole, with a time to retry after."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 
 
 async def waits_s(call: Any) -> float:
-    """Return after how many seconds a call that is refused for want of room may come back."""
+    """Return after how many seconds a call that is refused because the queue is full may be retried."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     assert (caught.value.code(), reason_of(caught.value)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
@@ -28,7 +28,7 @@ async def waits_s(call: Any) -> float:
 
 @pytest.fixture
 async def ntm(start: Start, monkeypatch: pytest.MonkeyPatch) -> Ntm:
-    """A node task manager that lets three node tasks of a user wait."""
+    """A node task manager that queues up to three node tasks per user."""
     limits = NodeTaskManagerSettings.limits
     monkeypatch.setattr(NodeTaskManagerSettings, "limits", lambda settings: replace(limits(settings), user_queue=3))
     return await start()
@@ -47,7 +47,7 @@ async def test_what_goes_beyond_is_refused_and_nothing_of_it_is_kept(ntm: Ntm) -
     batches = await ntm.stub.ListBatches(pb2.ListBatchesRequest(user_id="ann"))
     assert (len(listed.tasks), len(batches.batches)) == (3, 0)
     assert kept in {task.node_task_id for task in listed.tasks}
-    # Another user has room of their own, and so has this one again when something has left the queue.
+    # Another user has room of their own; this user has room again once something has left the queue.
     await submit_task(ntm, user_id="bob")
     assert len(await claim(ntm, 4)) == 4
     assert (await submit_batch(ntm, ["{}"] * 3)).batch.progress.total == 3

@@ -1,4 +1,4 @@
-"""Notifications over a real channel: what users are told of, listing, following, marking as read, sending."""
+"""Notifications over a real channel: when users are notified; listing, following, marking as read, sending."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ DRAFT = {"user_id": "ann", "title": "maintenance at noon"}
 
 
 class Inbox:
-    """Somebody who follows the notifications of a user."""
+    """A client that follows a user's notifications."""
 
     def __init__(self, ntm: Ntm, user_id: str = "ann", after: str = "") -> None:
         request = pb2.WatchNotificationsRequest(user_id=user_id, after_notification_id=after)
@@ -36,7 +36,7 @@ class Inbox:
             self.position = response.resume_from
 
     async def open(self) -> "Inbox":
-        """Wait until it stands."""
+        """Wait until the stream is open."""
         await until(lambda: self.position, "the stream says where it stands")
         return self
 
@@ -45,7 +45,7 @@ class Inbox:
         return [each.title for each in self.seen]
 
     async def leave(self) -> None:
-        """Break it off."""
+        """Break off the stream."""
         self._call.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 
@@ -101,7 +101,7 @@ async def test_what_was_given_up_is_told(ntm: Ntm) -> None:
     assert (failed.kind, failed.severity) == (pb2.NOTIFICATION_KIND_TASK_FAILED, pb2.SEVERITY_ERROR)
     assert failed.message == "NODE_ERROR: it broke (it is a dead letter)"
     assert failed.subject.node_task_id == task_id
-    # Of many of a batch the first one is told, then the end of the batch.
+    # Of many failures in a batch only the first is notified, then the end of the batch.
     batch_id = (await submit_batch(ntm, ["{}"] * 5, options=TWICE)).batch.batch_id
     for _ in range(10):
         await fail(ntm, (await claim_one(ntm)).token)

@@ -1,4 +1,4 @@
-"""Pages of answers whose entries are so large that not all that are asked for go into one message."""
+"""Pages whose entries are so large that one message cannot hold as many as were asked for."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,11 +22,11 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.client import Client
 
 WIDE = "\u4e2d"
-"""A character of three bytes."""
+"""A character that takes three bytes."""
 
 
 async def paged(call: Callable[[Any], Awaitable[Any]], request: Any, field: str) -> list[Any]:
-    """Read all pages of a list, as large as they may be."""
+    """Read all pages of a list, with the largest page size."""
     request.page_size, found = 1000, list[Any]()
     while True:
         page = await call(request)
@@ -37,7 +37,7 @@ async def paged(call: Callable[[Any], Awaitable[Any]], request: Any, field: str)
 
 
 async def fail(ntm: Ntm, count: int) -> None:
-    """Fail so many node tasks for good, each with the longest error that there is."""
+    """Fail `count` node tasks for good, each with the longest possible error."""
     error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="m" * 4096, traceback="t" * 16384)
     failures: list[work_pb2.NodeTaskFailure] = []
     while len(failures) < count:
@@ -54,7 +54,7 @@ async def test_tasks_with_long_errors_are_listed(ntm: Ntm) -> None:
     await fail(ntm, 250)
     failed = [node_task_pb2.NODE_TASK_STATUS_FAILED]
     found = await paged(ntm.stub.ListTasks, batch_pb2.ListTasksRequest(user_id="ann", statuses=failed), "tasks")
-    # Of those of one millisecond the one with the greater id comes first.
+    # Among tasks of the same millisecond the greater id comes first.
     newest = sorted(((each.registered_at.ToMilliseconds(), each.node_task_id) for each in submitted), reverse=True)
     assert [(each.registered_at.ToMilliseconds(), each.node_task_id) for each in found] == newest
 
@@ -104,7 +104,7 @@ async def test_notifications_with_long_messages_are_listed(ntm: Ntm) -> None:
 
 
 async def with_outputs(ntm: Ntm, names: list[str], value: str) -> None:
-    """Have nodes emit a value."""
+    """Let nodes emit a value."""
     await ntm.submit(plan(nodes=" ".join(names)))
     for each in await claim(ntm, 100):
         done = work_pb2.NodeTaskCompletion(token=each.token, outputs=[{"handle": "out", "value_json": value}])  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""Queues and limits over a real channel: what is counted, what is refused, what waits."""
+"""Queues and limits over a real channel: counts, refusals and waits."""
 
 import grpc
 import pytest
@@ -63,7 +63,7 @@ async def test_a_priority_out_of_range_is_refused(ntm: Ntm) -> None:
 
 
 def limits_of(config: config_pb2.SystemConfig) -> config_pb2.SystemConfig:
-    """What a configuration says but of caches."""
+    """Return a configuration without its cache settings, which must be the defaults."""
     assert (config.enable_cache, config.cache_ttl.seconds, sorted(config.caches)) == (
         True,
         3600,

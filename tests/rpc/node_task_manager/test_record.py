@@ -1,4 +1,4 @@
-"""What is on record of a node task, in the words of the specification, from its submission to its end."""
+"""The record of a node task, in the words of the specification, from its submission to its end."""
 
 from collections.abc import Callable
 
@@ -118,7 +118,7 @@ async def test_the_next_attempt_begins_its_progress_anew(ntm: Ntm, worker: MakeW
     task = await ntm.node("a")
     assert (task.attempt, task.worker_id, task.progress) == (2, "w2", 0)
     assert (task.message, task.current_step) == ("", "")
-    # The one before is not heard any more, and progress does not fall.
+    # The previous attempt is no longer listened to, and progress does not fall.
     for worker_, token, reached in (
         (first, a.token, 95),
         (second, second.assignments[0].token, 30),

@@ -1,4 +1,4 @@
-"""Nodes that run flows over the wire: what the scheduler hears of them, asks for and reports."""
+"""Nodes that run flows, over the wire: what the scheduler learns about them, asks for and reports."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ PARTITION = partition_of("flow")
 
 
 def runs_other(**config: Any) -> component_pb2.Plan:
-    """Node `first` runs a cycle of flow `other`, and so does `second`, with what the first gives."""
+    """Return a plan: node `first` runs a cycle of flow `other`, and so does `second`, with the output of `first`."""
     made = plan(("first", "output", "second", "given"))
     for node in made.nodes:
         node.node_type = "flow"
@@ -94,7 +94,7 @@ async def test_what_it_waits_for_is_explained(ntm: Ntm) -> None:
 
 
 async def test_another_replica_takes_the_report(start: Start) -> None:
-    """So a node task manager that went away meanwhile loses nothing."""
+    """So nothing is lost when a node task manager goes away meanwhile."""
     before, after = await start(), await start()
     await before.submit(runs_other())
     await before.server.stop()

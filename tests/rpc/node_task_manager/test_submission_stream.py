@@ -1,4 +1,4 @@
-"""Submissions over a stream: answered in their order, each by itself."""
+"""Submissions over a stream: answered in order, each separately."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def submission(number: int, *flows: str, **fields: Any) -> pb2.StreamSubmissions
 
 
 async def answers(call: Any, count: int) -> list[pb2.StreamSubmissionsResponse]:
-    """Read so many answers."""
+    """Read `count` answers."""
     return [await call.read() for _ in range(count)]
 
 

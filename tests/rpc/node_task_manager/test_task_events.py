@@ -21,7 +21,7 @@ TWICE = pb2.TaskOptions(retry=retry_pb2.RetryPolicy(attempts=2, initial={"nanos"
 
 
 class TaskWatch:
-    """Somebody who watches a task, by its id or from an event on."""
+    """A client that watches a task, from the beginning or from an event on."""
 
     def __init__(self, ntm: Ntm, task_id: str, after: str = "", user_id: str = "ann") -> None:
         request = pb2.WatchTaskRequest(task_id=task_id, user_id=user_id, include_outputs=True, after_event_id=after)
@@ -35,16 +35,16 @@ class TaskWatch:
 
     @property
     def kinds(self) -> list[str]:
-        """What has happened, in words."""
+        """Return what has happened, in words."""
         return [word(response.event) for response in self.seen]
 
     async def over(self) -> Sequence[pb2.WatchTaskResponse]:
-        """Wait until the server has ended it."""
+        """Wait until the server has ended the watch."""
         await asyncio.wait_for(self._reading, 10)
         return self.seen
 
     async def leave(self) -> str:
-        """Break it off; returns where to go on, "" when nothing has happened."""
+        """Break off the watch; return the event to resume from, "" when nothing has happened."""
         self._call.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
         return self.seen[-1].event.event_id if self.seen else ""

@@ -1,4 +1,4 @@
-"""Waits and signals over the wire: who may end which wait, and what is said to the others."""
+"""Waits and signals over the wire: who may end which wait, and how other attempts are answered."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ MakeWorker = Callable[..., RawWorker]
 
 
 def built_in(node_type: str, config: Any) -> component_pb2.Plan:
-    """A node of a built-in type, from each of whose outputs an edge leads to one of type noop."""
+    """Return a plan with a node of a built-in type, and a node of type noop behind each of its outputs."""
     outputs = {"delay": ["output"], "approval": ["approved", "rejected"]}[node_type]
     made = plan(*(("ask", handle, handle, "in") for handle in outputs), digest=f"{node_type}{hash(str(config))}")
     made.nodes[0].node_type, made.nodes[0].config_json = node_type, json.dumps(config)
@@ -93,7 +93,7 @@ async def test_what_it_does_not_wait_for_is_refused_in_words(ntm: Ntm, worker: M
     await w.complete(again.token, out="1")
     code, message, _ = await refused(ntm, signal="paid")
     assert (code, message) == ("FAILED_PRECONDITION", 'flow:0:0:a is completed; signal "paid" of ann ended its wait')
-    # The same request has had its effect.
+    # The same request has already had its effect.
     assert (
         await send(ntm, signal="paid", request_id="r1")
     ).node_task.status == node_task_pb2.NODE_TASK_STATUS_COMPLETED
@@ -224,7 +224,7 @@ async def test_the_run_of_a_node_that_waits_may_be_stopped(ntm: Ntm) -> None:
 
 
 async def test_a_wait_outlives_the_replica_that_it_began_at(start: Start, worker: MakeWorker, ntm: Ntm) -> None:
-    """Another one's worker gets the node task when a time ends the wait, or a signal that a third one hears."""
+    """Another replica's worker gets the node task, whether a time ends the wait or a signal sent to a third replica."""
     first, other = await start(), await start()
     gone = worker("w1", at=first)
     await gone.open()

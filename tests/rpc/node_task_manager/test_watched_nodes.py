@@ -1,4 +1,4 @@
-"""Events of node tasks of flows, kept from the first watch on: in order, resumable, and the owner's alone."""
+"""Events of node tasks of flows are kept from the first watch on: in order, resumable, and only for the owner."""
 
 from typing import Any
 

@@ -33,7 +33,7 @@ AVERAGE = NodeType(
 
 
 def a_worker(worker_id: str = "w", **fields: Any) -> Worker:
-    """A worker of incarnation i1 and capacity 10 unless told otherwise."""
+    """Return a worker of incarnation i1 and capacity 10, unless the fields say otherwise."""
     return Worker(**{"worker_id": worker_id, "incarnation": "i1", "capacity": 10, **fields})
 
 

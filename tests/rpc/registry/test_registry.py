@@ -1,4 +1,4 @@
-"""The registry over a real channel: what it answers, and how faults are told."""
+"""The registry over a real channel: its answers, and how it reports faults."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tradewind.api.registry.v1.node_type_pb2 import NodeType
 
 
 def told(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, str, list[str]]:
-    """Code, reason and the paths of violations."""
+    """Return the code, the reason and the paths of violations."""
     status = rpc_status.from_call(error)  # type: ignore[arg-type]
     assert status is not None
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()

@@ -1,4 +1,4 @@
-"""A scheduler behind a real channel, over a real store, among services that do as they are told."""
+"""A scheduler behind a real channel, over a real store, among services that do as the test tells them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ from tradewind.server.errors import ErrorTable
 
 
 class Peers:
-    """The other services, together behind one address; binds like a service of its own."""
+    """The other services, together behind one address; bound to a server like a service."""
 
     names: Sequence[str] = ()
     tracing = None
@@ -56,7 +56,7 @@ class Peers:
 
 
 class Client:
-    """A scheduler's stub with the words that tests need."""
+    """A scheduler's stub with shortcuts for tests."""
 
     def __init__(self, server: Server, channel: grpc.aio.Channel, service: Scheduler) -> None:
         self.server = server

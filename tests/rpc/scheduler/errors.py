@@ -21,7 +21,7 @@ class Refusal:
 
 
 async def refused(call: Awaitable[object], code: grpc.StatusCode, reason: str) -> Refusal:
-    """Await a call that is to be refused with this code and reason; return what else came with it."""
+    """Await a call that must be refused with this code and reason; return what else came with the refusal."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     error = caught.value

@@ -1,4 +1,4 @@
-"""The node task manager that the scheduler calls, played by a real gRPC servicer that does as it is told."""
+"""A fake of the node task manager that the scheduler calls: a real gRPC servicer that the test controls."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ RunKey = tuple[str, int, int]
 
 @dataclass
 class FakeRun:
-    """A run as it was submitted."""
+    """A run as submitted."""
 
     submission: component_pb2.RunSubmission
     components: dict[str, component_pb2.Component] = field(default_factory=dict)
@@ -56,20 +56,20 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self.notifications: list[notification_pb2.NotificationDraft] = []
         self.purge_steps = 1
         self.refusals: list[component_pb2.SubmitResult] = []
-        """What the next runs are answered instead of being taken."""
+        """The answers to the next runs, which are refused."""
         self.nodes: dict[RunKey, list[node_task_pb2.NodeTask]] = {}
         self.logs: dict[tuple[str, int], list[node_task_pb2.NodeLog]] = {}
         self.caches = ["screening", "analysis"]
         self.config = config_pb2.SystemConfig()
         self.running: dict[str, int] = {}
-        """How many node tasks of each user run."""
+        """How many node tasks of each user are running."""
         self.explained: dict[str, tuple[node_task_pb2.NodeTask, list[tuple[Any, ...]]]] = {}
-        """What is told of node tasks: codes, sentences, and facts if any; nothing is known of others."""
+        """The explanations of node tasks: codes, sentences, and facts if any; other node tasks are unknown."""
         self.connected: set[str] = set()
-        """Ids of workers."""
+        """The ids of the connected workers."""
         self.down = False
         self.deaf = False
-        """Events are kept, but not delivered."""
+        """Whether events are kept but not delivered."""
         self._events: list[component_pb2.Event] = []
         self._acknowledged: dict[int, int] = {}
         self._news = asyncio.Condition()
@@ -133,7 +133,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         return component_pb2.SubmitResult(outcome=component_pb2.SUBMIT_OUTCOME_ACCEPTED)
 
     def put(self, run: component_pb2.RunSubmission) -> FakeRun:
-        """Take a run, as if it had been submitted."""
+        """Add a run as if it had been submitted."""
         fake = FakeRun(run)
         self.runs[fake.key] = fake
         for part in run.components:
@@ -158,7 +158,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
     async def finish(
         self, key: RunKey, component_id: str = "0", sinks_completed: int = 1, **counts: int
     ) -> component_pb2.Event:
-        """End a component, all its nodes completed unless `counts` says otherwise, and tell the scheduler."""
+        """End a component, with all its nodes completed unless `counts` says otherwise, and tell the scheduler."""
         run = self.runs[key]
         nodes = run.components[component_id].node_count
         event = self._end(run, component_id, counts_of(**(counts or {"completed": nodes})), sinks_completed)
@@ -182,7 +182,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         return event
 
     async def repeat(self, event: component_pb2.Event) -> None:
-        """Deliver an event once more under a new id."""
+        """Deliver an event again under a new id."""
         self._number += 1
         again = component_pb2.Event()
         again.CopyFrom(event)
@@ -326,7 +326,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
             reading.cancel()
 
     async def break_off(self) -> None:
-        """Answer nothing and end streams until `up`."""
+        """End streams and answer nothing until `up`."""
         self.down = True
         await self._tell()
 

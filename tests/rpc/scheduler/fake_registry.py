@@ -1,4 +1,4 @@
-"""The registry that the scheduler calls, played by a real gRPC servicer that does as it is told."""
+"""A fake of the registry that the scheduler calls: a real gRPC servicer that the test controls."""
 
 import grpc
 
@@ -9,7 +9,7 @@ from tradewind.server.interception import Context
 
 
 class FakeRegistry(registry_grpc.RegistryServiceServicer):
-    """Offers the node types it is given."""
+    """Offers the given node types."""
 
     def __init__(self) -> None:
         self.node_types: dict[str, node_type_pb2.NodeType] = {}

@@ -1,4 +1,4 @@
-"""The trigger service that the scheduler calls, played by a real gRPC servicer that does as it is told."""
+"""A fake of the trigger service that the scheduler calls: a real gRPC servicer that the test controls."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from tradewind.server.partitions import partition_of
 
 
 class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
-    """Keeps triggers; fires when told to, or what is due at once with `by_itself`."""
+    """Keeps triggers; fires them when told to or, with `by_itself`, as soon as they are due."""
 
     def __init__(self, by_itself: bool = False) -> None:
         self.by_itself = by_itself
@@ -26,7 +26,7 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
         self.saves = 0
         self.down = False
         self.listeners: set[str] = set()
-        """Names of events that somebody listens to."""
+        """Names of events that have listeners."""
         self.events: list[trigger_pb2_service.PublishEventRequest] = []
         self._queues: list[tuple[set[int], asyncio.Queue[trigger_pb2_service.ReceiveDueResponse]]] = []
         self._tokens = 0
@@ -97,11 +97,11 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
             self._queues.remove((partitions, queue))
 
     def listens(self, flow_id: str) -> bool:
-        """Say whether a scheduler receives what is due of a flow."""
+        """Tell whether a scheduler receives the due triggers of a flow."""
         return any(partition_of(flow_id) in partitions for partitions, _ in self._queues)
 
     def fire(self, flow_ids: Iterable[str], planned_ms: int, epoch: int | None = None) -> list[str]:
-        """Deliver flows as due, together, and return the tokens."""
+        """Deliver triggers of flows as due, together, and return their tokens."""
         batches: dict[int, list[trigger_pb2.DueTrigger]] = {}
         tokens = []
         for flow_id in flow_ids:
@@ -123,6 +123,6 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
         return tokens
 
     def answer(self, token: str) -> trigger_pb2_service.DueTriggerAck | trigger_pb2_service.DueTriggerNack | None:
-        """Return what a due trigger was answered."""
+        """Return the answer to a due trigger."""
         acks = (ack for ack in self.acks if ack.token == token)
         return next(acks, None) or next((nack for nack in self.nacks if nack.token == token), None)

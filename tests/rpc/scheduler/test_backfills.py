@@ -1,4 +1,4 @@
-"""Backfills over gRPC: a past range is carried out, a few cycles at a time, whoever dies meanwhile."""
+"""Backfills over gRPC: the cycles of a past range run, a few at a time, whichever process dies meanwhile."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from tradewind.api.scheduler.v1 import cycle_pb2, explanation_pb2, flow_pb2, sch
 
 HOUR = 3_600_000
 T = 1_600_000_200_000
-"""Long past, on no full hour."""
+"""A time long past, not on a full hour."""
 
 
 def asked(hours: int, **fields: object) -> pb2.BackfillFlowRequest:
-    """Ask for as many hours before T."""
+    """Return a request for the last `hours` hours before T."""
     request = pb2.BackfillFlowRequest(flow_id="f", **fields)  # type: ignore[arg-type]
     request.start.FromMilliseconds(T - hours * HOUR)
     request.end.FromMilliseconds(T)
@@ -45,7 +45,7 @@ async def submitted(peers: Peers, cycle: int) -> None:
 
 
 async def firings(scheduler: Client, backfill_id: int) -> list[int]:
-    """When cycles began for a backfill, the earliest first."""
+    """Return when cycles began for a backfill, the earliest first."""
     request = scheduler_service_pb2.ListFiringsRequest(flow_id="f", page_size=1000, backfill_id=backfill_id)
     lines = (await scheduler.stub.ListFirings(request)).firings
     return [line.planned_time.ToMilliseconds() for line in reversed(lines)]

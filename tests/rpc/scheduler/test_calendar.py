@@ -1,4 +1,4 @@
-"""Calendars, pauses, queues of planned times and what became of them, over gRPC."""
+"""Calendars, pauses, queues of planned times and their outcomes, over gRPC."""
 
 import time
 from typing import Any
@@ -41,7 +41,7 @@ async def fire(peers: Peers, planned_ms: int) -> trigger_service_pb2.DueTriggerA
 
 
 async def firings(scheduler: Client) -> list[tuple[str, int]]:
-    """What became of planned times, the latest first, and how many fared so."""
+    """Return the outcomes of planned times, the latest first, and how many times had each."""
     response = await scheduler.stub.ListFirings(pb2.ListFiringsRequest(flow_id="f"))
     return [(flow_pb2.FiringOutcome.Name(line.outcome).rpartition("_")[2], line.count) for line in response.firings]
 

@@ -23,7 +23,7 @@ SPECIFIED: dict[str, Any] = {
     ],
     "edges": [{"source": "node_A", "source_handle": "kline_data", "target": "node_B", "target_handle": "price_input"}],
 }
-"""The flow of the specification, as it stands there."""
+"""The flow of the specification, word for word."""
 
 
 def weather(value: dict[str, Any]) -> Struct:

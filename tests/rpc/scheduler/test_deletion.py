@@ -1,4 +1,4 @@
-"""Deleting flows: nothing of them is left, whatever is in the way meanwhile."""
+"""Deleting flows: nothing of them is left, whatever happens meanwhile."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ def deletion(flow_id: str = "f", wait_s: int = 10) -> pb2.DeleteFlowRequest:
 
 
 async def left_of(flow_id: str, store: RedisServer) -> list[str]:
-    """The keys that belong to a flow, or hold nothing but it."""
+    """Return the keys that belong to a flow or hold nothing else."""
     tag = f"trading_flow:{{f{partition_of(flow_id)}}}:"
     keys = [key.removeprefix(tag) for key in await store.keys() if key.startswith(tag)]
     return [key for key in keys if key not in ("owner", "replicas", "data_version")]

@@ -8,7 +8,7 @@ from tradewind.server.partitions import partition_of
 
 
 async def run_doctor(scheduler: Client, *, mend: bool = False) -> list[tuple[str, str, bool]]:
-    """Return what it finds."""
+    """Return what the doctor finds."""
     call = scheduler.stub.RunDoctor(doctor_pb2.RunDoctorRequest(mend=mend))
     answers = [answer async for answer in call]
     assert not answers[-1].findings

@@ -1,4 +1,4 @@
-"""Ends of cycles that are told to the trigger service, while somebody listens."""
+"""Ends of cycles are reported to the trigger service while somebody listens."""
 
 import json
 
@@ -8,13 +8,13 @@ from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 
 
 def told(peers: Peers) -> list[tuple[str, str, str]]:
-    """Name, flow and status of each event."""
+    """Return the name, flow and status of each event."""
     payloads = [(event.name, json.loads(event.payload_json)) for event in peers.triggers.events]
     return [(name, payload["flow_id"], payload["status"]) for name, payload in payloads]
 
 
 async def heard(scheduler: Client, peers: Peers) -> None:
-    """Run cycles until the scheduler knows that somebody listens: it tells of one."""
+    """Run cycles until the scheduler knows of a listener and reports an end."""
     peers.triggers.listeners.add(FLOW_FINISHED)
     await scheduler.register("probe")
 

@@ -1,4 +1,4 @@
-"""ExplainFlow and ExplainNode: what the scheduler knows, each reason in a state that was brought about."""
+"""ExplainFlow and ExplainNode: the scheduler's own reasons, each in a state that the test has brought about."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ Told = dict[str, tuple[str, dict[str, Any]]]
 
 
 def told(reasons: Any) -> Told:
-    """Sentences and facts by code, in order."""
+    """Return sentences and facts by code, in order."""
     return {each.code: (each.sentence, MessageToDict(each.facts)) for each in reasons}
 
 
@@ -115,7 +115,7 @@ async def test_a_store_that_takes_no_writes_is_what_keeps_flows_and_nodes_back(
         assert list(found) == ["store_takes_no_writes", "not_started", "cycle_running"]
         assert found["store_takes_no_writes"] == (f"{why}: until it does, nothing goes on", {"why": why})
         assert list(await of_node(scheduler)) == ["store_takes_no_writes", "running"]
-        # Their stores may be one; it is told once.
+        # Both services may use the same store, so it is reported once.
         pending(peers, ("store_takes_no_writes", "its own"), ("running", "runs"))
         assert {code: words for code, (words, _) in (await of_node(scheduler)).items()} == {
             "store_takes_no_writes": "its own",
@@ -195,7 +195,7 @@ async def test_a_cycle_that_runs_and_one_that_is_stopping(scheduler: Client, pee
     await scheduler.run(wait=0)
     await submitted(peers)
     assert "cycle_running" in await of_flow(scheduler)
-    # It is not told that the cycle has stopped.
+    # The scheduler does not learn that the cycle has stopped.
     peers.node_tasks.deaf = True
     await scheduler.start()
     await scheduler.stop(by="ann", reason="enough")
@@ -242,7 +242,7 @@ async def test_what_the_overlap_policy_did_with_the_latest_time(
 
 
 def pending(peers: Peers, *reasons: tuple[Any, ...]) -> None:
-    """Let the node task manager say this of the node `a` of cycle 0: codes, sentences, and facts if any."""
+    """Let the node task manager explain node `a` of cycle 0 with these codes, sentences, and facts if any."""
     peers.node_tasks.explained["f:0:0:a"] = (
         node_task_pb2.NodeTask(node_id="a", node_type="noop", status=node_task_pb2.NODE_TASK_STATUS_PENDING),
         list(reasons),
@@ -267,7 +267,7 @@ async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Pee
     await submitted(peers)
     nobody = no_live_worker("noop", last_worker="w3", until="2026-11-21T09:10:41.000Z")
     pending(peers, (nobody.code, nobody.sentence, nobody.facts), ("queued", "is queued"))
-    # On record it may be alive for a while.
+    # On record the worker may count as alive for a while.
     peers.registry.workers = [worker("w3", worker_pb2.WORKER_STATUS_ACTIVE)]
     found = await of_node(scheduler)
     assert list(found) == ["no_live_worker", "queued"]
@@ -281,7 +281,7 @@ async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Pee
     words, _ = (await of_node(scheduler))["no_live_worker"]
     assert "old did, and was last heard of at 2023-11-14T22:13:20.000Z" in words
 
-    # Somebody is connected who offers the type.
+    # A connected worker offers the type.
     pending(peers, ("queued", "is queued"))
     assert list(await of_node(scheduler)) == ["workers_busy", "queued"]
     peers.registry.workers.append(worker("leaving", worker_pb2.WORKER_STATUS_DRAINING))
@@ -310,7 +310,7 @@ async def test_a_component_that_is_handed_over_later(scheduler: Client, peers: P
     await scheduler.register("f", "a", "b")
     await scheduler.run(wait=0)
     await submitted(peers)
-    # The node task manager has the run, and nothing of the node.
+    # The node task manager has the run, but not the node.
     assert list(await of_node(scheduler)) == ["withheld"]
 
 
@@ -319,7 +319,7 @@ async def test_an_item_of_a_list_is_told_of_like_a_node(scheduler: Client, peers
     await scheduler.register()
     await scheduler.run(wait=0)
     await submitted(peers)
-    # The node task manager knows nothing of the node yet, and so nothing of its items.
+    # The node task manager does not know the node yet, and so none of its items.
     assert list(await of_node(scheduler, "a:3")) == ["withheld"]
     item = node_task_pb2.NodeTask(node_id="a", node_type="noop", status=node_task_pb2.NODE_TASK_STATUS_RUNNING)
     peers.node_tasks.explained["f:0:0:a:3"] = (item, [("running", "runs")])

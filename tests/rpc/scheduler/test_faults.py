@@ -1,4 +1,4 @@
-"""Every call is told all that is wrong with it at once."""
+"""Every call reports all faults of its request at once."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Names that are not there: whoever misspelt one is told the nearest."""
+"""Unknown names: a misspelt name is answered with the nearest one."""
 
 from collections.abc import Awaitable
 

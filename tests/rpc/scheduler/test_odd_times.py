@@ -1,4 +1,4 @@
-"""Times that no clock shows, in requests."""
+"""Requests with times that no clock shows."""
 
 import grpc
 import pytest

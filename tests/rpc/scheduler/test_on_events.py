@@ -1,4 +1,4 @@
-"""Flows that begin on events, over gRPC: a scheduler and a trigger service, both running."""
+"""Flows that begin on events, over gRPC: a scheduler and a trigger service are both running."""
 
 import json
 from collections.abc import AsyncIterator
@@ -72,7 +72,7 @@ class Stage:
         ]
 
     async def fired(self, expected: list[tuple[str, str, int | None]], flow_id: str = "f") -> None:
-        """Wait until the ledger says this."""
+        """Wait until the ledger has these firings."""
 
         async def says() -> bool:
             return await self.firings(flow_id) == expected
@@ -85,7 +85,7 @@ async def stage(start: Start, embedded: RedisServer) -> AsyncIterator[Stage]:
     server = Server([TriggerService(TriggerSettings(store_url=embedded.url("trigger")))], drain_s=1)
     await server.start()
     channel = open_channel(server.address)
-    # It finds out late by asking that somebody listens to ends: it is to know by itself.
+    # Asking would tell it only late that somebody listens for ends: it must find out by itself.
     scheduler = await start(trigger_address=server.address, scheduler_listeners_seconds=600)
     yield Stage(scheduler, trigger_grpc.TriggerServiceStub(channel))
     await channel.close()
@@ -144,7 +144,7 @@ async def test_the_end_of_one_flow_begins_another_once(stage: Stage) -> None:
     ended: dict[str, int] = {}
 
     async def told() -> bool:
-        # The scheduler hears in a moment that its own trigger is saved; from then on it tells ends.
+        # Soon the scheduler hears that its own trigger is saved; from then on it reports ends.
         cycle = await scheduler.run("prices")
         ended[cycle.run_id] = cycle.cycle
         return bool(await stage.firings("report"))
@@ -172,7 +172,7 @@ async def test_flows_that_would_begin_each_other_are_refused_however_they_come_t
     update.update_mask.paths.append("schedule")
     error = await refused(scheduler.stub.UpdateFlow(update), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert "c -> b -> a -> c" in str(error.violations)
-    # What an older revision says was no loop when it was made.
+    # An older revision may hold what was not a loop when it was made.
     await stage.register("b", flow_pb2.ScheduleSpec(interval="1h"))
     await stage.register("c", finished("a"))
     request = revision_pb2.RollBackFlowRequest(flow_id="b", revision=1)

@@ -1,4 +1,4 @@
-"""Open cycles are looked after: whatever was lost, they end."""
+"""Open cycles are looked after: they end, whatever was lost."""
 
 import time
 
@@ -15,7 +15,7 @@ from tradewind.server.partitions import partition_of
 
 @pytest_asyncio.fixture
 async def watchful(start: Start, peers: Peers) -> Client:
-    """A scheduler that looks often."""
+    """A scheduler that checks often."""
     client = await start(scheduler_check_in_seconds=0.1, scheduler_compare_seconds=0.1)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     return client
@@ -97,7 +97,7 @@ async def test_why_a_cycle_waited_is_forgotten_once_it_runs(watchful: Client, pe
 async def test_a_stop_counts_though_the_store_had_lost_a_later_state_of_the_cycle(
     scheduler: Client, peers: Peers, embedded: RedisServer
 ) -> None:
-    """A state of the same version, that the scheduler remembers, is not written over the one with the stop."""
+    """The scheduler remembers a state of the same version, which must not overwrite the one with the stop."""
     peers.node_tasks.by_itself = False
     await scheduler.register("f", "a", "b")
     await scheduler.run(wait=0)
@@ -186,7 +186,7 @@ async def test_a_definition_that_is_gone_fails_the_cycle(start: Start, peers: Pe
 
 
 def failures() -> float:
-    """Return how many cycles were counted as failed."""
+    """Return how many cycles have been counted as failed."""
     return REGISTRY.get_sample_value("tradewind_cycles_ended_total", {"status": "failed"}) or 0
 
 

@@ -1,4 +1,4 @@
-"""What would come of registering a flow: nothing is stored, everything is told."""
+"""Planning a registration: everything is reported, nothing is stored."""
 
 import json
 from itertools import pairwise

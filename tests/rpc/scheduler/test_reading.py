@@ -1,4 +1,4 @@
-"""Reading cycles, everything of one, and logs."""
+"""Reading cycles, cycles with all their details, and logs."""
 
 import asyncio
 import json
@@ -112,7 +112,7 @@ def tasks(*statuses: int) -> list[node_task_pb2.NodeTask]:
 
 @pytest.fixture
 def lines() -> list[node_task_pb2.NodeLog]:
-    """Lines of a node, the first before and the others after everything that the scheduler says."""
+    """Lines of a node: the first before, the others after all lines of the scheduler."""
     stamps = [Timestamp(seconds=1), Timestamp(seconds=4_000_000_000), Timestamp(seconds=4_000_000_001)]
     levels = ["DEBUG", "WARNING", "shouting"]
     return [

@@ -12,7 +12,7 @@ from tradewind.server.partitions import PARTITIONS
 
 
 async def owners(store: RedisServer) -> list[str]:
-    """The replica that owns each partition, "" where nobody does."""
+    """Return the replica that owns each partition, "" where none does."""
     client, keys = store.connect(ACL.name), Keys()
     here = await client.zrange(keys.replicas(), 0, -1)
     found = [await client.hget(keys.owner(partition), "replica") for partition in range(PARTITIONS)]
@@ -21,7 +21,7 @@ async def owners(store: RedisServer) -> list[str]:
 
 
 async def shared_by(store: RedisServer, *shares: int) -> set[str]:
-    """Wait until so many replicas own so many partitions each; return their names."""
+    """Wait until `count` replicas own these numbers of partitions; return their names."""
     seen: list[Counter[str]] = []
 
     async def shared() -> bool:
@@ -84,7 +84,7 @@ async def test_one_that_was_wrong_to_think_itself_alone_shares(start: Start, pee
 
 
 async def test_one_that_comes_or_leaves_gets_its_share_or_leaves_it_at_once(start: Start) -> None:
-    """A replica that is not told looks after a third of the lease."""
+    """A replica that is not told would check only after a third of the lease."""
     first = await start(scheduler_lease_seconds=600.0)
     await until(lambda: len(first.service._own.epochs) == PARTITIONS, "the first owns all")
     second = await start(scheduler_lease_seconds=600.0)

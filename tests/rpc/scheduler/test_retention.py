@@ -1,4 +1,4 @@
-"""What a flow keeps: told to the node task manager with each run, and held in its own records."""
+"""What a flow keeps: the node task manager is told with each run, and the flow's own records follow."""
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -23,7 +23,7 @@ async def test_each_run_says_what_its_flow_keeps(scheduler: Client, peers: Peers
         await scheduler.run(flow_id)
     found = {run.flow_id: run for request in peers.node_tasks.requests for run in request.runs}
     assert (found["kept"].keep_cycles, found["kept"].keep_for) == (7, Duration(seconds=7200))
-    # What is usual goes without saying.
+    # The default is not sent.
     assert not found["usual"].keep_cycles
     assert not found["usual"].HasField("keep_for")
 

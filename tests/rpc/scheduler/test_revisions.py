@@ -1,4 +1,4 @@
-"""Revisions of flows over gRPC: updating by mask and etag, looking back, rolling back."""
+"""Revisions of flows over gRPC: updates by mask and etag, history, rollbacks."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 
 
 def update(paths: str, etag: str = "", request_id: str = "", **fields: Any) -> revision_pb2.UpdateFlowRequest:
-    """A request to change the fields at `paths`, which are apart by spaces."""
+    """Return a request to change the fields at `paths`, which are separated by spaces."""
     spec = flow_pb2.FlowSpec(**fields)
     mask = FieldMask(paths=paths.split())
     return revision_pb2.UpdateFlowRequest(
@@ -248,7 +248,7 @@ async def test_rolling_back_to_what_workers_do_not_offer_any_more_is_only_warned
     await scheduler.register("f", "a", "b", edges="a>b")
     await scheduler.register("f", "a")
     peers.registry.offer(node_type_pb2.NodeType(type="noop", outputs=[node_type_pb2.OutputHandle(name="another")]))
-    # What the registry said before is good for some seconds; another replica asks anew.
+    # The registry's previous answer is used for some seconds; another replica asks anew.
     another = await start()
     response = await another.stub.RollBackFlow(revision_pb2.RollBackFlowRequest(flow_id="f", revision=1))
     assert "edges[0].source_handle" in [warning.path for warning in response.warnings]

@@ -1,4 +1,4 @@
-"""Many runs over one stream: each answered by itself, in any order, until the stream ends."""
+"""Many runs over one stream: each is answered separately, in any order, until the stream ends."""
 
 import asyncio
 from typing import Any
@@ -21,7 +21,7 @@ def run(number: int, flow_id: str = "f", wait: int = 10, **fields: Any) -> pb2.S
 
 
 class Stream:
-    """A StreamRuns call, and what came over it by number."""
+    """A StreamRuns call, and its answers by number."""
 
     def __init__(self, scheduler: Client) -> None:
         self._call = scheduler.stub.StreamRuns()
@@ -35,7 +35,7 @@ class Stream:
             assert await self.take(), "the stream ended"
 
     async def take(self) -> bool:
-        """Take the next message; false at the end."""
+        """Take the next message; return false at the end."""
         response = await self._call.read()
         if not isinstance(response, pb2.StreamRunsResponse):
             return False
@@ -45,7 +45,7 @@ class Stream:
         return True
 
     async def end(self) -> bool:
-        """Send no more, take the rest; true when the stream ended well."""
+        """Send no more and take the rest; return whether the stream ended well."""
         await self._call.done_writing()
         while await self.take():
             pass
@@ -56,7 +56,7 @@ class Stream:
 
 
 def status(answer: pb2.StreamedRunAnswer) -> tuple[int, str, list[str]]:
-    """Code, reason and the fields that are at fault."""
+    """Return the code, the reason and the faulty fields."""
     told = status_pb2.Status.FromString(answer.error_status)
     reason, fields = "", []
     for packed in told.details:

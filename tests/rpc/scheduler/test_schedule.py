@@ -17,7 +17,7 @@ def now_ms() -> int:
 
 
 async def answered(peers: Peers, token: str) -> trigger_service_pb2.DueTriggerAck:
-    """Wait until a due trigger is acknowledged."""
+    """Wait until a due trigger is answered."""
     await until(lambda: peers.triggers.answer(token), f"trigger {token} is answered")
     answer = peers.triggers.answer(token)
     assert isinstance(answer, trigger_service_pb2.DueTriggerAck), answer

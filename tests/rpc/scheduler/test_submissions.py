@@ -1,4 +1,4 @@
-"""The scheduler's stream of submissions, to a server that does as it is told: each request gets its own answer."""
+"""The scheduler's stream of submissions, to a server that the test controls: each request gets its own answer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,7 +25,7 @@ Behavior = Callable[[pb2.StreamSubmissionsRequest, Context], Awaitable[pb2.Strea
 
 
 async def echo(message: pb2.StreamSubmissionsRequest, _context: Context) -> pb2.StreamSubmissionsResponse:
-    """Answer with the runs' own flows, so that whose answer it is can be told."""
+    """Answer with the runs' own flows, which tell which request the answer is for."""
     answer = pb2.StreamSubmissionsResponse(number=message.number)
     for run in message.request.runs:
         answer.response.results.add(outcome=component_pb2.SUBMIT_OUTCOME_REFUSED, reason=run.flow_id)
@@ -33,7 +33,7 @@ async def echo(message: pb2.StreamSubmissionsRequest, _context: Context) -> pb2.
 
 
 async def leave(_message: pb2.StreamSubmissionsRequest, context: Context) -> pb2.StreamSubmissionsResponse:
-    """End the stream in place of an answer."""
+    """End the stream instead of answering."""
     await context.abort(grpc.StatusCode.UNAVAILABLE, "leaving")
     raise AssertionError
 
@@ -45,7 +45,7 @@ async def be_silent(_message: pb2.StreamSubmissionsRequest, _context: Context) -
 
 
 async def answer_another(message: pb2.StreamSubmissionsRequest, _context: Context) -> pb2.StreamSubmissionsResponse:
-    """Answer a request that was not asked."""
+    """Answer a request that was never made."""
     return pb2.StreamSubmissionsResponse(number=message.number + 1)
 
 
@@ -60,7 +60,7 @@ def fail(code: grpc.StatusCode) -> Behavior:
 
 
 class Scripted(pb2_grpc.NodeTaskManagerServiceServicer):
-    """Does the next thing of its script with each request, and answers it when there is none."""
+    """Handles each request with the next function of its script, or answers it when the script is empty."""
 
     names = ()
     tracing = None
@@ -112,13 +112,13 @@ async def server() -> AsyncIterator[tuple[Scripted, Server]]:
 
 @pytest.fixture
 def peer(server: tuple[Scripted, Server]) -> Scripted:
-    """Who is submitted to."""
+    """The server that runs are submitted to."""
     return server[0]
 
 
 @pytest_asyncio.fixture
 async def stream(server: tuple[Scripted, Server], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SubmissionStream]:
-    """What submits, over one stream for as long as that holds."""
+    """The client side, which keeps one stream for as long as it holds."""
     monkeypatch.setattr(submissions, "_LASTS_S", 3600.0)
     async with open_channel(server[1].address) as channel:
         stub = pb2_grpc.NodeTaskManagerServiceStub(channel)
@@ -128,7 +128,7 @@ async def stream(server: tuple[Scripted, Server], monkeypatch: pytest.MonkeyPatc
 
 
 async def submit(stream: SubmissionStream, *flows: str) -> list[str]:
-    """Submit a run of each of these flows, and return the flows that the answer is about."""
+    """Submit a run of each of these flows, and return the flows in the answer."""
     message = pb2.StreamSubmissionsRequest()
     for flow in flows:
         message.request.runs.add(flow_id=flow)

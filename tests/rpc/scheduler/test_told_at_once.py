@@ -1,4 +1,4 @@
-"""Two replicas: what one of them is asked for, and the other has to do, does not wait for a look of the other."""
+"""Two replicas: a request to one replica that the other must act on does not wait for the other's next check."""
 
 import hashlib
 from collections.abc import AsyncIterator
@@ -25,17 +25,17 @@ from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
 
 SOON_S = 20.0
-"""What is told comes sooner. Nobody looks within a test."""
+"""Replicas are told within this time. No check comes during a test."""
 LATE = {"scheduler_look_seconds": 600, "scheduler_listeners_seconds": 600, "scheduler_check_in_seconds": 600}
 
 
 def of(owner: Client, name: str = "f") -> str:
-    """A flow, or whatever else has a partition, that this replica owns."""
+    """Return a flow, or a name of something else with a partition, that this replica owns."""
     return next(each for at in range(1000) if owner.service._own.owns(partition_of(each := f"{name}{at}")))
 
 
 async def share(*replicas: Client) -> None:
-    """Wait until each of them owns its share."""
+    """Wait until each replica owns its share."""
     share = PARTITIONS // len(replicas)
     await until(lambda: all(len(each.service._own.epochs) == share for each in replicas), "they share")
 
@@ -132,7 +132,7 @@ async def test_what_could_not_be_submitted_is_submitted_again(pair: tuple[Client
     peers.node_tasks.refusals = [refusal]
     cycle = await here.run(flow_id)
     assert cycle.status == cycle_pb2.CYCLE_STATUS_COMPLETED
-    # It is tried again after a second.
+    # The submission is retried after a second.
     assert cycle.end_time.ToMilliseconds() - cycle.start_time.ToMilliseconds() < 1000 * (1 + SOON_S)
 
 
@@ -143,7 +143,7 @@ async def test_a_trigger_that_could_not_be_saved_is_saved_again(pair: tuple[Clie
     peers.triggers.down = True
     await here.start(flow_id)
     peers.triggers.down = False
-    # It is tried again after a second.
+    # Saving is retried after a second.
     await until(lambda: flow_id in peers.triggers.triggers, "the trigger is saved", 1 + SOON_S)
 
 

@@ -1,4 +1,4 @@
-"""Inputs of a run that no entry node takes: whoever runs the flow is told, and the cycle runs."""
+"""Inputs of a run that no entry node takes: the caller is warned, and the cycle runs."""
 
 import json
 
@@ -29,7 +29,7 @@ async def register(scheduler: Client, *types: str, edges: str = "") -> None:
 
 
 async def warned(scheduler: Client, *names: str) -> list[str]:
-    """Run `f` with inputs of these names and return what is said."""
+    """Run `f` with inputs of these names and return the warnings."""
     response = await scheduler.run_flow(inputs_json=json.dumps(dict.fromkeys(names, 1)), wait=0)
     assert response.cycle.flow_id == "f"
     return list(response.warnings)

@@ -1,4 +1,4 @@
-"""Watching flows, on whichever replica their cycles run."""
+"""Watching flows, whichever replica their cycles run on."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -19,7 +19,7 @@ RUNNING, COMPLETED = cycle_pb2.CYCLE_STATUS_RUNNING, cycle_pb2.CYCLE_STATUS_COMP
 
 
 class Watcher:
-    """Collects what a watch tells."""
+    """Collects the events of a watch."""
 
     def __init__(self, client: Client, *flow_ids: str, cycle: int | None = None, after: Sequence[str] = ()) -> None:
         request = pb2.WatchFlowRequest(flow_ids=flow_ids, cycle=cycle, after_event_ids=after)
@@ -36,7 +36,7 @@ class Watcher:
             self.error = error
 
     def seen(self, flow_id: str = "f") -> list[tuple[int, int]]:
-        """Number and status of the cycles of a flow, in the order told."""
+        """Return the numbers and statuses of a flow's cycles, in the order in which the watch reported them."""
         return [(e.cycle.cycle, e.cycle.status) for e in self.events if e.cycle.flow_id == flow_id]
 
     async def close(self) -> None:
@@ -60,7 +60,7 @@ async def watch() -> AsyncIterator[Any]:
 async def test_an_end_is_told_though_the_store_had_lost_states_that_were_told(
     start: Start, peers: Peers, embedded: RedisServer, watch: Any
 ) -> None:
-    """The end may have no later version than these then."""
+    """The end may then have no later version than those states."""
     scheduler = await start(scheduler_check_in_seconds=1, scheduler_compare_seconds=1)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
     peers.node_tasks.by_itself = False

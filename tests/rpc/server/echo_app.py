@@ -1,4 +1,4 @@
-"""A process over the echo service, as each service's `__main__` is one; run by the tests of `run`."""
+"""A process that serves the echo service, like each service's `__main__`; the tests of `run` run it."""
 
 import asyncio
 import sys
@@ -19,14 +19,14 @@ class EchoSettings(CommonSettings):
 
 
 class FaultyService(EchoService):
-    """Cannot reach its store."""
+    """A service that cannot reach its store."""
 
     async def start(self) -> None:
         raise ConnectionError("the store does not answer: connection refused")
 
 
 class HangingService(EchoService):
-    """Waits for its store for ever, and says so first."""
+    """A service that waits for its store for ever, and says so first."""
 
     async def start(self) -> None:
         print("starting", flush=True)
@@ -34,7 +34,7 @@ class HangingService(EchoService):
 
 
 class DeafService(EchoService):
-    """Leaves something behind that heeds no cancellation."""
+    """A service that leaves behind a task that ignores cancellation."""
 
     async def start(self) -> None:
         process._END_S = 0.5

@@ -21,7 +21,7 @@ class OnPurpose(Exception):
 
 
 class EchoService:
-    """Answers with what `act` makes of each text. Its open streams end when it is drained, unless `stubborn`."""
+    """Answers each text with the result of `act`. Its open streams end when it is drained, unless `stubborn`."""
 
     names = (NAME,)
     tracing: Tracing | None = None
@@ -89,7 +89,7 @@ class EchoService:
 
 
 class EchoClient:
-    """Calls each method of the service and returns all the texts it answered."""
+    """Calls each method of the service and returns all texts of the answer."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel

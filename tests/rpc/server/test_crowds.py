@@ -1,4 +1,4 @@
-"""Crowds of idle connections, what is no HTTP/2, metadata beyond the limit: refused alone, while others are served."""
+"""Crowds of idle connections, bytes that are not HTTP/2, oversized metadata: refused while others are served."""
 
 import asyncio
 import math
@@ -22,7 +22,7 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 CROWD = 300
 _FILES_EACH = 2
-"""Both ends of a connection are in this process here; `make soak` has 10 000 of them between two."""
+"""Both ends of each connection are in this process; `make soak` opens 10 000 between two processes."""
 
 Start = Callable[..., Awaitable[Server]]
 
@@ -109,7 +109,7 @@ def test_connections_leave_open_files_for_the_store() -> None:
 
 
 async def closed_after(server: Server, *parts: bytes) -> bytes:
-    """Send bytes, and return what the server has said when it has closed the connection."""
+    """Send bytes, and return what the server sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         for part in parts:
@@ -180,7 +180,7 @@ async def test_metadata_beyond_the_limit_is_refused_and_the_connection_goes_on(s
 
 
 class DeafConnection(IdleConnection):
-    """Takes not a byte of what it calls for."""
+    """A connection that takes not a byte of the answers to its calls."""
 
     def call(self, path: bytes) -> None:
         """Call a method with an empty message."""
@@ -196,7 +196,7 @@ class DeafConnection(IdleConnection):
 
 
 async def test_who_watches_health_and_does_not_read_holds_nobody_up() -> None:
-    """Neither the word of what has changed, nor the end of the server."""
+    """It delays neither other watchers' news nor the end of the server."""
     service = EchoService()
     server = Server([service], drain_s=0.5, readiness_interval_s=0.05)
     await server.start()
@@ -227,7 +227,7 @@ async def test_who_watches_health_and_does_not_read_holds_nobody_up() -> None:
 
 
 class HangingConnection(IdleConnection):
-    """Takes what comes, and answers nothing but the greeting."""
+    """A connection that takes all bytes but answers only the greeting."""
 
     def data_received(self, data: bytes) -> None:
         if not self.greeted.done():
@@ -235,7 +235,7 @@ class HangingConnection(IdleConnection):
 
 
 async def test_who_answers_no_ping_is_hung_up_on(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its system takes what is sent, as that of a stopped process does."""
+    """Its operating system still accepts data, as for a stopped process."""
     monkeypatch.setattr(connection_limits, "_PING_EVERY_MS", 100)
     monkeypatch.setattr(connection_limits, "_PONG_WITHIN_MS", 100)
     server = await start()
@@ -245,7 +245,7 @@ async def test_who_answers_no_ping_is_hung_up_on(start: Start, monkeypatch: pyte
 
 
 async def test_an_idle_connection_answers_pings() -> None:
-    """What stands for clients here is one that a server has no reason to close."""
+    """The stand-in for clients is one that a server has no reason to disconnect."""
     connection = IdleConnection()
     sent: list[bytes] = []
 

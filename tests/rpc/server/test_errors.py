@@ -1,4 +1,4 @@
-"""What callers are told when a call fails, for every kind of call."""
+"""What callers learn when a call fails, for every kind of call."""
 
 from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import Any
@@ -49,7 +49,7 @@ def detail(status: Status, kind: type[Message]) -> Any:
 
 
 async def answered(call: Any) -> None:
-    """Wait for all that a call of any kind answers."""
+    """Wait for all answers of a call of any kind."""
     if isinstance(call, AsyncIterable):
         async for _ in call:
             pass
@@ -268,7 +268,7 @@ async def test_what_is_told_in_any_script_is_no_more_than_a_stock_client_takes(
     letter: str,
 ) -> None:
     service.act = raising(make(letter * 300))
-    # Beyond its soft limit a client refuses some and takes others.
+    # Beyond its soft limit a client refuses metadata at random.
     async with grpc.aio.insecure_channel(server.address, [("grpc.absolute_max_metadata_size", 8192)]) as channel:
         error, _ = await failure(EchoClient(channel))
     assert error.code() is code

@@ -1,4 +1,4 @@
-"""gRPC takes options it does not know without a word, so their names are checked against the core itself."""
+"""gRPC silently accepts options it does not know, so the names of options are checked against the core itself."""
 
 from pathlib import Path
 

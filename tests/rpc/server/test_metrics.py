@@ -1,4 +1,4 @@
-"""The metrics of a server's process: their endpoint, and what is counted of calls."""
+"""The metrics of a server's process: their endpoint, and the counts of calls."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ async def test_calls_are_counted_while_the_endpoint_is_open() -> None:
                 with pytest.raises(Exception, match="no method"):
                     await made_up(b"")
         after = await scrape(port)
-        # The echo service has no descriptor, so no name of it is a label either.
+        # The echo service has no descriptor, so its method names are not used as labels either.
         for code, count in (("OK", 1), ("UNIMPLEMENTED", 3)):
             of_code = {"method": "unknown", "code": code}
             name = "tradewind_rpc_seconds_count"

@@ -1,4 +1,4 @@
-"""A name that stands for other servers than before, as that of pods that were replaced."""
+"""A name that comes to stand for other servers, like the name of pods that are replaced."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ asyncio.run(main())
 
 
 class Names(asyncio.DatagramProtocol):
-    """A name server that knows every name, by the same address."""
+    """A name server that resolves every name to the same address."""
 
     address = "127.0.0.1"
 
@@ -41,7 +41,7 @@ class Names(asyncio.DatagramProtocol):
 
 
 async def test_a_call_finds_the_servers_that_a_name_stands_for_by_then() -> None:
-    """In a process of its own, since gRPC asks a given name server only by the resolver that it brings along."""
+    """Runs in a process of its own, since gRPC asks a given name server only with its built-in resolver."""
     port = free_port()
     transport, names = await asyncio.get_running_loop().create_datagram_endpoint(Names, ("127.0.0.1", 0))
     target = f"dns://127.0.0.1:{transport.get_extra_info('sockname')[1]}/server.example:{port}"

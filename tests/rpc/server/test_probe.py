@@ -1,4 +1,4 @@
-"""`python -m tradewind.server.probe`, as a container's health check runs it."""
+"""`python -m tradewind.server.probe`, run as by a container's health check."""
 
 import asyncio
 import sys

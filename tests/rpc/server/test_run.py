@@ -1,4 +1,4 @@
-"""A server's process: its signals, exit codes and sentences."""
+"""A server's process: its signals, exit codes and messages."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ Spawn = Callable[..., Awaitable[Process]]
 
 @pytest.fixture
 async def spawn() -> AsyncIterator[Spawn]:
-    """Start the echo process with these arguments and settings; what still runs at the end is killed."""
+    """Start the echo process with these arguments and settings; it is killed at the end if it still runs."""
     started: list[Process] = []
 
     async def spawn(*arguments: str, **settings: str) -> Process:

@@ -1,4 +1,4 @@
-"""A server's start and end: health, reflection, readiness, drain in bounded time, errors at start."""
+"""Starting and stopping a server: health, reflection, readiness, drain in bounded time, errors at start."""
 
 import asyncio
 import time
@@ -115,7 +115,7 @@ async def test_reflection_and_channelz_name_the_services(server: Server) -> None
 
 async def test_no_method_costs_the_calls_of_others_a_task(server: Server) -> None:
     assert await health(server, "liveness") == SERVING
-    # Such tasks wait for the next call of one method each, and grpcio looks at all of them after every call.
+    # Each such task waits for the next call of one method, and grpcio goes through all of them after every call.
     assert [task for task in asyncio.all_tasks() if "_request_registered_call" in repr(task)] == []
 
 

@@ -1,4 +1,4 @@
-"""Traces carried through calls, with and without somebody who records them."""
+"""Traces carried through calls, with and without a recorder."""
 
 import socket
 import threading
@@ -110,7 +110,7 @@ async def test_the_services_of_a_server_send_their_last_spans_at_the_same_time()
 
 
 class Stuck(SpanExporter):
-    """Takes nothing until it is shut down."""
+    """An exporter that blocks until it is shut down."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()
@@ -126,7 +126,7 @@ class Stuck(SpanExporter):
 
 
 def test_the_end_of_tracing_takes_no_longer_however_much_is_held_back() -> None:
-    """All batches together; the SDK itself waits half a minute for them."""
+    """The limit covers all batches together; the SDK itself would wait half a minute for them."""
     exporter = Stuck()
     tracing = Tracing("held", exporter)
     for _ in range(2000):

@@ -1,4 +1,4 @@
-"""A server and its clients over TLS: who is let in, who is known, and what a rotation changes."""
+"""A server and its clients over TLS: who is let in, who is recognised, and what a rotation changes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -60,7 +60,7 @@ async def test_a_client_that_knows_the_ca_is_served(authority: Authority) -> Non
 async def test_without_a_ca_those_of_the_machine_vouch_for_servers(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where nothing is said but the name in their certificates: that there are any."""
+    """This also holds when only the name in the servers' certificates is given, which implies TLS."""
     named = TlsFiles.find(server_name="gate.example", environment={})
     async with serving(authority.issue("server", "gate.example")) as server:
         for security in (named, TlsFiles(ca=SYSTEM)):
@@ -73,7 +73,7 @@ async def test_without_a_ca_those_of_the_machine_vouch_for_servers(
 async def test_a_ca_in_a_folder_of_the_machine_vouches_for_servers(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """In a folder as `openssl rehash` makes it, where a link may lead nowhere."""
+    """The folder is as `openssl rehash` makes it, where links may be broken."""
     folder = tmp_path / "certs"
     folder.mkdir()
     (folder / "5ed36f99.0").symlink_to(authority.ca)
@@ -84,7 +84,7 @@ async def test_a_ca_in_a_folder_of_the_machine_vouches_for_servers(
 
 
 async def told(server: Server, security: Security) -> str:
-    """Return what a user of the client is told."""
+    """Return the error that a user of the client sees."""
     async with Client(server.address, patience=0, credentials=security) as client:
         with pytest.raises(Unreachable) as caught:
             await client.flow("any").describe()
@@ -220,7 +220,7 @@ async def test_health_has_a_port_in_plain_text_for_probes(authority: Authority) 
 async def test_a_stream_that_outlasts_the_certificate_before_ends_as_unavailable(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its reader is told so, and not cancelled."""
+    """Its reader gets this error and is not cancelled."""
     monkeypatch.setattr(channels, "_LINGER_S", 0.05)
     mine = authority.issue("server")
     async with serving(mine) as server, open_channel(server.address, security=mine) as channel:

@@ -1,4 +1,4 @@
-"""Trigger services behind real channels over one store, and those who receive from them."""
+"""Trigger services behind real channels over one store, and their receivers."""
 
 from collections.abc import AsyncIterator
 

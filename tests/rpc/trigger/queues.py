@@ -1,4 +1,4 @@
-"""Triggers of a queue over a real channel, and events for them."""
+"""Triggers of a queue over a real channel, and events that fire them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A running trigger service, and a receiver that speaks the stream's messages and does nothing by itself."""
+"""A running trigger service, and a receiver that speaks the stream's messages and does nothing on its own."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import ACL
 
 KEY = "flow"
-"""The partition key of triggers that name none."""
+"""The partition key of triggers that are given none."""
 
 ALL = range(PARTITIONS)
 
@@ -55,7 +55,7 @@ def every(interval_ms: int, anchor_ms: int) -> trigger_pb2.Schedule:
 
 
 class Receiver:
-    """One ReceiveDue stream; what comes is collected."""
+    """One ReceiveDue stream; collects the messages that come."""
 
     def __init__(self, stub: "pb2_grpc.TriggerServiceAsyncStub") -> None:
         self._call: Any = stub.ReceiveDue()
@@ -91,11 +91,11 @@ class Receiver:
         await self.say(receiver="test", subscribe=wanted, **fields)
 
     async def ack(self, *due: trigger_pb2.DueTrigger, **fields: Any) -> None:
-        """Acknowledge, all in one message."""
+        """Acknowledge these triggers in one message."""
         await self.say(acks=[pb2.DueTriggerAck(token=each.token, **fields) for each in due])
 
     async def got(self, count: int = 1, timeout: float = 30) -> list[trigger_pb2.DueTrigger]:
-        """Wait until so many due triggers have come, and return all."""
+        """Wait until `count` due triggers have come, and return all of them."""
         await until(lambda: len(self.due) >= count, f"{count} due triggers came", timeout)
         return self.due
 
@@ -106,12 +106,12 @@ class Receiver:
         return self.error
 
     async def finish(self) -> None:
-        """End this side of the stream in good order, and wait for the other."""
+        """End this side of the stream in good order, and wait for the other side to end."""
         await self._call.done_writing()
         await until(lambda: self.ended, "the server has ended the stream")
 
     async def close(self) -> None:
-        """Break the stream off."""
+        """Break off the stream."""
         self._call.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 
@@ -142,7 +142,7 @@ class Replica:
         return (await self.stub.SaveTrigger(pb2.SaveTriggerRequest(trigger=trigger))).trigger
 
     async def save_spread(self, count: int, at_ms: int) -> list[str]:
-        """Save so many triggers due at one instant, spread over all partitions."""
+        """Save `count` triggers that are due at one instant, spread over all partitions."""
         ids = [f"t{index:04}" for index in range(count)]
         await asyncio.gather(*(self.save(id, once(at_ms), key=id) for id in ids))
         return ids
@@ -156,7 +156,7 @@ class Replica:
 
 
 class Cast:
-    """Everybody who takes part in a test, over one store."""
+    """All participants of a test, over one store."""
 
     def __init__(self, store: RedisServer) -> None:
         self.store = store
@@ -195,19 +195,19 @@ class Cast:
 
 
 def reason(error: grpc.aio.AioRpcError) -> str:
-    """Return the reason that an error carries."""
+    """Return the reason in an error."""
     info = _detail(error, error_details_pb2.ErrorInfo())
     return str(info.reason)
 
 
 def violations(error: grpc.aio.AioRpcError) -> dict[str, str]:
-    """Return what an error says of each field."""
+    """Return the messages of an error by field."""
     found = _detail(error, error_details_pb2.BadRequest()).field_violations
     return {each.field: each.description for each in found}
 
 
 def retry_delay_ms(error: grpc.aio.AioRpcError) -> int:
-    """Return the delay that an error asks for."""
+    """Return the retry delay in an error."""
     delay = _detail(error, error_details_pb2.RetryInfo()).retry_delay
     return int(delay.ToMilliseconds())
 

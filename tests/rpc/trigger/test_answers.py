@@ -1,4 +1,4 @@
-"""Answering due triggers over a real channel: acks, refusals, more time, and tokens that hold nothing."""
+"""Answering due triggers over a real channel: acks, refusals, more time, and tokens without a claim."""
 
 from itertools import pairwise
 

@@ -29,7 +29,7 @@ HOUR = 3_600_000
 
 
 def with_window(**fields: Any) -> trigger_pb2.Schedule:
-    """Return the schedule that fires each second from 1 s after 1970 on, with these fields besides."""
+    """Return a schedule that fires every second from 1 s after 1970 on, with these additional fields."""
     return trigger_pb2.Schedule(interval=every(1000, 1000).interval, **fields)
 
 

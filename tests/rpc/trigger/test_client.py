@@ -1,4 +1,4 @@
-"""Due triggers as a program of one's own receives them, over the client."""
+"""Receiving due triggers with the client, as users' own programs do."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ QUEUE = "reports"
 
 
 async def test_a_slow_receiver_handles_each_once(cast: Cast) -> None:
-    """What waits for its turn at the receiver does not lapse meanwhile."""
+    """A claim does not lapse while its trigger waits for its turn at the receiver."""
     replica = await cast.replica(trigger_lease_seconds=4)
     names = [f"t{n}" for n in range(6)]
     async with Client(replica.server.address) as client:

@@ -1,4 +1,4 @@
-"""Events over a real channel: what they fire, once each, and what becomes of a firing that nobody takes."""
+"""Events over a real channel: what they fire, exactly once each, and what happens to a firing that nobody takes."""
 
 import grpc
 import pytest

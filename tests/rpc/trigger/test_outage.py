@@ -22,7 +22,7 @@ from tradewind.trigger.stores.keys import ACL
 
 @pytest_asyncio.fixture
 async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
-    """A store of its own, which a test may stop."""
+    """A separate store, which a test may stop."""
     store = EmbeddedStore(tmp_path, port=free_port(), acl_users=[ACL])
     await store.start()
     yield store
@@ -31,7 +31,7 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 
 @pytest_asyncio.fixture
 async def replica(store: EmbeddedStore) -> AsyncIterator[Replica]:
-    """A trigger service over it."""
+    """A trigger service over that store."""
     server = Server([TriggerService(TriggerSettings(store_url=store.url_for(ACL.name)))], drain_s=2)
     await server.start()
     replica = Replica(server)
@@ -46,7 +46,7 @@ async def test_what_the_store_claims_when_it_wakes_comes_again_at_once_and_not_a
     await before.subscribe([partition_of(KEY)])
     await replica.save("first", once(now_ms()))
     await before.ack(*await before.got())
-    # Else it may be the answer that the store hangs on, and not the claim.
+    # Otherwise the store might hang on this answer instead of on the claim.
     await until(lambda: _completed(replica, "first"), "the first answer was taken")
     await replica.save("tick", once(now_ms() + 300))
     assert store.pid is not None
@@ -60,7 +60,7 @@ async def test_what_the_store_claims_when_it_wakes_comes_again_at_once_and_not_a
     await after.subscribe([partition_of(KEY)])
     (due,) = await after.got(timeout=10)
 
-    # The claim of the first attempt was carried out, and nobody heard of it.
+    # The claim of the first attempt was made, but nobody learned of it.
     assert due.token.split(":")[1:3] == ["tick", "2"]
     assert due.trigger.failures == 0
     assert asyncio.get_running_loop().time() - woken < 3

@@ -1,4 +1,4 @@
-"""The trigger service as a process of its own: killed, restarted, asked to leave."""
+"""The trigger service as a process of its own: killed, restarted, asked to stop."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ LEASE_S = 1.5
 
 
 class Processes:
-    """Starts `python -m tradewind.trigger` over one store, and kills what is left."""
+    """Starts `python -m tradewind.trigger` over one store, and kills what is left at the end."""
 
     def __init__(self, store: RedisServer) -> None:
         self._store = store

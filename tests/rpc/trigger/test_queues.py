@@ -1,4 +1,4 @@
-"""Triggers of queues over a real channel: who receives them, and what a person does with them."""
+"""Triggers of queues over a real channel: who receives them, and how people manage them."""
 
 import asyncio
 from typing import Any
@@ -176,7 +176,7 @@ async def test_a_queue_is_listed_in_pages_whatever_the_status(replica: Replica) 
 
 
 async def test_what_has_large_schedules_comes_in_pages_and_messages_that_fit(cast: Cast, replica: Replica) -> None:
-    """One of 1000 times has 14 KiB."""
+    """A trigger with 1000 times takes 14 KiB."""
     times = trigger_pb2.TimesSchedule(at=[timestamp(now_ms() - 1000 + n) for n in range(1000)])
     for index in range(320):
         await save(replica, f"t{index:03}", trigger_pb2.Schedule(times=times), payload='"' + "x" * 4000 + '"')

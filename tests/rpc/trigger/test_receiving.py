@@ -26,7 +26,7 @@ from tradewind.trigger.stores.keys import ACL, Keys
 
 HOUR = 3_600_000
 FALLBACK_S = 5.0
-"""After so long a receiver looks by itself; what comes sooner was told to it."""
+"""A receiver checks by itself only after this time; anything sooner was reported to it."""
 
 
 async def test_a_trigger_comes_at_its_time_and_again_on_its_grid(cast: Cast, replica: Replica) -> None:
@@ -45,7 +45,7 @@ async def test_a_trigger_comes_at_its_time_and_again_on_its_grid(cast: Cast, rep
         assert 20_000 < ms_of(due.lease_deadline) - now_ms() <= 30_000
         await receiver.ack(due)
         await until(partial(_answered, receiver, replica, tick), "the answer was taken")
-        # Who answers late goes on with the first time on the grid after the answer.
+        # After a late answer the trigger goes on with the first time on the grid after the answer.
         earliest, latest = planned_ms + 100, max(planned_ms, now_ms()) + 100
 
     assert all(arrived >= ms_of(due.planned_time) for due, arrived in receiver.arrivals)
@@ -59,7 +59,7 @@ async def _answered(receiver: Receiver, replica: Replica, tick: int) -> bool:
 async def test_what_is_due_comes_within_milliseconds(cast: Cast, replica: Replica) -> None:
     receiver = await cast.receiver(replica, ALL)
     medians: list[float] = []
-    # A machine that is busy with other things for a second holds up one round of them, not each.
+    # A machine that is busy with other things for a second delays one of these rounds, not all.
     for turn in range(5):
         begun = now_ms() + 500
         for index in range(60):

@@ -1,4 +1,4 @@
-"""The other side of every worker in these tests, and nodes that several of them offer."""
+"""The server side of every worker in these tests, and nodes that several of them offer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ async def double(value: int = 1) -> int:
 
 
 class Waiting:
-    """A node that waits until the test lets it go on, and what it was told."""
+    """A node that waits until the test lets it go on; it records what it was told."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []

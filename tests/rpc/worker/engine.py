@@ -1,4 +1,4 @@
-"""A node task manager and a registry for tests of workers: every message is the test's to see and to send."""
+"""A node task manager and a registry for tests of workers: the test sees and sends every message."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,17 +22,17 @@ _END = None
 
 
 class Session:
-    """One Work stream, from the server's side."""
+    """One Work stream, seen from the server's side."""
 
     def __init__(self, engine: "Engine", context: _Context, number: int) -> None:
         self.number = number
         self.hello = work_pb2.WorkRequest()
         self.requests: list[work_pb2.WorkRequest] = []
-        """All after the hello."""
+        """All requests after the hello."""
         self.ended = asyncio.Event()
         """Set when the stream is over."""
         self.half_closed = False
-        """Whether the worker has said that it says no more."""
+        """Whether the worker has closed its side of the stream."""
         self._engine = engine
         self._context = context
         self._outward: asyncio.Queue[work_pb2.WorkResponse | None] = asyncio.Queue()
@@ -43,7 +43,7 @@ class Session:
         self._outward.put_nowait(response)
 
     def assign(self, node_type: str, *tokens: str, **fields: Any) -> None:
-        """Send one message with an assignment per token."""
+        """Send one message with one assignment per token."""
         self.send(work_pb2.WorkResponse(assignments=[assignment(node_type, token, **fields) for token in tokens]))
 
     def acknowledge(self) -> None:
@@ -82,7 +82,7 @@ class Session:
         )
 
     async def serve(self, requests: AsyncIterator[work_pb2.WorkRequest]) -> AsyncIterator[work_pb2.WorkResponse]:
-        """Carry the stream."""
+        """Handle the stream."""
         self.hello = await anext(requests)
         self._engine.sessions.append(self)
         if self._engine.refusal is not None:
@@ -119,40 +119,40 @@ class Engine(  # type: ignore[misc]
     node_task_manager_service_pb2_grpc.NodeTaskManagerServiceServicer,
     registry_service_pb2_grpc.RegistryServiceServicer,
 ):
-    """Both services on one port. Lists what came; the attributes say how to answer."""
+    """Both services on one port. Records the messages that come; the attributes say how to answer."""
 
     def __init__(self) -> None:
         self.sessions: list[Session] = []
         self.acknowledging = True
-        """Acknowledge every message as it comes."""
+        """Whether every message is acknowledged as it comes."""
         self.refusal: tuple[grpc.StatusCode, str] | None = None
-        """Refuse streams after their hello, with this."""
+        """Streams are refused with this after their hello."""
         self.welcomed = 0
         """How many streams were welcomed."""
         self.silent = False
-        """Never welcome anybody."""
+        """Whether no stream is ever welcomed."""
         self.lease_seconds, self.renew_seconds = 30.0, 10.0
         self.registered: list[registry_service_pb2.RegisterWorkerRequest] = []
         self.beats: list[registry_service_pb2.HeartbeatRequest] = []
         self.reports: list[node_task_manager_service_pb2.ReportNodeTasksRequest] = []
-        """What workers that are called have said."""
+        """The reports of called workers."""
         self.report_fault: grpc.StatusCode | None = None
-        """Fail every report with this."""
+        """Every report fails with this."""
         self.report_answer = node_task_manager_service_pb2.ReportNodeTasksResponse()
-        """Given to every report."""
+        """The answer to every report."""
         self.deregistered: list[registry_service_pb2.DeregisterWorkerRequest] = []
         self.registry_faults = 0
-        """How many calls of the registry were failed."""
+        """How many calls to the registry have failed."""
         self.registry_fault: grpc.StatusCode | None = None
-        """Fail every call of the registry with this."""
+        """Every call to the registry fails with this."""
         self.beat_seconds = 20.0
         self.beat_answer = registry_service_pb2.HeartbeatResponse()
-        """Given to the next heartbeat only."""
+        """The answer to the next heartbeat only."""
         self.port = free_port()
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
-        """Serve on its port."""
+        """Serve on the engine's port."""
         self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         node_task_manager_service_pb2_grpc.add_NodeTaskManagerServiceServicer_to_server(self, self._server)
         registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(self, self._server)
@@ -167,16 +167,16 @@ class Engine(  # type: ignore[misc]
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address that it listens on."""
         return f"127.0.0.1:{self.port}"
 
     async def session(self, number: int = 1) -> Session:
-        """Wait for the stream of this number, from 1."""
+        """Wait for the stream with this number, from 1."""
         await until(lambda: len(self.sessions) >= number, f"stream {number} is opened")
         return self.sessions[number - 1]
 
     def welcome(self, session: int) -> work_pb2.WorkerWelcome:
-        """Return what a worker is welcomed with."""
+        """Return the welcome for a worker."""
         self.welcomed += 1
         welcome = work_pb2.WorkerWelcome(session=session)
         welcome.lease.FromNanoseconds(int(self.lease_seconds * 1e9))
@@ -194,7 +194,7 @@ class Engine(  # type: ignore[misc]
     async def ReportNodeTasks(
         self, request: node_task_manager_service_pb2.ReportNodeTasksRequest, context: _Context
     ) -> node_task_manager_service_pb2.ReportNodeTasksResponse:
-        """Note what a worker that is called says."""
+        """Record the report of a called worker."""
         if self.report_fault is not None:
             await context.abort(self.report_fault, "as the test wants")
         self.reports.append(request)
@@ -203,7 +203,7 @@ class Engine(  # type: ignore[misc]
     async def RegisterWorker(
         self, request: registry_service_pb2.RegisterWorkerRequest, context: _Context
     ) -> registry_service_pb2.RegisterWorkerResponse:
-        """List the worker."""
+        """Add the worker to the list."""
         await self._check(context)
         self.registered.append(request)
         response = registry_service_pb2.RegisterWorkerResponse(worker=request.worker)
@@ -213,7 +213,7 @@ class Engine(  # type: ignore[misc]
     async def Heartbeat(
         self, request: registry_service_pb2.HeartbeatRequest, context: _Context
     ) -> registry_service_pb2.HeartbeatResponse:
-        """Note the beat."""
+        """Record the heartbeat."""
         await self._check(context)
         self.beats.append(request)
         answer, self.beat_answer = self.beat_answer, registry_service_pb2.HeartbeatResponse()
@@ -222,7 +222,7 @@ class Engine(  # type: ignore[misc]
     async def DeregisterWorker(
         self, request: registry_service_pb2.DeregisterWorkerRequest, context: _Context
     ) -> registry_service_pb2.DeregisterWorkerResponse:
-        """Take the worker out."""
+        """Remove the worker from the list."""
         await self._check(context)
         self.deregistered.append(request)
         return registry_service_pb2.DeregisterWorkerResponse(removed=True)
@@ -235,13 +235,13 @@ class Engine(  # type: ignore[misc]
 
 async def started_engine() -> Engine:
     """Return an engine that serves on a free port."""
-    engine = Engine()  # type: ignore[abstract]  # what no worker with a stream calls is not there
+    engine = Engine()  # type: ignore[abstract]  # calls that no worker with a stream makes are missing
     await engine.start()
     return engine
 
 
 def assignment(node_type: str, token: str, **fields: Any) -> work_pb2.NodeTaskAssignment:
-    """Return an assignment whose token is also its node's id."""
+    """Return an assignment whose token is also the id of its node."""
     return work_pb2.NodeTaskAssignment(
         token=token, node_task_id=f"flow:0:0:{token}", node_id=token, node_type=node_type, attempt=1, **fields
     )

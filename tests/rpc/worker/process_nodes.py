@@ -28,7 +28,7 @@ def pid() -> int:
 
 @node("facts", process=True)
 def facts(ctx: Context, value: int, factor: int = 2) -> dict[str, Any]:
-    """Tell everything that a context tells."""
+    """Report everything that a context tells."""
     ctx.progress(40, "begun")
     ctx.log.warning("value is %s", value)
     return {
@@ -49,7 +49,7 @@ async def branch(ctx: Context, value: int) -> Emit:
 
 
 class Share(BaseModel):
-    """What a process reads with pydantic."""
+    """A value that a process reads with pydantic."""
 
     symbol: str
     price: float
@@ -57,7 +57,7 @@ class Share(BaseModel):
 
 @node("priced", process=True)
 def priced(shares: list[Share]) -> float:
-    """Give what is no number when there is one only."""
+    """Return a value that is not a number when there is only one price."""
     prices: list[Any] = [share.price if len(shares) > 1 else share.symbol for share in shares]
     return max(prices)  # type: ignore[no-any-return]
 
@@ -77,7 +77,7 @@ def meets(mine: str, theirs: str) -> str:
 
 
 class Large:
-    """What fills the memory of a machine, or of its graphics card."""
+    """Stands for data that fills the memory of a machine or of its graphics card."""
 
 
 held: list[weakref.ref[Large]] = []
@@ -107,7 +107,7 @@ async def stops_with_much(ctx: Context) -> None:
 
 @node("is_left", process=True)
 def is_left() -> list[bool]:
-    """Say of each large thing whether it is still there."""
+    """Report for each large object whether it is still there."""
     return [large() is not None for large in held]
 
 
@@ -147,7 +147,7 @@ ORDER = contextvars.ContextVar("ORDER", default="none")
 
 @node("binds", process=True)
 def binds(order: str) -> str:
-    """Tell what is bound, and bind something else."""
+    """Report what is bound, and bind something else."""
     before = ORDER.get()
     ORDER.set(order)
     return before
@@ -199,7 +199,7 @@ async def waits(ctx: Context) -> None:
 
 @node("calculates", process=True)
 def calculates(ctx: Context, note: str) -> None:
-    """Never look at the stop; clean up all the same when SIGTERM raises it."""
+    """Never check for a stop; clean up all the same when SIGTERM raises it."""
     try:
         ctx.progress(1, str(os.getpid()))
         while True:
@@ -210,7 +210,7 @@ def calculates(ctx: Context, note: str) -> None:
 
 @node("deaf", process=True)
 def deaf(ctx: Context) -> None:
-    """Heed nothing but SIGKILL, and leave a process behind if that were to spare it."""
+    """Ignore everything but SIGKILL, and leave a process behind, in case that spares it."""
     other = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     ctx.progress(1, f"{os.getpid()} {other.pid}")
     while True:
@@ -222,7 +222,7 @@ def deaf(ctx: Context) -> None:
 
 @node("litters", process=True)
 def litters(ctx: Context) -> None:
-    """Die and leave a process behind."""
+    """Die, leaving a process behind."""
     other = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     ctx.progress(1, str(other.pid))
     os._exit(7)
@@ -238,7 +238,7 @@ def secretive(ctx: Context, key: str) -> int:
 
 @node("forks", process=True)
 def forks(ctx: Context) -> int:
-    """End a forked process by SIGTERM, as multiprocessing does; what it says is nobody's."""
+    """End a forked process with SIGTERM, as multiprocessing does; nobody reads its output."""
     child = os.fork()
     if child == 0:
         ctx.log("not for the worker")

@@ -1,4 +1,4 @@
-"""A worker that is called: what it takes, what it says of it, and how it leaves."""
+"""A called worker: what it takes, what it reports, and how it leaves."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def hold(ctx: Context) -> None:
 
 @asynccontextmanager
 async def called(engine: Engine, **options: Any) -> AsyncIterator[tuple[Worker, "WorkerServiceAsyncStub"]]:
-    """Run a worker that listens, and yield it with what calls it at the address that it has registered."""
+    """Run a worker that listens; yield it with a stub for the address that it has registered."""
     options = {"worker_id": "w1", "listen": "127.0.0.1:0", "grace": 0, **options}
     worker = Worker([double, hold], address=engine.address, **options)
     async with worker, grpc.aio.insecure_channel(engine.registered[-1].worker.api_url) as channel:
@@ -47,7 +47,7 @@ async def called(engine: Engine, **options: Any) -> AsyncIterator[tuple[Worker, 
 
 
 async def execute(stub: "WorkerServiceAsyncStub", node_type: str, *tokens: str, **fields: Any) -> list[str]:
-    """Hand over node tasks; return which were accepted."""
+    """Hand over node tasks; return the accepted ones."""
     request = pb2.ExecuteRequest(assignments=[assignment(node_type, token, **fields) for token in tokens])
     return list((await stub.Execute(request)).accepted_tokens)
 
@@ -66,7 +66,7 @@ async def test_it_registers_where_it_is_called_and_reports_what_it_ran(engine: E
         said = {each.token: each.outputs[0].value_json for report in engine.reports for each in report.completions}
         assert said == {"t1": "8", "t2": "8"}
         assert engine.reports[0].worker_id == "w1"
-        # It neither runs again what it has reported, nor refuses it.
+        # The worker neither runs again what it has reported, nor refuses it.
         assert await execute(stub, "double", "t1") == ["t1"]
     assert not engine.sessions
     assert sum(len(each.completions) for each in engine.reports) == 2
@@ -141,7 +141,7 @@ async def test_what_makes_no_sense_is_refused_with_a_reason(
 
 
 async def test_times_beyond_all_bounds_are_cut(engine: Engine) -> None:
-    """A lease to renew without a pause, a start that no timer could be set for, a grace of centuries."""
+    """A lease that would be renewed without a pause, a start too far away for any timer, a grace of centuries."""
     most, least = Duration(seconds=1 << 60), Duration(seconds=-(1 << 60))
     async with called(engine) as (worker, stub):
         later = assignment("double", "t1", start_in=most)

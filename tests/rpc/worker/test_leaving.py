@@ -1,4 +1,4 @@
-"""How a worker is run and how it leaves: told to, by signals, without a server, or since its threads are stuck."""
+"""Running a worker, and how it leaves: when told to, by signals, without a server, or with stuck threads."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""What nodes do with variables while schedulers come and go."""
+"""How nodes use variables while schedulers come and go."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ async def count(ctx: Context) -> int:
 
 
 class Scheduler(SchedulerServiceServicer):
-    """Ends the first call of each method without an answer."""
+    """Ends the first call of each method without answering."""
 
     def __init__(self, code: grpc.StatusCode) -> None:
         self._code = code
@@ -48,7 +48,7 @@ AWAY = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.
 
 @pytest.mark.parametrize("code", AWAY)
 async def test_what_a_scheduler_left_unanswered_is_asked_again(engine: Engine, code: grpc.StatusCode) -> None:
-    """A server that stops ends with CANCELLED what it had not begun with; one that hangs lets the deadline pass."""
+    """A stopping server ends calls that it has not begun with CANCELLED; a hanging one lets the deadline pass."""
     server = grpc.aio.server()
     add_SchedulerServiceServicer_to_server(Scheduler(code), server)  # type: ignore[abstract]
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -61,7 +61,7 @@ async def worker_process(folder: Path, *arguments: str, address: str = "") -> As
 
 
 async def begun(engine: Engine, *tokens: str) -> None:
-    """Wait until the nodes with these tokens have told of their progress."""
+    """Wait until the nodes with these tokens have reported progress."""
     session = await engine.session()
     await until(
         lambda: {each.token for request in session.requests for each in request.progress} == set(tokens),

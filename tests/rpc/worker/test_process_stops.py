@@ -1,4 +1,4 @@
-"""Stopping a node in a process of its own always ends: it is told, it is interrupted, it is killed."""
+"""Stopping a node in a process of its own always works: it is told, then interrupted, then killed."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from tradewind.worker.processes import node_process
 
 
 def alive(pid: int) -> bool:
-    """Say whether a process runs; one that only waits to be reaped does not."""
+    """Tell whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -23,7 +23,7 @@ def alive(pid: int) -> bool:
 
 
 async def pids(runs: Bench, token: str = "t1") -> list[int]:
-    """Wait until the node runs; its first progress names its process, and perhaps others."""
+    """Wait until the node runs; return the processes named in its first progress: its own, and perhaps others."""
     await until(lambda: token in runs.runs and runs.runs[token].progress, f"{token} runs")
     return [int(pid) for pid in runs.runs[token].progress[0][1].split()]
 

@@ -1,4 +1,4 @@
-"""A worker process and the processes of its nodes: how they end together, and what they print."""
+"""A worker process and the processes of its nodes: how they end together, and their output."""
 
 import asyncio
 import json

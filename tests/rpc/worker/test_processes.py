@@ -21,7 +21,7 @@ NODES = [value for value in vars(process_nodes).values() if isinstance(value, No
 
 
 def bench(processes: int = 2, **options: Any) -> Bench:
-    """Return an executor with processes for every node beside this file."""
+    """Return an executor with processes for every node of process_nodes.py."""
     pool = ProcessPool(processes, {node.type: locate(node) for node in NODES})
     return Bench(NODES, processes=pool, **options)
 
@@ -205,7 +205,7 @@ async def test_a_process_that_dies_fails_its_node_and_is_replaced(
     how: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if how == "close":
-        # Its end comes after that of its connection, on a busy machine some time after.
+        # The process ends after its connection, on a busy machine some time after.
         monkeypatch.setattr(node_process, "LAST_WORDS", 20.0)
     async with bench(1) as runs:
         before = (await runs.run(runs.assignment("pid", "t1"))).output

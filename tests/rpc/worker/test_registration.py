@@ -1,4 +1,4 @@
-"""What the registry hears of a worker."""
+"""What a worker tells the registry."""
 
 import asyncio
 import json

@@ -150,7 +150,7 @@ async def test_a_termination_stops_the_node(engine: Engine, waiting: Waiting) ->
 async def test_what_was_sent_while_the_process_stood_still_for_a_lease_is_not_begun(
     engine: Engine, waiting: Waiting
 ) -> None:
-    """It may run elsewhere by now. What it held it names when it is back, and hears what it has lost."""
+    """Such work may already run elsewhere. Back again, the process names what it held and hears what it has lost."""
     engine.lease_seconds, engine.renew_seconds = 0.3, 0.1
     async with Worker([waiting.node], address=engine.address):
         session = await engine.session()

@@ -1,4 +1,4 @@
-"""A registry, workers that listen, and a node task manager that calls those that are listed."""
+"""A registry, workers that listen, and a node task manager that calls the listed ones."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,8 +12,8 @@ from tests.rpc.node_task_manager.conftest import Ntm, Start
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[Registry]:
-    """A registry that lists nobody to begin with."""
-    registry = Registry()  # type: ignore[abstract]  # nobody asks it anything else
+    """A registry that lists nobody at first."""
+    registry = Registry()  # type: ignore[abstract]  # it gets no other calls
     await registry.start()
     try:
         yield registry
@@ -23,21 +23,21 @@ async def serving() -> AsyncIterator[Registry]:
 
 @pytest_asyncio.fixture
 async def registry() -> AsyncIterator[Registry]:
-    """Lists nobody to begin with."""
+    """A registry that lists nobody at first."""
     async with serving() as registry:
         yield registry
 
 
 @pytest_asyncio.fixture
 async def second_registry() -> AsyncIterator[Registry]:
-    """That of a second node task manager, so that it shows what each of them has heard."""
+    """The registry of a second node task manager, so that the test can tell what each manager has heard."""
     async with serving() as registry:
         yield registry
 
 
 @pytest_asyncio.fixture
 async def make(registry: Registry) -> AsyncIterator[Make]:
-    """Makes workers that listen; they are listed when the test lists them."""
+    """Makes workers that listen; the test lists them in the registry."""
     made: list[Called] = []
 
     async def begin(worker_id: str, **options: Any) -> Called:

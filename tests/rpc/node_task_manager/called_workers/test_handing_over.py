@@ -1,4 +1,4 @@
-"""Workers that are called: who gets what, and what follows when one refuses, is to stop or drains."""
+"""Called workers: who gets which node tasks, and what happens when a worker refuses, is told to stop or drains."""
 
 import socket
 
@@ -56,7 +56,7 @@ async def test_node_tasks_are_handed_over_whole_and_what_follows_too(ntm: Ntm, r
 
 
 async def test_the_least_loaded_gets_the_next(ntm: Ntm, registry: Registry, make: Make) -> None:
-    """Half of ten is taken: the one that is idle is the better choice, though it has less room."""
+    """A worker with half of its ten places taken is passed over for an idle one, though the idle one has less room."""
     big, small = await make("big", capacity=10), await make("small", capacity=1)
     registry.workers = [big.listed()]
     await ntm.submit(plan(nodes="a b c d e"))
@@ -75,7 +75,7 @@ def refusal(detail: Message) -> bytes:
 
 
 async def refusing(kind: str, make: Make) -> Called:
-    """Make a worker that does not take anything, in one of the ways there are."""
+    """Make a worker that takes nothing and refuses in a given way."""
     worker = await make("bad", room=0 if kind == "no room" else 1000)
     if kind == "hangs":
         worker.refuse = hanging
@@ -108,9 +108,9 @@ async def test_when_one_does_not_take_it_the_next_is_tried(ntm: Ntm, registry: R
         port = mute.getsockname()[1] if kind == "says nothing" else bad.port
         await registry.list(bad.listed(api_url=f"127.0.0.1:{port}"), good.listed())
         await ntm.submit(plan(nodes="a"))
-        # It is the busier one, so the other comes first.
+        # This worker is the busier one, so the other is called first.
         _, taken = await good.has(2)
-        # It is the first attempt still: it did not go back to its queue.
+        # This is still the first attempt: the node task did not go back to its queue.
         assert (taken.node_task_id, taken.attempt) == ("flow:0:0:a", 1)
         if kind not in ("nobody listens", "says nothing"):
             assert bad.calls[0].assignments[0].token != taken.token
@@ -157,7 +157,7 @@ async def test_one_that_refuses_again_and_again_is_left_alone_ever_longer(
     registry.workers = [worker.listed()]
     await ntm.submit(plan(nodes=" ".join(f"n{at}" for at in range(20))))
     await until(lambda: len(worker.calls) >= 3, "it was tried three times")
-    # After the first refusal it is handed one at a time.
+    # After the first refusal it is handed one node task at a time.
     assert [len(call.assignments) for call in worker.calls[1:3]] == [1, 1]
     worker.refuse = None
     assert len(await worker.has(10)) == 10
@@ -202,14 +202,14 @@ async def test_replicas_share_the_workers_and_one_takes_over_from_the_other(
     first = await start(registry_address=registry.address, node_task_manager_called_seconds=0.2)
     second = await start(registry_address=second_registry.address, node_task_manager_called_seconds=0.2)
     workers = [await make(f"w{at}", capacity=1) for at in range(8)]
-    # Until both know of each other, both call all workers: those have no room till then.
+    # Until the replicas know of each other, both call all workers; draining workers have no room meanwhile.
     for status in (worker_pb2.WORKER_STATUS_DRAINING, worker_pb2.WORKER_STATUS_ACTIVE):
         for asked in (registry, second_registry):
             await asked.list(*(worker.listed(status=status) for worker in workers))
     await first.submit(plan(nodes=" ".join("abcdefgh")))
     for each in workers:
         await each.has(1)
-    # Whoever hears of an end, the one that calls the worker gives it the next.
+    # Whichever replica hears of an end, the one that calls the worker hands it the next node task.
     await second.submit(plan(nodes=" ".join("abcdefgh"), digest="p2"), flow_id="next")
     for each in workers:
         await each.complete(second.stub, each.taken[0].token)
@@ -217,7 +217,7 @@ async def test_replicas_share_the_workers_and_one_takes_over_from_the_other(
         await each.has(2)
     assert all(len(call.assignments) == 1 for each in workers for call in each.calls)
 
-    # A stop is told by whoever is asked.
+    # The replica that is asked to stop the run tells the worker.
     stopped = workers[0].taken[1]
     for at, ntm in enumerate((first, second)):
         running = workers[at].taken[1]

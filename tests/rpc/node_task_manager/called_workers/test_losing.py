@@ -1,4 +1,4 @@
-"""Workers that are called and lost: what breaks off or dies, and what comes back."""
+"""Called workers that are lost: connections that break, workers that die, and what comes back."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 async def test_a_worker_that_dies_loses_its_lease_and_its_late_result_is_refused(
     start: Start, registry: Registry, make: Make
 ) -> None:
-    """Long before its lease lapses."""
+    """This happens long before the lease lapses."""
     ntm = await start(registry_address=registry.address, **LASTING)
     dead = await make("dead")
     first = await give_a(ntm, registry, dead)
@@ -73,7 +73,7 @@ async def test_a_lost_worker_that_is_listed_still_is_left_alone(start: Start, re
     await dead.stop()
     (again,) = await other.has(1)
     assert (again.node_task_id, again.attempt) == ("flow:0:0:a", 2)
-    # The dead one has the most room by far.
+    # The dead worker has the most room by far.
     await ntm.submit(plan(nodes="b", digest="p2"), flow_id="next")
     await other.complete(ntm.stub, again.token)
     _, taken = await other.has(2)
@@ -92,7 +92,7 @@ async def test_a_connection_that_comes_back_loses_nothing(start: Start, registry
     await registry.list(listed, other.listed())
     proxy.drop()
     await until(lambda: proxy.connections > 1, "there is another connection")
-    # It is given more over that one.
+    # The worker is handed more over the new connection.
     await registry.list(listed)
     await ntm.submit(plan(nodes="b", digest="p2"), flow_id="next")
     await worker.has(2)
@@ -105,7 +105,7 @@ async def test_a_connection_that_comes_back_loses_nothing(start: Start, registry
 async def test_a_connection_that_breaks_while_it_is_handed_something_counts_as_a_lost_worker(
     start: Start, registry: Registry, make: Make
 ) -> None:
-    """It may have been taken: whatever breaks workers must not go on to the next without being counted."""
+    """The worker may have taken it: a node task that breaks workers must not go to the next one uncounted."""
     ntm = await start(registry_address=registry.address, **LASTING)
     broken, other = await make("broken"), await make("other")
     proxy = Proxy(broken.port)

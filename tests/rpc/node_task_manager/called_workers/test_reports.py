@@ -1,4 +1,4 @@
-"""What a worker that is called says by ReportNodeTasks: all of it takes effect, or is refused by name."""
+"""Reports of a called worker by ReportNodeTasks: each takes effect, or is refused by name."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ async def test_what_a_worker_says_in_one_call_takes_effect(ntm: Ntm, registry: R
         logs=[work_pb2.NodeTaskLog(token=tokens["d"], level="INFO", message="so far")],
     )
     for _ in range(2):
-        # Saying it again is fine.
+        # Reporting it again is fine.
         assert not (await ntm.stub.ReportNodeTasks(request)).losses
     await is_(ntm, "a", COMPLETED)
     assert (await ntm.node("b")).error.message == "broke"
@@ -51,7 +51,7 @@ async def test_what_a_worker_says_in_one_call_takes_effect(ntm: Ntm, registry: R
 async def test_what_names_no_lease_is_lost_and_keeps_nothing_else_back(
     ntm: Ntm, registry: Registry, make: Make
 ) -> None:
-    """Whoever reaches a worker may have handed it anything."""
+    """Anyone who reaches a worker may have handed it anything, so an unknown lease must not block other reports."""
     worker = await make("w1")
     a = await give_a(ntm, registry, worker)
     names = ["rubbish", "", "9~flow:0:0:a~1~n", f"0~flow:0:0:a~{1 << 70}~n"]

@@ -1,4 +1,4 @@
-"""A registry that lists who is called, and workers that are called and do only what the test wants."""
+"""A registry that lists called workers, and called workers that do only what the test wants."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ Status = grpc.StatusCode
 PENDING, RUNNING = node_task_pb2.NODE_TASK_STATUS_PENDING, node_task_pb2.NODE_TASK_STATUS_RUNNING
 COMPLETED, TERMINATED = node_task_pb2.NODE_TASK_STATUS_COMPLETED, node_task_pb2.NODE_TASK_STATUS_TERMINATED
 LASTING = {"node_task_manager_lease_seconds": 600, "node_task_manager_called_seconds": 0.2}
-"""Leases that no test sees lapse, and changes of the list that are heard of soon."""
+"""Leases that no test sees lapse, and changes of the list that are noticed soon."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Refusal = Callable[[Context], Awaitable[None]]
 
 
 class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
-    """Lists `workers` as the test sets them."""
+    """Lists `workers`, which the test sets."""
 
     def __init__(self) -> None:
         self.workers: list[worker_pb2.Worker] = []
@@ -45,14 +45,14 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
         await self._server.start()
 
     async def list(self, *workers: worker_pb2.Worker) -> None:
-        """List these from now on; returns when the only node task manager has taken note of it."""
+        """List these workers from now on; return when the only node task manager has noticed."""
         self.workers = list(workers)
         asked = self.asked
-        # It asks again once it has done what the answer before was about.
+        # The node task manager asks again only after it has acted on the previous answer.
         await until(lambda: self.asked >= asked + 2, "the node task manager has heard of the workers")
 
     async def stop(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         await self._server.stop(None)
 
     async def ListWorkers(
@@ -64,9 +64,9 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
 
 
 class Called(pb2_grpc.WorkerServiceServicer):
-    """Takes what it is handed, unless `refuse` aborts the call or `room` is used up, and keeps it until told.
+    """Takes and keeps what it is handed, unless `refuse` aborts the call or `room` is used up.
 
-    It runs no more at once than its capacity: while replicas get to know each other, two may hand it something.
+    It never takes more than its capacity: until replicas know of each other, two of them may hand it node tasks.
     """
 
     def __init__(self, worker_id: str, capacity: int = 10, room: int = 1000) -> None:
@@ -94,7 +94,7 @@ class Called(pb2_grpc.WorkerServiceServicer):
             await self._server.stop(None)
 
     def listed(self, **fields: Any) -> worker_pb2.Worker:
-        """Return it as the registry lists it."""
+        """Return its entry in the registry's list."""
         said = {
             "worker_id": self.worker_id,
             "incarnation": "i1",
@@ -106,7 +106,7 @@ class Called(pb2_grpc.WorkerServiceServicer):
         return worker_pb2.Worker(**{**said, **fields})
 
     async def has(self, count: int) -> list[work_pb2.NodeTaskAssignment]:
-        """Wait until it has taken so many node tasks in all."""
+        """Wait until it has taken `count` node tasks in all."""
         await until(lambda: len(self.taken) >= count, f"{self.worker_id} has taken {count} node tasks")
         return self.taken
 
@@ -136,7 +136,7 @@ Make = Callable[..., Awaitable[Called]]
 
 
 class Proxy:
-    """Stands before a port, and breaks all connections when told to; `connections` counts them."""
+    """Stands in front of a port and breaks all connections when told to; `connections` counts them."""
 
     def __init__(self, port: int) -> None:
         self._behind = port
@@ -151,7 +151,7 @@ class Proxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def cut(self) -> None:
-        """Break all connections, and listen no more."""
+        """Break all connections and stop listening."""
         if self._server is not None:
             self._server.close()
         self.drop()
@@ -181,7 +181,7 @@ class Proxy:
 
 
 def aborting(code: grpc.StatusCode, details: bytes | None = None) -> Refusal:
-    """Refuse with a status, and with what is to be its details."""
+    """Refuse with a status and its details."""
 
     async def refuse(context: Context) -> None:
         await context.abort(code, "as the test wants", () if details is None else ((STATUS_KEY, details),))
@@ -214,7 +214,7 @@ def losses(task: node_task_pb2.NodeTask) -> int:
 
 
 async def give_a(ntm: Ntm, registry: Registry, worker: Called) -> work_pb2.NodeTaskAssignment:
-    """List one worker and nobody else, and submit a flow of one node; returns that node as the worker has taken it."""
+    """List only this worker, and submit a flow of one node; return the node as the worker has taken it."""
     registry.workers = [worker.listed()]
     await ntm.submit(plan(nodes="a"))
     (taken,) = await worker.has(1)
