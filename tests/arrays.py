@@ -1,8 +1,8 @@
-"""Stands for numpy."""
+"""Stands in for numpy."""
 
 
 class Array:
-    """Gives plain numbers on request, as numpy's arrays and scalars do."""
+    """Yields plain numbers on request, as numpy's arrays and scalars do."""
 
     def __init__(self, *values: float) -> None:
         self.values = list(values)

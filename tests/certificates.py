@@ -1,4 +1,4 @@
-"""Certificates for tests: a CA of their own, and what it issues, as the PEM files that people have."""
+"""Certificates for tests: CAs, and certificates that they issue, as PEM files."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ LOCAL = ("127.0.0.1", "localhost")
 
 
 class Authority:
-    """A CA, whose certificate is in `<home>/<name>.ca.pem`."""
+    """A CA, whose own certificate is in `<home>/<name>.ca.pem`."""
 
     def __init__(self, home: Path, name: str = "own") -> None:
         self._home = home
@@ -23,7 +23,7 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.ca)
 
     def issue_uri(self, file: str, uri: str) -> TlsFiles:
-        """Write `<file>.pem` and `<file>.key` for a client that has a URI for a name, as SPIFFE does, and no other."""
+        """Write `<file>.pem` and `<file>.key` for a client whose only name is a URI, as SPIFFE has it."""
         own = ec.generate_private_key(ec.SECP256R1())
         issuer = x509.load_pem_x509_certificate(self._ca.cert_pem.bytes())
         signer = serialization.load_pem_private_key(self._ca.private_key_pem.bytes(), None)
@@ -50,7 +50,7 @@ class Authority:
         return TlsFiles(self.ca, cert, key)
 
     def issue(self, file: str, *names: str, expired: bool = False) -> TlsFiles:
-        """Write `<file>.pem` and `<file>.key`, over those before, for the names, 127.0.0.1 and localhost."""
+        """Write `<file>.pem` and `<file>.key`, replacing earlier ones, for the names, 127.0.0.1 and localhost."""
         now = datetime.now(UTC)
         issued = self._ca.issue_cert(
             *names,

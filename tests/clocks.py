@@ -1,4 +1,4 @@
-"""The clock of a machine that does not agree with those of the others."""
+"""A machine whose clock disagrees with those of the others."""
 
 import time
 from types import SimpleNamespace
@@ -8,9 +8,9 @@ from grpc.aio import _utils
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, ahead_s: float) -> None:
-    """Put the clock of this process forward by so many seconds, or back; others, such as a store, keep theirs.
+    """Move this process's clock forward by `seconds`, or back; other processes, such as a store, keep their time.
 
-    That of gRPC is left as it is: only Python's part of it would be put forward, and calls have timeouts.
+    gRPC's clock is left alone: only Python's part of gRPC would notice, and calls have timeouts.
     """
     seconds, nanoseconds = time.time, time.time_ns
     monkeypatch.setattr(_utils, "time", SimpleNamespace(time=seconds))

@@ -15,22 +15,22 @@ from tradewind.server.logs import quieten_logging
 
 
 def pytest_configure() -> None:
-    """Begin alike wherever the tests run.
+    """Set up the same conditions wherever the tests run.
 
-    They log as a program does that has not said how; `capture_logs` would count as a choice.
+    The tests log as a program that has not configured logging does; `capture_logs` would count as a configuration.
     """
     quieten_logging("warning")
-    # How soon examples are made says more about the machine than the code; with CI=1 Hypothesis knows that itself.
+    # How fast examples are generated depends on the machine more than on the code. With CI=1 Hypothesis knows that.
     if "CI" not in os.environ:
         settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
         settings.load_profile("patient")
-    # Whoever runs the tests in the background has them ignore Ctrl-C, and a process started here would ignore it too.
+    # A shell that runs the tests in the background makes them ignore Ctrl-C; processes started here would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:
-    """Say once which redis-server the suite runs on besides the embedded store."""
+    """Report once on which redis-server the suite runs besides the embedded store."""
     if SYSTEM_REDIS:
         return f"redis-server on PATH: {SYSTEM_REDIS}"
     return "redis-server on PATH: none" + (", but TRADEWIND_REQUIRE_REDIS=1" if REDIS_REQUIRED else "")
@@ -38,7 +38,7 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(scope="session")
 def redis_servers() -> Iterator[RedisServers]:
-    """The stores of this test process, each started when first needed."""
+    """The stores of this test process, each started when it is first needed."""
     servers = RedisServers()
     yield servers
     servers.stop()
@@ -46,13 +46,13 @@ def redis_servers() -> Iterator[RedisServers]:
 
 @pytest.fixture(scope="session", params=redis_kinds())
 def running_redis(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer:
-    """A store as it is, for what outlives one test (a stateful property test); flush and close clients yourself."""
+    """A store as it is, for tests that share it (stateful property tests); flush it and close clients yourself."""
     return redis_servers.get(request.param)
 
 
 @pytest_asyncio.fixture
 async def redis_server(running_redis: RedisServer) -> AsyncIterator[RedisServer]:
-    """A store without keys, once per kind; closes the clients that the test opened with `connect`."""
+    """A store without keys, once per kind of store; closes the clients that the test opened with `connect`."""
     await running_redis.flush()
     yield running_redis
     await running_redis.close_clients()

@@ -1,4 +1,4 @@
-"""A gate around calls without a server, and an authority that counts how often it is asked."""
+"""A gate for calls without a server, and an authority that counts how often it is asked."""
 
 import asyncio
 from collections.abc import Collection
@@ -17,7 +17,7 @@ SCHEDULER = "/tradewind.api.scheduler.v1.SchedulerService/"
 
 
 class Authority:
-    """Knows tokens by heart."""
+    """An authority that knows its tokens by heart."""
 
     def __init__(self) -> None:
         self.roles: dict[str, tuple[str, Role]] = {}
@@ -35,7 +35,7 @@ class Authority:
         return token
 
     def set(self, token: str, role: Role | None) -> None:
-        """Change the role of a token's user, None to revoke the token, and tell of it."""
+        """Change the role of a token's user (None revokes the token) and announce the change."""
         digest = digest_of(token) or ""
         user_id, _ = self.roles.pop(digest)
         if role is not None:
@@ -87,7 +87,7 @@ class Authority:
 
 
 class Owners:
-    """A service in which a flow belongs to whom its id begins with."""
+    """A service in which a flow belongs to the user whose name begins its id."""
 
     async def owners(self, request: Any) -> Collection[str]:
         flow_id = getattr(request, "flow_id", "")
@@ -95,7 +95,7 @@ class Owners:
 
 
 class Context:
-    """The context of a call with a token, and with the names in the certificate that was shown."""
+    """The context of a call with a token, and with the names in the client's certificate."""
 
     def __init__(self, token: str | None, *names: str) -> None:
         self._token = token
@@ -111,7 +111,7 @@ class Context:
 async def call(gate: Gate, method: str, request: Any, token: str | None, *names: str) -> tuple[Identity | None, Any]:
     """Call a method of the scheduler through a gate, with a token and the names of a certificate.
 
-    Returns whom its handler saw, and with which request.
+    Returns the identity and the request that its handler saw.
     """
 
     async def handler(request: Any, context: Any) -> Any:
@@ -124,5 +124,5 @@ async def call(gate: Gate, method: str, request: Any, token: str | None, *names:
         answer: tuple[Identity | None, Any] = await surrounded(request, context)
         return answer
 
-    # Each call has a context of its own, as at a server.
+    # Each call has a context of its own, as in a server.
     return await asyncio.create_task(one_call())

@@ -1,4 +1,4 @@
-"""Reading what a metrics endpoint serves."""
+"""Reads metrics endpoints."""
 
 import asyncio
 import urllib.request
@@ -18,11 +18,11 @@ class Scraped:
             self.samples += [(sample.name, sample.labels, sample.value) for sample in family.samples]
 
     def sum(self, name: str, **labels: str) -> float:
-        """Return the sum of the samples of a name with these labels."""
+        """Return the sum of the samples of a name that have these labels."""
         return sum(value for known, borne, value in self.samples if known == name and labels.items() <= borne.items())
 
     def labels(self, name: str) -> set[str]:
-        """Return every label that samples with this name begin bear."""
+        """Return every label of samples whose names begin like this."""
         return {label for known, labels, _ in self.samples if known.startswith(name) for label in labels}
 
 

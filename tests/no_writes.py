@@ -1,4 +1,4 @@
-"""A store that answers and takes no writes."""
+"""A store that answers but takes no writes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,12 +20,12 @@ REFUSALS = {
         ("REPLICAOF", "NO", "ONE"),
     ),
 }
-"""What people are told, and the commands that begin and end it."""
+"""The reasons that people are told, and the commands that begin and end each state."""
 
 
 @asynccontextmanager
 async def taking_no_writes(store: RedisServer, told: str) -> AsyncIterator[None]:
-    """Let every node refuse to write meanwhile, for the reason that is `told`."""
+    """Make every node refuse writes while the context lasts, for the reason that is `told`."""
     begin, end = REFUSALS[told]
     for node in store.nodes:
         await store.on_node(node, *begin)
