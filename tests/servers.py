@@ -1,4 +1,4 @@
-"""Real stores for tests: the embedded one, a three-master cluster of it, and a redis-server on PATH if there is one."""
+"""Real stores for tests: the embedded one, a cluster of three such masters, and the redis-server on PATH, if any."""
 
 import asyncio
 import os
@@ -30,17 +30,17 @@ ACL_USERS = (*SERVICES, METRICS)
 SYSTEM_REDIS = shutil.which("redis-server")
 REDIS_REQUIRED = os.environ.get("TRADEWIND_REQUIRE_REDIS") == "1"
 BINARIES = [None, *([SYSTEM_REDIS or "redis-server"] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
-"""What tests of single stores start: the embedded server (None), and that on PATH, which fails if it must be there."""
+"""Servers for tests of single stores: the embedded one (None), and the one on PATH, which must exist if required."""
 
 _SLOTS = 16384
 _MASTERS = 3
 
 _connect = partial(connect, connect_timeout_s=30.0)
-"""Waits for a store for as long as a machine may be busy with other things: tests do this thousands of times."""
+"""Waits for a store for as long as a machine may be busy with other things: tests connect thousands of times."""
 
 
 class RedisServer:
-    """A running store of one kind, to log in to as any service's ACL user or as admin (user None)."""
+    """A running store of one kind; clients log in as any service's ACL user or as admin (user None)."""
 
     def __init__(self, kind: str, nodes: list[EmbeddedStore]) -> None:
         self.kind = kind
@@ -65,7 +65,7 @@ class RedisServer:
         return client
 
     async def close_clients(self) -> None:
-        """Close every client that was handed out and not closed yet."""
+        """Close every client that was handed out and is still open."""
         clients, self._clients = self._clients, []
         for client in clients:
             await client.end()
@@ -105,7 +105,7 @@ class RedisServer:
 
 
 class RedisServers:
-    """Starts each kind of store when it is first asked for and stops them all at the end."""
+    """Starts each kind of store when it is first asked for, and stops them all at the end."""
 
     def __init__(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="tw-"))
@@ -118,7 +118,7 @@ class RedisServers:
         return self._running[kind]
 
     def stop(self) -> None:
-        """Stop what was started and delete its files."""
+        """Stop the started stores and delete their files."""
         for server in self._running.values():
             for node in server.nodes:
                 _run(node.stop())
@@ -136,7 +136,7 @@ class RedisServers:
 
 
 def redis_kinds() -> list[str]:
-    """Return the kinds of store that tests run on here."""
+    """Return the kinds of store that tests can use here."""
     return ["embedded", "cluster", *(["system"] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
 
 
@@ -148,7 +148,7 @@ async def no_leaked_keys(server: RedisServer, allowed: Iterable[str] = ()) -> No
 
 
 def tls_options(files: TlsFiles, port: int) -> list[str]:
-    """Return the options with which a server of BINARIES[-1] listens on a port over TLS as well."""
+    """Return the options with which a server of BINARIES[-1] also listens on a port over TLS."""
     # fmt: off
     return [
         "--tls-port", str(port), "--tls-cert-file", str(files.cert), "--tls-key-file", str(files.key),
@@ -158,7 +158,7 @@ def tls_options(files: TlsFiles, port: int) -> list[str]:
 
 
 async def start_tls_cluster(directory: Path, files: TlsFiles) -> tuple[list[EmbeddedStore], str]:
-    """Start a three-master cluster that speaks TLS, among its nodes as well; return it and the admin's URL."""
+    """Start a three-master cluster that speaks TLS, also between its nodes; return it and the admin's URL."""
     ports = [free_port() for _ in range(_MASTERS)]
     nodes = await _start_cluster(directory, files, ports)
     login = urlsplit(nodes[0].url_for(ADMIN)).netloc.rpartition("@")[0]
@@ -180,7 +180,7 @@ async def _start_cluster(
         # fmt: off
         options = [
             "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-port", str(bus),
-            # A node that tests stop, or that a busy machine holds up, is neither given up nor cut off from messages.
+            # A node that a test stops, or that a busy machine delays, must not be given up or cut off from messages.
             "--cluster-node-timeout", "30000",
         ]
         # fmt: on
@@ -215,9 +215,9 @@ async def _start_cluster(
 
 
 async def _link(nodes: list[EmbeddedStore], admins: list[Client]) -> None:
-    """Return when what is published on any node is heard on all.
+    """Return once messages published on any node reach all nodes.
 
-    Nodes that know each other are not linked for messages in both directions yet, and lose what comes before.
+    Nodes that already know each other need not be linked for messages in both directions; until then messages are lost.
     """
     heard: list[set[bytes]] = [set() for _ in nodes]
     subscribers = [Subscriber(node.url_for(ADMIN)) for node in nodes]
@@ -239,9 +239,9 @@ async def _link(nodes: list[EmbeddedStore], admins: list[Client]) -> None:
 
 
 async def _settle(admins: list[Client]) -> None:
-    """Return when the links between the nodes have been the same for a second, both ways between each two.
+    """Return once all nodes are linked both ways and no link has changed for a second.
 
-    After nodes have met, links are given up for others now and then, and messages on their way are lost.
+    After nodes have met, links are sometimes replaced, and messages on their way are lost.
     """
     before: list[set[tuple[bytes, ...]]] = []
 
@@ -269,7 +269,7 @@ def _note(origins: set[bytes], _channel: str, origin: bytes) -> None:
 
 
 def _run(coroutine: Any) -> Any:
-    # Not asyncio.run: that would take the current loop of pytest-asyncio away.
+    # Not asyncio.run: that would discard pytest-asyncio's current loop.
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(coroutine)

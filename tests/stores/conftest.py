@@ -1,4 +1,4 @@
-"""What the contracts of stores are tested over."""
+"""The stores that the contracts are tested with."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Random operations on stores, one of them over Redis: what Hypothesis drives, as `tests/stores/*/test_same*.py` do."""
+"""Random operations on stores, one of them in Redis, driven by Hypothesis in `tests/stores/*/test_same*.py`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(server.flush())
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
-        """Return what a coroutine returns."""
+        """Return the result of a coroutine."""
 
         async def waiting() -> Any:
             return await awaitable
@@ -31,7 +31,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.runner.run(waiting())
 
     async def at_the_end(self) -> None:
-        """Look at what is left when no client is open any more."""
+        """Check what is left once no client is open."""
 
     def teardown(self) -> None:
         self.run(self.server.close_clients())
@@ -46,11 +46,11 @@ class TwinStores(StoreMachine, Generic[Store]):
     redis: Store
 
     def both(self, call: Callable[[Store], Awaitable[Any]]) -> Any:
-        """Return what both answer."""
+        """Return the answer that both give."""
         expected, found = self.outcome(call, self.memory), self.outcome(call, self.redis)
         assert found == expected
         return found
 
     def outcome(self, call: Callable[[Store], Awaitable[Any]], store: Store) -> Any:
-        """Return what one answers."""
+        """Return the answer of one store."""
         return self.run(call(store))

@@ -1,4 +1,4 @@
-"""The stores of the access service over memory and Redis."""
+"""The stores of the access service, in memory and in Redis."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ LASTING_KEYS = (f"{PREFIX}:{{a*}}:user:*", f"{PREFIX}:{{a*}}:users")
 
 @dataclass
 class Bench:
-    """Users and sessions under a clock that tests move."""
+    """Users and sessions, under a clock that tests move."""
 
     sessions: SessionStore
     users: UserStore
@@ -30,7 +30,7 @@ class Bench:
     clock: ManualClock
 
     async def open(self, name: str, user_id: str = "ann", *, idle: int = 0, lifetime: int = DAY) -> Session:
-        """Put a session on record, the user with it, and expect that it is taken."""
+        """Record a session, and the user if need be, and expect success."""
         draft = Draft(user_id, SessionKind.LOGIN if idle else SessionKind.TOKEN, lifetime, idle, name)
         made = await self.sessions.open(digest(name, user_id), draft, Role.USER)
         assert isinstance(made, Session), made
@@ -54,5 +54,5 @@ def redis_bench(server: RedisServer, clock: ManualClock, subscriber: Subscriber 
 
 
 def digest(name: str, user_id: str = "ann") -> str:
-    """Return a digest whose token nobody knows, of a user's partition."""
+    """Return a digest in a user's partition, of a token that nobody knows."""
     return f"{partition_of(user_id):02x}" + name.encode().hex().ljust(64, "0")

@@ -12,7 +12,7 @@ from tradewind.server.redis.subscriber import Subscriber
 
 @pytest_asyncio.fixture
 async def bench(server: RedisServer | None) -> AsyncIterator[Bench]:
-    """Nobody is on record; afterwards every key has a TTL or is a user's."""
+    """Stores without users; afterwards every key has a TTL or is a user's."""
     if server is None:
         yield memory_bench(ManualClock())
         return

@@ -1,4 +1,4 @@
-"""What stands in Redis: which keys, with which TTL, under the service's own ACL user."""
+"""The keys in Redis and their TTLs, under the service's own ACL user."""
 
 import pytest
 from redis.exceptions import NoPermissionError
@@ -30,7 +30,7 @@ async def test_what_a_session_leaves_in_the_store(redis_server: RedisServer) -> 
 
 
 async def test_a_day_that_is_counted_is_forgotten_after_its_end(redis_server: RedisServer) -> None:
-    """However late in the day it began, and though the user's time zone changes to one in which the day ends later."""
+    """However late in the day counting began, and even if the user moves to a time zone in which the day ends later."""
     bench = redis_bench(redis_server, ManualClock())
     short = day_of("Europe/Berlin", bench.clock.now_ms())
     long = day_of("America/New_York", bench.clock.now_ms())
@@ -45,7 +45,7 @@ async def test_a_day_that_is_counted_is_forgotten_after_its_end(redis_server: Re
 
 
 async def test_no_token_stands_in_the_store(redis_server: RedisServer) -> None:
-    """Whoever reads the store cannot call with what they find."""
+    """Reading the store does not enable anyone to call."""
     token = new_token("ann")
     found = digest_of(token)
     assert found is not None

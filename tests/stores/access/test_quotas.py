@@ -1,4 +1,4 @@
-"""Calls are counted for a day up to the quota, taken back when refused, and anew the next day."""
+"""Calls are counted per day up to the quota, refunded when refused, and counted anew the next day."""
 
 import asyncio
 from typing import Any
@@ -65,7 +65,7 @@ async def test_a_quota_and_a_rate_count_both_or_neither(bench: Bench) -> None:
 async def test_a_quota_and_a_rate_cost_the_store_one_trip(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And another one only when the user's days turn out to begin elsewhere than was known."""
+    """A second trip is needed only if the user's days turn out to begin at another time than assumed."""
     trips: list[str] = []
     clock, run, read = ManualClock(), RedisAccess.run, RedisAccess.read
 

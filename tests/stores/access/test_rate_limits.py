@@ -1,4 +1,4 @@
-"""Calls are counted in a window that slides, those admitted only, and the reset is the true one."""
+"""Admitted calls are counted in a sliding window, and the reported reset is the true one."""
 
 from tests.stores.access.bench import MINUTE, Bench
 from tradewind.server.rates import Rate
@@ -13,7 +13,7 @@ async def test_one_call_a_second_is_never_refused_at_sixty_a_minute(bench: Bench
 
 
 async def test_a_burst_is_refused_until_the_first_of_it_has_left_the_window(bench: Bench) -> None:
-    """A window that began anew each minute would take twice as many around its edge."""
+    """A window that began anew every minute would admit twice as many around its edge."""
     bench.clock.advance(59_000)
     for _ in range(60):
         assert await bench.calls.admit("ann", "RunFlow", SIXTY) == 0

@@ -1,4 +1,4 @@
-"""The same random operations drive memory and Redis, which must answer alike all the time."""
+"""The same random operations run on memory and Redis, which must always answer alike."""
 
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from tradewind.server.access.tokens import session_id_of
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import Rate
 
-# Few names, so that the same ones are met again and again.
+# Few names, so that the same ones come up repeatedly.
 users = st.sampled_from(["ann", "bob"])
 names = st.sampled_from(["a", "b", "c", "d"])
 roles = st.sampled_from([None, Role.USER, Role.WORKER, Role.ADMIN])
@@ -47,7 +47,7 @@ class Twins(TwinStores[Bench]):
         await no_leaked_keys(self.server, LASTING_KEYS)
 
     async def healthy(self) -> None:
-        """A doctor finds nothing, whatever happened."""
+        """Check that a doctor finds nothing, whatever has happened."""
         examine = RedisAccessExaminer(RedisAccess(self.server.connect("access"), Keys(PREFIX), self.clock), self.clock)
         at = "0:"
         while at:
@@ -56,7 +56,7 @@ class Twins(TwinStores[Bench]):
             at = look.at
 
     def fresh(self, user_id: str) -> str:
-        """Return a digest that was never used: tokens are random, so none comes twice."""
+        """Return a digest that has never been used: tokens are random, so none comes twice."""
         made = digest(f"fresh {len(self.used)}", user_id)
         self.used.add(made)
         return made
@@ -99,7 +99,7 @@ class Twins(TwinStores[Bench]):
         rate=st.sampled_from([None, Rate(3, MINUTE)]),
     )
     def reserve(self, user_id: str, endpoint: str, zone: str | None, calls: int, most: int, rate: Rate | None) -> None:
-        """For a day where the user is, or where the user may be."""
+        """Reserve for a day in the user's time zone, or in one where the user may be."""
         user = self.run(self.memory.users.find(user_id))
         day = day_of(zone or (user.time_zone if user else "UTC"), self.clock.now_ms())
         self.days.add(day.date)

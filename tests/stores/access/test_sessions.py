@@ -1,4 +1,4 @@
-"""Every sentence of the stores' contracts, over every store."""
+"""Every sentence of the stores' contracts, for every store."""
 
 from tests.stores.access.bench import DAY, HOUR, MINUTE, Bench, digest
 from tests.waiting import until
@@ -89,7 +89,7 @@ async def test_a_user_has_so_many_sessions_and_no_more(bench: Bench) -> None:
 
 
 async def test_of_sessions_that_have_ended_so_many_are_remembered_and_no_more(bench: Bench) -> None:
-    """However short-lived the tokens are that somebody makes one after the other."""
+    """However many short-lived tokens someone makes, one after the other."""
     for number in range(MOST_SESSIONS + 2):
         await bench.open(f"{number}", lifetime=1)
         bench.clock.advance(1)
@@ -112,7 +112,7 @@ async def test_users_are_listed_by_partition_and_id(bench: Bench) -> None:
 
 
 async def test_changes_of_a_user_are_told(bench: Bench) -> None:
-    """Those of this test's own users: in a cluster, word of others may still be on its way from the tests before."""
+    """Only this test's own users count: in a cluster, messages about others may still arrive from earlier tests."""
     heard: list[str] = []
     end = await bench.changes.subscribe(heard.append, lambda: None)
     await bench.open("a", "una")

@@ -1,4 +1,4 @@
-"""Memory and Redis side by side: the same is done to both; what comes of it and all that can be seen is compared."""
+"""Memory and Redis side by side: both get the same calls; their effects and everything visible are compared."""
 
 import itertools
 import random
@@ -28,12 +28,12 @@ FLOWS = ("f", "g")
 WANTED = NotificationKind.ANSWER_WANTED
 OF_FLOWS = (NotificationKind.DEAD_LETTER, NotificationKind.CYCLE_FAILED)
 RETRIES = 3
-"""Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
+"""Further attempts that a flow may always have within a minute: few, so that they are used up."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An attempt as both stores know it: nonces differ, all else must not."""
+    """An attempt as both stores know it: nonces differ, everything else must not."""
 
     memory: Assignment
     redis: Assignment
@@ -41,10 +41,10 @@ class Pair:
 
 @dataclass
 class Both:
-    """Both stores, and what was seen of them.
+    """Both stores, and what the tests have seen of them.
 
-    With `cut` Redis does what memory does at once in many scripts. Then only claims hand out node tasks, of one user
-    and one type at a time: whose turn it is depends on whether a queue was empty between two scripts. Nor are there
+    With `cut` Redis needs many scripts for what memory does at once. Then only claims hand out node tasks, of one user
+    and one type at a time, because turns depend on whether a queue was empty between two scripts. There are also no
     nodes then that stop others by failing while they wait.
     """
 
@@ -58,17 +58,17 @@ class Both:
     runs: dict[str, RunSubmission] = field(default_factory=dict)
     cycle: int = 0
     waits: dict[str, int] = field(default_factory=dict)
-    """Until when node tasks must not begin again, as Redis last told."""
+    """Until when node tasks must not begin again, as Redis last reported."""
     begun: list[tuple[int, str]] = field(default_factory=list)
-    """When attempts of nodes that may be tried again began, and on whose budget."""
+    """When attempts of nodes with a retry policy began, and on whose budget."""
     granted: list[tuple[int, str]] = field(default_factory=list)
-    """When further attempts were granted, and on whose budget, as far as they were seen."""
+    """When further attempts were granted, and on whose budget, as far as the tests saw it."""
     positions: dict[str, list[str]] = field(default_factory=dict)
-    """Where events of each task were seen, those that are gone among them."""
+    """Where events of each task were seen, including events that are gone."""
     ended: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    """How node tasks have ended, as Redis first told."""
+    """How node tasks ended, as Redis first reported."""
     watched: dict[str, bool] = field(default_factory=dict)
-    """Node tasks of flows whose events are kept, and whether they were from before anything had happened to them."""
+    """Node tasks of flows whose events are kept, and whether that began before anything had happened to them."""
     last_of_memory: dict[int, str] = field(default_factory=dict)
     last_of_redis: dict[int, str] = field(default_factory=dict)
     """The id of the latest event of each partition."""
@@ -76,7 +76,7 @@ class Both:
     """The latest offer of each mapped node."""
 
     async def both(self, verb: str, memory_args: Sequence[Any], redis_args: Sequence[Any] | None = None) -> Any:
-        """Do the same to both; let Redis do what it put off, then compare what came of it."""
+        """Make the same call on both; let Redis finish what it put off, then compare the effects."""
         of_memory = await getattr(self.memory, verb)(*memory_args)
         of_redis = await getattr(self.redis, verb)(*(memory_args if redis_args is None else redis_args))
         if isinstance(of_memory, Effects):
@@ -95,7 +95,7 @@ class Both:
             terminations += more.terminations
             events += more.events
             fan_outs += more.fan_outs
-            # A claim for nobody says nothing of types that wait for their rate.
+            # A claim for nobody does not report types that wait for their rate.
             todo, due_in = more.todo, min((at for at in (due_in, more.due_in) if at >= 0), default=-1)
         drained = structs.replace(effects, terminations=tuple(terminations), events=tuple(events))
         return structs.replace(drained, todo=0, due_in=due_in, fan_outs=tuple(fan_outs))
@@ -117,20 +117,20 @@ class Both:
         for of_memory, of_redis in offers:
             assert public(of_memory) == public(of_redis), verb
             self.offered[of_memory.task_id] = Offered(of_memory, of_redis)
-        # Redis may tell of one that the same script took out, which wakes somebody early, but never late.
+        # Redis may report one that the same script removed: this wakes somebody too early, but never too late.
         assert memory.due_in < 0 or 0 <= redis.due_in <= memory.due_in, verb
         for assignment in redis.assignments:
             assert self.waits.pop(assignment.task_id, 0) <= self.clock(), f"{assignment.task_id} began before its time"
             retry = self.plans[assignment.plan].nodes[assignment.index].retry
             if retry and retry.attempts > 1 and verb not in ("renew", "pass_on"):
                 self.begun.append((self.clock(), _spender(assignment.task_id, assignment.user_id)))
-        # A stop tells of what its own script did.
+        # A stop reports only what its own script did.
         if verb != "stop" or not self.cut:
             assert memory.results == redis.results, verb
         self.pairs += [Pair(m, r) for m, r in zip(memory.assignments, redis.assignments, strict=True)]
 
     async def compare(self) -> None:
-        """Everything that can be seen of both stores is the same."""
+        """Check that everything visible is the same in both stores."""
         names = [(run.run, component_id) for run in self.runs.values() for component_id, _ in run.components]
         ids = await self._ids()
         seen = []
@@ -165,7 +165,7 @@ class Both:
         return name.item < 0 and plan.nodes[task.index].fan_out is not None
 
     async def _ids(self) -> list[str]:
-        """All node tasks, those of items that have not begun among them."""
+        """Return all node tasks, including those of items that have not begun."""
         ids = sorted(
             {
                 run.run.task_id(node.node_id)
@@ -179,7 +179,7 @@ class Both:
         return ids + [f"{task_id}:{place}" for task_id, total in sizes.items() for place in range(total)]
 
     def _grant(self, spender: str) -> None:
-        """Note a further attempt: within a minute a flow has no more of them than its budget."""
+        """Note a further attempt: within a minute a flow has no more of them than its budget allows."""
         now = self.clock()
         self.granted.append((now, spender))
         granted = sum(at > now - 60_000 and whose == spender for at, whose in self.granted)
@@ -187,14 +187,14 @@ class Both:
         assert granted <= max(RETRIES, begun * 20 // 100), f"{granted} further attempts of {spender} in a minute"
 
     async def _dead_letters(self, shard: Whole, user: str) -> list[tuple[int, str]]:
-        """Read them in pages of two."""
+        """Read the dead letters in pages of two."""
         found: list[tuple[int, str]] = []
         while page := await shard.dead_letters(user, found[-1] if found else None, 2):
             found += page
         return found
 
     async def compare_notices(self) -> None:
-        """Events of tasks and notifications are the same, from the first on and from any position."""
+        """Check that events of tasks and notifications are the same, from the start and from any position."""
         self.watched = {each: fresh for each, fresh in self.watched.items() if run_of(each) in self.runs}
         tasks = [name for name in self.runs if name.startswith("task:")]
         for run in (*tasks, *self.watched):
@@ -202,7 +202,7 @@ class Both:
             assert await self.redis.task_events(run, "0-0", 1000) == whole, run
             (record,) = await self.redis.tasks([run])
             if not whole.entries:
-                # Nothing has happened since it is watched.
+                # Nothing has happened since the watch began.
                 assert not self.watched[run] or record is None or record.status is NodeTaskStatus.REGISTERED, run
                 continue
             assert record is not None
@@ -219,7 +219,7 @@ class Both:
             for shard in (self.memory, self.redis):
                 notifications, unread = await shard.list_notifications(user, "", 1000)
                 facts = [each.fact for each in reversed(notifications)]
-                # Within one script the stores may come to things in another order; so which of a flow's is told.
+                # Within one script stores may differ in their order, and so in which fact of a flow they report.
                 named = [
                     Fact(fact.kind, fact.subject.partition(":")[0], fact.at) if fact.kind in OF_FLOWS else fact
                     for fact in facts
@@ -235,7 +235,7 @@ class Both:
             assert sorted(ends) == sorted(ended), "a user hears once of each end"
 
     async def compare_the_rest(self) -> None:
-        """What few operations change is the same."""
+        """Check that data that few operations change is the same."""
         seen = []
         for shard in (self.memory, self.redis):
             ids = [await shard.component_ids(run.run) for run in self.runs.values()]
@@ -268,7 +268,7 @@ def _told(effects: Effects) -> list[Event]:
 
 
 def _order_of(event: Event) -> tuple[str, ...]:
-    """Where an event stands among all: those of one node task, or of one component, stay in their own order."""
+    """Return a sort key for events: those of one node task, or of one component, stay in their own order."""
     if isinstance(event, SubFlowEvent):
         return (event.run, "", event.task_id)
     return (event.run, event.component)
@@ -279,8 +279,10 @@ def position(event_id: str) -> tuple[int, ...]:
 
 
 def _check_events(task: NodeTask, events: Sequence[TaskEvent], *, mapped: bool) -> None:
-    """Each event follows from the one before, only the last is final, and it leaves the task as it is on record, but
-    for the offers of one that is mapped."""
+    """Check that each event follows from the previous one, only the last is final, and it leaves the task as on record.
+
+    The offers of a mapped node task are left out.
+    """
     statuses = [event.status for event in events]
     for before, after in itertools.pairwise(statuses):
         assert after is before or after in TRANSITIONS[before], statuses
@@ -296,7 +298,7 @@ def _check_events(task: NodeTask, events: Sequence[TaskEvent], *, mapped: bool) 
 
 
 def _spender(task_id: str, user_id: str) -> str:
-    """Whose budget the further attempts of a node task are on."""
+    """Return whose budget the further attempts of a node task are on."""
     return TaskName.parse(task_id).run.flow_id or f"user {user_id}"
 
 
@@ -309,7 +311,7 @@ def _public(assignment: Assignment) -> tuple[Any, ...]:
 
 
 def _record(task: Any) -> Any:
-    """A node task but for what differs: nonces, and the counts of signals that a single edge needs not."""
+    """Return a node task without what may differ: nonces, and signal counts, which a single edge does not need."""
     if task is None:
         return None
     seen = {name: value for name, value in vars(task).items() if name not in {"nonce", "waiting", "live"}}

@@ -1,4 +1,4 @@
-"""The shard under test, over memory and every kind of Redis."""
+"""The shard under test, in memory and in every kind of Redis."""
 
 from collections.abc import AsyncIterator
 

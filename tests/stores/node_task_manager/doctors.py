@@ -1,4 +1,4 @@
-"""A doctor over the shard under test."""
+"""A doctor for the shard under test."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""What random workers go on with by themselves: nodes that get what another one of theirs has just emitted."""
+"""Attempts that random workers begin by themselves: nodes that take the outputs of their own previous node."""
 
 import random
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ KINDS = {OutcomeKind.COMPLETED: 6, OutcomeKind.BEGUN: 3, OutcomeKind.FAILED: 2, 
 
 @dataclass
 class Eager:
-    """Draws them; nonces are the same for all stores."""
+    """Draws such attempts; nonces are the same for all stores."""
 
     rng: random.Random
     plans: Mapping[str, Plan]
     begun: int = 0
 
     def after(self, assignment: Assignment, handles: tuple[str, ...]) -> tuple[Assignment, Outcome] | None:
-        """Draw an attempt that was begun on what a node emitted: mostly one that follows from it, now and then any."""
+        """Draw an attempt begun on what a node emitted: usually of a node that follows it, sometimes of any node."""
         plan = self.plans[assignment.plan]
         targets = [e.target for e in plan.edges if e.source == assignment.index and e.source_handle in handles]
         if self.rng.random() < 0.05:

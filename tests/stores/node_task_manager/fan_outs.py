@@ -1,4 +1,4 @@
-"""What the node task manager does about offers of mapped nodes, done to memory and Redis alike."""
+"""What the node task manager does with offers of mapped nodes, done to memory and Redis alike."""
 
 import random
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from tradewind.node_task_manager.domain.plan import PlanEdge
 
 @dataclass(frozen=True)
 class Offered:
-    """An offer as both stores know it: nonces differ, all else must not."""
+    """An offer as both stores know it: nonces differ, everything else must not."""
 
     memory: FanOutOffer
     redis: FanOutOffer
 
 
 def public(offer: FanOutOffer) -> tuple[object, ...]:
-    """All but the nonce."""
+    """Return everything but the nonce."""
     return tuple(getattr(offer, name) for name in FanOutOffer.__slots__ if name != "nonce")
 
 
@@ -34,7 +34,7 @@ def random_fan_out(rng: random.Random) -> FanOut:
 
 
 def with_list(edges: Sequence[PlanEdge], target: int, rng: random.Random) -> tuple[PlanEdge, ...]:
-    """Let one of the edges into a node bring its list."""
+    """Let one of the edges into a node carry its list."""
     chosen = rng.choice([edge for edge in edges if edge.target == target])
     changed = PlanEdge(chosen.source, chosen.source_handle, target, "list")
     return tuple(changed if edge is chosen else edge for edge in edges)
@@ -59,7 +59,7 @@ def random_split(rng: random.Random, offered: Offered, fan_out: FanOut) -> tuple
 
 
 async def join(shard: Whole, offer: FanOutOffer) -> FanOutStep:
-    """Put together what the items emitted as x, in order."""
+    """Join what the items emitted as x, in order."""
     emitted = await shard.emitted([f"{offer.task_id}:{at}" for at in range(offer.total)])
     values = [dict(each).get("x", "null") for each in emitted]
     return FanOutStep(offer.task_id, offer.nonce, StepKind.COMPLETED, outputs=(("x", f"[{','.join(values)}]"),))

@@ -1,4 +1,4 @@
-"""What must hold of the raw keys of a shard, whatever happened."""
+"""What must hold for the raw keys of a shard, whatever has happened."""
 
 import re
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ LASTING = (
     f"{BASE}system:config",
     f"{BASE}user_weights",
 )
-"""What stays when all runs have ended, their events are acknowledged and a day has passed."""
+"""Keys that stay when all runs have ended, their events are acknowledged and a day has passed."""
 OPEN = 2.0**46
 NOTICES = ("notifications", "notifications_read", "notified")
 SETS = (
@@ -43,12 +43,12 @@ FACTS_OF_TASK = (
     *("component_id", "index", "registered_at", "ready_at", "attempt", "nonce", "worker_id", "started_at"),
     *("close_at", "edge"),
 )
-"""What the field `facts` lists."""
+"""The facts in the field `facts`, in order."""
 
 
 @dataclass
 class Keys:
-    """The keys of a shard by kind, with what is in them."""
+    """The keys of a shard by kind, with their contents."""
 
     tasks: dict[str, dict[str, str]] = field(default_factory=dict)
     components: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -61,15 +61,15 @@ class Keys:
     todo: int = 0
 
     def open_runs(self) -> set[str]:
-        """Return the runs that have a component that is not finished."""
+        """Return the runs with an unfinished component."""
         return {name.rpartition(":")[0] for name, each in self.components.items() if each["status"] != "finished"}
 
     def has_ended(self, task_id: str) -> bool:
-        """Say whether a node task is in a terminal status, or gone."""
+        """Tell whether a node task is in a terminal status, or gone."""
         return self.tasks.get(task_id, {}).get("status", TERMINAL[0]) in TERMINAL
 
     def held(self, run: str) -> bool:
-        """Say whether a later run of the same cycle is on record: this one stays as long as that."""
+        """Tell whether a later run of the same cycle is on record: then this one stays as long as that one."""
         cycle, _, number = run.rpartition(":")
         return run.count(":") == 2 and f"{cycle}:{int(number) + 1}" in self.runs
 
@@ -78,20 +78,20 @@ class Keys:
         return self.components[f"{run_of(task_id)}:{task['component_id']}"]
 
     def own_limits(self, task_id: str, user: str) -> set[str]:
-        """Return the limits that may hold back this very node task."""
+        """Return the limits that may hold back this particular node task."""
         run = run_of(task_id)
         node = self.node(self.tasks[task_id], run)
         key = {f"key:{user}:{node['key']}"} if "key" in node else set()
         return key | {f"flow:{run.split(':')[0]}", f"adhoc:{user}"}
 
     def node(self, task: dict[str, str], run: str) -> Any:
-        """Return the node of a node task as scripts know it."""
+        """Return the node of a node task as scripts see it."""
         plan = self.components[f"{run}:{task['component_id']}"]["plan"]
         return msgspec.msgpack.decode(self.plans[plan][f"n:{task['index']}".encode()])
 
 
 async def check_invariants(server: RedisServer) -> None:
-    """Every record stands in exactly the indexes that its status asks for, counts and times to live agree with it."""
+    """Check that every record is in exactly the indexes that its status asks for, and that counts and TTLs fit."""
     keys = await read_keys(server)
     assert keys.todo == 0, "work was left"
     _check_indexes(keys)
@@ -106,12 +106,12 @@ async def check_invariants(server: RedisServer) -> None:
 
 
 async def nothing_is_left(server: RedisServer) -> None:
-    """When all has ended and a day has passed, no key but documented ones lacks a time to live."""
+    """Check that, when all has ended and a day has passed, only documented keys lack a time to live."""
     await no_leaked_keys(server, LASTING)
 
 
 async def expire_all(server: RedisServer) -> None:
-    """Let the records of runs go whose time to live has come, as a day does."""
+    """Delete the records of runs that have a time to live, as if a day had passed."""
     admin = server.connect()
     for name in await server.keys():
         if name.startswith(f"{BASE}run:") and await admin.pttl(name) >= 0:
@@ -160,7 +160,7 @@ async def read_keys(server: RedisServer) -> Keys:
 
 
 def _read_run(found: Keys, run: str, record: dict[bytes, bytes]) -> None:
-    """Take apart the hash of a run."""
+    """Decode the hash of a run."""
     own = found.runs.setdefault(run, {})
     components: dict[str, dict[str, str]] = defaultdict(dict)
     tasks: dict[str, dict[str, str]] = defaultdict(dict)
@@ -194,7 +194,7 @@ def _is_sorted_set(name: str) -> bool:
 
 
 def _pairs(value: list[Any]) -> Iterable[tuple[str, float]]:
-    """Members and scores, as RESP3 pairs or RESP2 alternates them."""
+    """Return members and scores, whether they come as RESP3 pairs or alternate as in RESP2."""
     flat = [part for pair in value for part in pair] if value and isinstance(value[0], list | tuple) else value
     return ((member.decode(), float(score)) for member, score in zip(flat[::2], flat[1::2], strict=True))
 
@@ -226,7 +226,7 @@ def _check_indexes(keys: Keys) -> None:
 
 
 def _check_kept_signals(keys: Keys) -> None:
-    """A run counts the signals that are kept of it."""
+    """A run counts the signals that are kept for it."""
     for name, run in keys.runs.items():
         lists = keys.signals[name]
         kept = sum(len(msgspec.msgpack.decode(each.encode(errors="surrogateescape"))) for each in lists)
@@ -234,7 +234,7 @@ def _check_kept_signals(keys: Keys) -> None:
 
 
 def _check_retries(keys: Keys) -> None:
-    """No more attempts fail than the policy allows; what may be tried again is delayed until its time, no other is."""
+    """No more attempts fail than the policy allows; exactly the node tasks that wait for a retry are delayed."""
     for task_id, task in keys.tasks.items():
         failures, retry_at = int(task.get("failures", 0)), int(task.get("retry_at", 0))
         policy = keys.node(task, run_of(task_id)).get("retry")
@@ -264,7 +264,7 @@ def _check_queues(keys: Keys) -> None:
 
 
 def _check_limits(keys: Keys) -> None:
-    """Nobody waits for a limit that has room, unless one of its kind is queued for each slot that is free."""
+    """Nobody waits for a limit that has room, unless a node task under that limit is queued for each free slot."""
     groups = {name.removeprefix("blocked:") for name in keys.sets if name.startswith("blocked:")}
     indexed = {member.partition("|")[2] for member in keys.sets.get("blocked_of", {})}
     assert groups <= indexed, "the indexes name every group that waits"
@@ -319,7 +319,7 @@ def _check_counts(keys: Keys) -> None:
     for name, component in keys.components.items():
         owner = name.rpartition(":")[0]
         if component["partition"] == "-1":
-            # Listed while its records are kept, and from its end on in the index of those that are not for ever.
+            # Listed while its records are kept; once it has ended, it is also in the index of runs that expire.
             ended = f"{component['user_id']}:{owner}" in keys.sets.get("ended_runs", {})
             assert not (ended and owner in open_runs), owner
             assert listed.get(owner) == (float(component["submitted_at"]) if ended or owner in open_runs else None), (
@@ -338,7 +338,7 @@ def _check_times_to_live(keys: Keys) -> None:
         elif kind == "run":
             cycle, _, number = rest.rpartition(":")
             later = f"{cycle}:{int(number) + 1}"
-            # Once all have been looked at one stays as long as the other; while the later one is open, for good.
+            # Once all runs have been cleaned, each stays as long as the next; while the later one is open, for good.
             settled = not any(each.startswith(f"run:{cycle}:") for each in keys.sets.get("to_clean", {}))
             assert (ttl == -1) == (keys.ttls[f"run:{later}"] == -1) or not settled, (name, ttl)
             assert ttl == -1 or later not in open_runs or not settled, (name, ttl)
@@ -360,9 +360,9 @@ def _check_times_to_live(keys: Keys) -> None:
 
 
 def _check_kept(keys: Keys) -> None:
-    """Every record is in the list of all, and the latest run of a cycle in the index of its flow.
+    """Every record is in the list of all node tasks, and the latest run of a cycle is in the index of its flow.
 
-    That says that it is open until it has been looked at after its end.
+    The index marks the run as open until it has been looked at after its end.
     """
     assert keys.tasks.keys() <= keys.sets.get("node_tasks_list", {}).keys(), "node tasks that the list does not have"
     open_runs = keys.open_runs()

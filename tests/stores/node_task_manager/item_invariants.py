@@ -1,4 +1,4 @@
-"""What must hold of mapped nodes and their items in the raw keys of a shard."""
+"""What must hold for mapped nodes and their items in the raw keys of a shard."""
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ CANCELLED = ("terminated", "skipped")
 
 
 def check_items(keys: "Keys") -> None:
-    """Items begin in order, never more than allowed stand ready or run, and each is counted once by how it ended."""
+    """Items begin in order, no more than allowed are ready or running, and each is counted once by how it ended."""
     items: dict[str, dict[int, str]] = defaultdict(dict)
     for task_id, task in keys.tasks.items():
         name = TaskName.parse(task_id)
@@ -41,7 +41,7 @@ def check_items(keys: "Keys") -> None:
             assert keys.lists.get(task_id, 0) == total - begun, (task_id, task)
             stopping = "stop" in keys.owner(task, task_id)
             assert halted or stopping or running == min(most, total - completed - failed - cancelled), (task_id, found)
-            # Either items are open, or it is offered to be joined.
+            # Either items are open, or the node is offered to be joined.
             assert running or stopping or int(task["retry_at"]), (task_id, task)
             continue
         assert not running, f"{task_id} has ended before its items"

@@ -1,4 +1,4 @@
-"""The plans that the random actor submits: graphs drawn at random, and those of tasks and batches."""
+"""The plans that the random actor submits: random graphs, and those of tasks and batches."""
 
 import random
 from dataclasses import replace
@@ -19,7 +19,7 @@ AD_HOC = TASK_PLANS | {BATCH.digest: BATCH}
 
 
 def random_plan(rng: random.Random, number: int, *, lasting: bool) -> Plan:
-    """Draw a graph of up to 7 nodes whose edges go forward; its nodes' names are its own."""
+    """Draw a graph of up to 7 nodes whose edges go forward; no other plan has nodes of these names."""
     if rng.random() < 0.3:
         return _random_tree(rng, number)
     count = rng.randint(1, 7)
@@ -60,7 +60,7 @@ def random_plan(rng: random.Random, number: int, *, lasting: bool) -> Plan:
 
 
 def _random_tree(rng: random.Random, number: int) -> Plan:
-    """Draw nodes of which each gets what another one emits, under no limits: workers go on with them by themselves."""
+    """Draw nodes that each take the output of an earlier one, under no limits: workers go on with them themselves."""
     nodes = tuple(
         PlanNode(
             f"n{number}-{at}",
@@ -80,8 +80,9 @@ def _random_tree(rng: random.Random, number: int) -> Plan:
 
 
 def _lasting(node: PlanNode) -> PlanNode:
-    """A node that does not fail while it waits, and if it is mapped has no items that end by themselves all at once:
-    that may stop others, some of which cut scripts have gone on with.
+    """Return a node that does not fail while waiting and, if mapped, has no items that all end by themselves at once.
+
+    Such ends may stop other nodes, and cut scripts have already gone on with some of those.
     """
     wait = None if node.wait is None or node.fan_out else replace(node.wait, late_error="")
     if wait is not None and wait.flow_id:

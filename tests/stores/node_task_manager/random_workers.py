@@ -1,4 +1,4 @@
-"""What workers do, drawn at random: they take node tasks, end them, fall silent and come back."""
+"""Random workers: they take node tasks, end them, fall silent and come back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,11 +21,11 @@ LARGE = '"' + "v" * 5000 + '"'
 
 @dataclass
 class Workers(Both):
-    """Workers of both stores, with the sessions they have."""
+    """Workers of both stores, and their sessions."""
 
     sessions: dict[str, int] = field(default_factory=dict)
     forgotten: int = 0
-    """Attempts of which the store is to have lost every trace."""
+    """The number of attempts of which the store has lost every trace."""
     gone_on: dict[str, Assignment] = field(default_factory=dict)
     """Attempts that workers have begun by themselves, by nonce."""
 
@@ -33,7 +33,7 @@ class Workers(Both):
         self.eager = Eager(self.rng, self.plans)
 
     def vacancies(self) -> list[Vacancy]:
-        """Draw workers with room, some with a session, some of them stale."""
+        """Draw workers with room, some with a session, some of those stale."""
         one_type = self.rng.choice(TYPES)
         return [
             Vacancy(
@@ -55,7 +55,7 @@ class Workers(Both):
     async def end(self) -> None:
         outcomes: list[tuple[Outcome, Outcome]] = []
         for _ in range(self.rng.randint(0, 5) if self.pairs else 0):
-            # New attempts for the most part, some that ended or were lost long ago, now and then one twice.
+            # Mostly new attempts, some that ended or were lost long ago, sometimes one twice.
             recent = self.pairs[-8:] if self.rng.random() < 0.8 else self.pairs
             outcomes.append(self._outcome(self.rng.choice(recent)))
             if self.rng.random() < 0.1:
@@ -65,7 +65,7 @@ class Workers(Both):
         await self._complete(outcomes)
 
     async def go_on(self) -> None:
-        """End some that run, and begin by themselves what follows from them."""
+        """End some running attempts, and begin by themselves what follows from them."""
         outcomes: list[tuple[Outcome, Outcome]] = []
         for pair in self.rng.sample(self.pairs, len(self.pairs))[: 0 if self.cut else 20]:
             (task,) = await self.memory.tasks([pair.memory.task_id])
@@ -75,14 +75,14 @@ class Workers(Both):
                     for a in (pair.memory, pair.redis)
                 )
                 said = [(of_memory, of_redis), *self._go_on(of_memory)]
-                # Now and then it says so once more over another stream, when that goes on no longer.
+                # Sometimes the worker says it all again over another stream, where it did not go on.
                 again = [(_ended(m), _ended(r)) for m, r in said] if self.rng.random() < 0.5 else ()
                 outcomes += [*said, *again]
         await self._complete(outcomes)
 
     async def _complete(self, outcomes: Sequence[tuple[Outcome, Outcome]]) -> None:
         args = [[outcome[at] for outcome in outcomes] for at in (0, 1)]
-        # One that is forgotten takes the place of what waits for its next attempt, and may go on sooner.
+        # A forgotten attempt replaces one that waits for its next attempt, and may go on sooner.
         forgotten = {outcome.nonce: outcome.task_id for outcome in args[0] if outcome.nonce.startswith("forgotten")}
         waits = {nonce: self.waits.pop(task_id, 0) for nonce, task_id in forgotten.items()}
         vacancies = self._also()
@@ -98,7 +98,7 @@ class Workers(Both):
                     self.begun.append((self.clock(), RunName.of_node_task(given.task_id).flow_id))
 
     def _go_on(self, outcome: Outcome) -> list[tuple[Outcome, Outcome]]:
-        """Nodes that their worker goes on with by itself, one after the other."""
+        """Return the nodes that their worker goes on with by itself, one after the other."""
         steps: list[tuple[Outcome, Outcome]] = []
         given = next((pair.memory for pair in self.pairs if pair.memory.nonce == outcome.nonce), None)
         while given is not None and (step := self.eager.after(given, tuple(at for at, _ in outcome.outputs))):
@@ -109,7 +109,7 @@ class Workers(Both):
 
     def _outcome(self, pair: Pair) -> tuple[Outcome, Outcome]:
         node = self.plans[pair.memory.plan].nodes[pair.memory.index]
-        # What may be tried again fails for the most part, so that waits and budgets come into play; not so items.
+        # Nodes with a retry policy mostly fail, so that waits and budgets come into play; items do not.
         often = node.retry is None or node.fan_out is not None
         kind = self.rng.choices(ENDS, (8, 2, 1, 3) if often else (3, 8, 1, 2))[0]
         error = None
@@ -124,7 +124,7 @@ class Workers(Both):
         outputs = tuple((handle, self.rng.choice(("1", "null", LARGE))) for handle in handles)
         cache = self.rng.choice(("", "", "screening")) if completed else ""
         if self.rng.random() < 0.05:
-            # The store lost its last second and with it a newer attempt.
+            # The store lost its last second, and with it a newer attempt.
             self.forgotten += 1
             given = structs.replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
             pair = Pair(given, given)
@@ -139,7 +139,7 @@ class Workers(Both):
         await self.both("reap", (self._also(), self.rng.choice((0, 0, 1, 10_000, 30_000))))
 
     def _some_held(self, worker: str) -> tuple[list[Held], list[Held]]:
-        """Draw tokens of a worker, now and then one of another's."""
+        """Draw tokens of a worker, sometimes one of another worker's."""
         chance = {True: 0.5, False: 0.03}
         mine = [pair for pair in self.pairs if self.rng.random() < chance[pair.memory.worker_id == worker]]
         return [_held(pair.memory) for pair in mine], [_held(pair.redis) for pair in mine]
@@ -180,7 +180,7 @@ class Workers(Both):
             )
 
     async def postpone(self) -> None:
-        """Take back some that their workers never got, now and then one that ended long ago."""
+        """Take back some attempts that their workers never got, sometimes one that ended long ago."""
         recent = self.pairs[-8:] if self.rng.random() < 0.8 else self.pairs
         chosen = self.rng.sample(recent, min(self.rng.randint(0, 3), len(recent)))
         wait = self.rng.choice((0, 1, 3_000, 40_000))

@@ -1,4 +1,4 @@
-"""Reruns for the random actor: of runs that have ended, keeping some of the results that are good."""
+"""Random reruns of runs that have ended, keeping some of their good results."""
 
 import random
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tradewind.node_task_manager.domain.plan import Plan
 async def random_rerun(
     rng: random.Random, shard: Whole, runs: Mapping[str, RunSubmission], plans: Mapping[str, Plan], now: int
 ) -> RunSubmission | None:
-    """Draw a rerun of a run that has ended and is the latest of its cycle; None when there is none."""
+    """Draw a rerun of a run that has ended and is the latest of its cycle; return None when there is none."""
     ended = []
     for run in runs.values():
         components = await shard.components([(run.run, component_id) for component_id, _ in run.components])
@@ -20,7 +20,7 @@ async def random_rerun(
         if not run.run.ad_hoc and latest and all(each is not None and each.finished_at for each in components):
             ended.append(run)
     drawn = [(run, await _kept(rng, shard, run, plans)) for run in ended]
-    # Mostly such that have something to keep.
+    # Mostly runs with something to keep.
     worthwhile = [each for each in drawn if each[1]] if rng.random() < 0.8 else drawn
     if not worthwhile:
         return None
@@ -51,7 +51,7 @@ async def _kept(
 
 
 def _some_kept(rng: random.Random, plan: Plan, tasks: list[NodeTask | None]) -> tuple[int, ...]:
-    """Keep completed nodes for the most part, each only with all that is before it."""
+    """Keep most completed nodes, each only together with all nodes before it."""
     kept: list[int] = []
     for place, task in enumerate(tasks):
         before = {plan.edges[at].source for at in plan.inputs[place]}

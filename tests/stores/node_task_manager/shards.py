@@ -1,4 +1,4 @@
-"""A shard's stores over memory and Redis, and what tests submit to them."""
+"""A shard's stores in memory and in Redis, and what tests submit to them."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -106,7 +106,7 @@ class Bench:
         return list(effects.assignments)
 
     async def complete(self, assignment: Assignment, **outputs: str) -> str:
-        """Complete an attempt and return why it was refused, "" when it was not."""
+        """Complete an attempt and return why it was refused, "" if it was not."""
         outcome = Outcome(
             assignment.task_id,
             assignment.attempt,
@@ -117,7 +117,7 @@ class Bench:
         return (await self.shard.complete([outcome])).results[0]
 
     async def statuses(self, plan: Plan, flow_id: str = "flow", cycle: int = 0) -> dict[str, str]:
-        """Return the status of each node of a run, "-" for one that has no record yet."""
+        """Return the status of each node of a run, "-" for nodes without a record."""
         ids = [f"{flow_id}:{cycle}:0:{node.node_id}" for node in plan.nodes]
         tasks = await self.shard.tasks(ids)
         return {node.node_id: task.status.value if task else "-" for node, task in zip(plan.nodes, tasks, strict=True)}

@@ -1,4 +1,4 @@
-"""Batches and ad-hoc tasks in the stores: counts of every moment, lists, times to live."""
+"""Batches and ad-hoc tasks in the stores: counts at every moment, lists, times to live."""
 
 import asyncio
 import itertools
@@ -39,7 +39,7 @@ async def component(bench: Bench, run: RunName) -> Component:
 
 
 async def test_twenty_workers_count_exactly_at_every_moment(redis_server: RedisServer) -> None:
-    """They complete, fail, give back and let leases lapse; some items are stopped; each moment adds up."""
+    """They complete, fail, give back and let leases lapse; some items are stopped; the counts always add up."""
     rng, clock = random.Random(7), ManualClock()
     bench = Bench(redis_shard(redis_server, clock), clock)
     run = await submit(bench, batch(600), "b")
@@ -145,7 +145,7 @@ async def test_what_has_ended_expires_with_its_plan(redis_server: RedisServer) -
         pass
     for name in (f"run:{task}", f"run:{many}"):
         assert DAY - 10_000 < await admin.pttl(BASE + name) <= DAY, name
-    # As long as any record of a run that used it, and not as long as the plans of flows.
+    # It is kept as long as any record of a run that used it, not as long as the plans of flows.
     assert DAY < await admin.pttl(f"{BASE}plan:{work.digest}") <= DAY + LIMITS.tombstone_ms
     clock.advance(DAY + 1)
     await expire_all(redis_server)

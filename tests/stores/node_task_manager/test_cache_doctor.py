@@ -1,4 +1,4 @@
-"""Each invariant of the caches is broken by hand, found, mended, and all is well again."""
+"""Each invariant of the caches is broken by hand, found and mended, and everything is well again."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ OTHER = Entry("screening", "d1")
 
 @dataclass
 class Ward:
-    """Caches of one shard in Redis, and the store as its operator sees it."""
+    """The caches of one shard in Redis, and the store as its operator sees it."""
 
     caches: RedisCacheStore
     doctor: RedisCacheDoctor
@@ -31,7 +31,7 @@ class Ward:
     clock: ManualClock
 
     async def do(self, verb: str, key: str, *rest: Any) -> Any:
-        """Break something: `key` is without its beginning."""
+        """Break something; `key` is given without its prefix."""
         return await self.admin.execute_command(verb, f"{BASE}{key}", *rest)
 
     async def found(self, *, mend: bool = False, background: bool = False) -> list[tuple[str, str, bool]]:

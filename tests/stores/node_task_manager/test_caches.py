@@ -1,4 +1,4 @@
-"""Every sentence of the caches' contract, over every store, and random lives of them beside the memory's."""
+"""Every sentence of the caches' contract, for every store, and random use compared with memory."""
 
 import asyncio
 import random
@@ -22,13 +22,13 @@ FLIGHT, TTL, MOST = 30_000, 3_600_000, 100
 
 
 def cache_store(server: RedisServer, clock: ManualClock, shards: int = 3) -> RedisCacheStore:
-    """Caches spread over shards, logged in to as the service."""
+    """Return caches that are spread over shards, logged in as the service."""
     return RedisCacheStore(server.connect("node_task_manager"), {at: KEYS[at] for at in range(shards)}, clock)
 
 
 @pytest_asyncio.fixture
 async def empty(store: RedisServer | None) -> AsyncIterator[RedisServer | None]:
-    """A store without keys, None for memory."""
+    """An empty store, None for memory."""
     if store is None:
         yield None
         return
@@ -39,7 +39,7 @@ async def empty(store: RedisServer | None) -> AsyncIterator[RedisServer | None]:
 
 @pytest.fixture(params=redis_kinds())
 def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer:
-    """A store of every kind; it is started outside any event loop."""
+    """A store of every kind, started outside any event loop."""
     return redis_servers.get(request.param)
 
 
@@ -161,7 +161,7 @@ async def test_counts_add_up(empty: RedisServer | None) -> None:
 
 
 class Lives:
-    """Does the same random things to two stores. Times are long, since what Redis stores also ends by its own clock."""
+    """Makes the same random calls on two stores. Times are long, as entries in Redis also expire by its own clock."""
 
     def __init__(self, rng: random.Random, clock: ManualClock, stores: list[CacheStore]) -> None:
         self.rng, self.clock, self.stores = rng, clock, stores
@@ -176,7 +176,7 @@ class Lives:
             self.clock.advance(self.rng.choice((1, 90_000, 4_000_000)))
         elif verb == "clear":
             of_memory, *others = [await store.clear(entry.cache) for store in self.stores]
-            # Those whose time is over may still have been there.
+            # Expired entries may still have been there.
             assert all(of_memory <= count for count in others)
         elif verb == "look":
             flight = self.rng.choice((60_000, 6_000_000))
@@ -210,7 +210,7 @@ async def test_redis_does_what_memory_says(redis: RedisServer, clock: ManualCloc
 async def test_whatever_vanishes_no_result_is_wrong_or_back_from_the_dead(
     redis: RedisServer, clock: ManualClock, seed: int
 ) -> None:
-    """The store evicts keys at random: looks miss then, but what is found is what the last fill put in."""
+    """The store evicts keys at random: then looks miss, but results that are found are those of the last fill."""
     caches, rng = cache_store(redis, clock), random.Random(seed)
     last: dict[Entry, str] = {}
     entries = [Entry("screening", f"d{at}") for at in range(3)]

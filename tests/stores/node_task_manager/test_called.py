@@ -1,4 +1,4 @@
-"""What workers that are called need of a shard."""
+"""What a shard does for called workers."""
 
 from collections.abc import AsyncIterator
 
@@ -37,7 +37,7 @@ async def test_what_is_passed_on_is_the_same_attempt_with_clocks_that_begin_anew
     assert second.deadline_ms == first.deadline_ms + 5_000
     assert await bench.shard.held_by("w1") == []
     assert await bench.shard.held_by("w2") == [first.task_id]
-    # Should the first one have taken it after all, nothing it says counts.
+    # If the first worker took it after all, its reports do not count.
     assert (await bench.complete(first)).startswith("the lease lapsed")
     bench.clock.advance(LIMITS.lease_ms - 1)
     assert (await bench.shard.reap()).results == ()
@@ -70,7 +70,7 @@ async def test_another_process_of_a_worker_has_lost_what_the_one_before_held(ben
 
 
 async def test_a_process_that_is_the_first_known_keeps_what_is_held(bench: Bench) -> None:
-    """Nobody can tell whether it is another one."""
+    """Nobody can tell whether it is another process."""
     await bench.submit(plan_of("a"))
     (taken,) = await bench.take(1, "w1")
     await bench.shard.begin_process("w1", "i1")
@@ -89,7 +89,7 @@ async def test_more_than_one_script_may_do_is_lost_as_well(bench: Bench) -> None
 
 @pytest_asyncio.fixture
 async def replicas(store: RedisServer | None, clock: ManualClock) -> AsyncIterator[Replicas]:
-    """Nobody is there to begin with."""
+    """No replicas yet."""
     if store is None:
         yield MemoryReplicas(clock)
         return

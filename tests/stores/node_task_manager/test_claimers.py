@@ -1,4 +1,4 @@
-"""Twenty claimers at once on a real store: limits hold at every moment, users' shares follow their weights."""
+"""Twenty claimers at once on a real store: limits hold at every moment, and users' shares follow their weights."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What is kept of what has ended, and who cleans up: the sentences of `clean`, on every store."""
+"""What is kept of ended runs, and who cleans up: the contract of `clean`, for every store."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ async def run_cycle(bench: Bench, cycle: int, plan: Plan, *, keep: int = 0, keep
 
 
 async def acknowledge(bench: Bench) -> None:
-    """Take all events, as a scheduler does once it has folded them."""
+    """Acknowledge all events, as a scheduler does once it has folded them."""
     if events := await bench.shard.read({PARTITION: "0"}, 10_000):
         await bench.shard.acknowledge({PARTITION: events[-1].event_id})
 
@@ -54,7 +54,7 @@ async def clean(bench: Bench, cleaner: str = "c") -> list[Cleaned]:
 
 
 async def kept(bench: Bench, cycles: range) -> list[int]:
-    """Return the cycles that are on record."""
+    """Return which of these cycles are on record."""
     return [at for at in cycles if await bench.shard.component_ids(RunName("flow", at, 0))]
 
 
@@ -94,7 +94,7 @@ async def test_what_ended_a_moment_ago_stays(bench: Bench) -> None:
 
 
 async def test_what_the_scheduler_has_not_heard_of_stays(bench: Bench) -> None:
-    """It would submit anew what it does not find."""
+    """The scheduler would submit again what it does not find."""
     for cycle in range(3):
         await run_cycle(bench, cycle, plan_of("a"), keep=1)
     for _ in range(3):
@@ -115,7 +115,7 @@ async def test_an_open_run_stays_however_old_its_number(bench: Bench) -> None:
         await run_cycle(bench, cycle, plan_of("c"), keep=1)
     await acknowledge(bench)
     bench.clock.advance(SETTLE)
-    # What its worker held comes back first.
+    # The node task that its worker held comes back first.
     await bench.shard.reap()
     await clean(bench)
     assert await kept(bench, range(5)) == [0, 4]
@@ -143,7 +143,7 @@ async def test_fewer_kept_from_now_on_counts_from_the_next_end(bench: Bench) -> 
 
 
 async def test_log_lines_and_dead_letters_go_with_their_cycle(bench: Bench) -> None:
-    # Not one that may be tried again: one that lost its worker too often.
+    # A dead letter without a retry policy: it lost its worker too often.
     await bench.submit(plan_of("a"), cycle=0)
     for _ in range(LIMITS.losses):
         (a,) = await bench.take()
@@ -214,7 +214,7 @@ async def test_a_run_of_several_components_goes_as_a_whole(bench: Bench) -> None
 
 
 async def test_cleaning_goes_on_while_others_write(redis_server: RedisServer) -> None:
-    """Between any two steps runs begin and end; none that is open is touched, and in the end the newest are there."""
+    """Between any two steps runs begin and end; open runs are not touched, and in the end the newest are there."""
     clock = ManualClock()
     bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, clean_keys=10)), clock)
     plan = plan_of(" ".join(f"n{at}" for at in range(8)))
@@ -249,7 +249,7 @@ async def test_the_records_that_one_step_touches_are_bounded(redis_server: Redis
     while more:
         before = await admin.execute_command("DBSIZE")
         step = await bench.shard.clean("c", 0)
-        # A walk is given up with the component that it has reached, and its run.
+        # A step ends with the component and the run that it has reached.
         assert before - await admin.execute_command("DBSIZE") <= 40 + 4
         assert step.keys <= 40 + 4
         more, removed = step.more, removed + step.node_tasks
@@ -278,7 +278,7 @@ BASE = "trading_flow:{s0}:"
 
 
 async def forget_task(admin: Redis, task_id: str) -> None:
-    """Take a node task off the record, and leave the rest of its run."""
+    """Remove a node task's record, and leave the rest of its run."""
     run, _, node_id = task_id.rpartition(":")
     assert await admin.execute_command("HDEL", f"{BASE}run:{run}", f"{node_id}:status") == 1
 
@@ -294,7 +294,7 @@ async def test_the_list_of_all_node_tasks_loses_those_without_a_record(
     assert await admin.zcard(BASE + "node_tasks_list") == 3
     bench.clock.advance(1)
     assert sum(step.entries for step in await clean(bench)) == 1
-    # However old: what is open stays.
+    # Open node tasks stay, however old they are.
     assert await admin.zrange(BASE + "node_tasks_list", 0, -1) == [b"flow:0:0:a", b"flow:0:0:c"]
 
 
@@ -372,7 +372,7 @@ async def test_a_purge_takes_what_cleaning_knows_of_the_flow(redis_bench: Bench,
 async def test_the_index_of_a_flow_lasts_while_something_of_it_is_on_record(
     redis_bench: Bench, redis_server: RedisServer
 ) -> None:
-    """By it the flow is purged, whether a run waits for long or the flow has not run for long."""
+    """A purge finds the flow's runs by it, even when a run waits for long or the flow has not run for long."""
     bench, index, admin = redis_bench, BASE + "flow_runs:flow", redis_server.connect()
     for cycle in range(3):
         await run_cycle(bench, cycle, plan_of("a"))

@@ -1,4 +1,4 @@
-"""What the contract says of silence and of the total time of a node task, over every store."""
+"""What the contract says about silence and the total time of a node task, for every store."""
 
 from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
@@ -149,7 +149,7 @@ async def test_an_attempt_with_a_shorter_limit_of_its_own_ends_by_that(bench: Be
 
 
 async def test_what_is_older_than_a_start_is_spared_until_workers_had_a_lease_to_come_back(bench: Bench) -> None:
-    """Its lease lapsed, or its silence or its wait grew too long, while nobody was there."""
+    """Its lease lapsed, or its silence or its wait became too long, while no process was there."""
     await bench.submit(plan_of("a b", heartbeat_ms=5_000, schedule_to_start_ms=5_000))
     (given,) = await bench.take(1)
     bench.clock.advance(40_000)
@@ -160,7 +160,7 @@ async def test_what_is_older_than_a_start_is_spared_until_workers_had_a_lease_to
 
 
 async def test_nothing_ends_by_a_look_that_comes_too_late(bench: Bench) -> None:
-    """A store that hangs carries it out before it hears of what was renewed meanwhile."""
+    """A store that hangs carries out such a look before it hears of the renewals made meanwhile."""
     await bench.submit(plan_of("a b", schedule_to_start_ms=5_000))
     (given,) = await bench.take(1)
     by_ms = bench.clock() + 2_000

@@ -1,4 +1,4 @@
-"""Which workers are connected to any replica, and what they offer."""
+"""Which workers are connected to any replica, and which types they offer."""
 
 from collections.abc import AsyncIterator
 
@@ -16,7 +16,7 @@ KEEP = 15_000
 
 @pytest_asyncio.fixture
 async def connected(store: RedisServer | None, clock: ManualClock) -> AsyncIterator[ConnectedWorkers]:
-    """Nobody is connected to begin with."""
+    """No connected workers."""
     if store is None:
         yield MemoryConnectedWorkers(clock)
         return
@@ -54,7 +54,7 @@ async def test_who_was_the_last_is_told_until_somebody_comes(connected: Connecte
     assert await connected.since(["w1"]) == {}
     assert await connected.tell("r1", KEEP, came("w2", "a", whole=False))
     assert await connected.unoffered(["a"]) == {}
-    # Who was there before is forgotten, should this one go without a word.
+    # The last worker is forgotten in case this one disappears without notice.
     assert await connected.tell("r1", KEEP, ConnectionNews({}, {}, whole=True))
     assert await connected.unoffered(["a"]) == {"a": LastOffer()}
 
@@ -78,7 +78,7 @@ async def test_what_a_replica_told_lapses_with_it(connected: ConnectedWorkers, c
     clock.advance(1)
     assert await connected.unoffered(["a", "b"]) == {"b": LastOffer()}
     assert await connected.since(["w1", "w2"]) == {"w1": 7}
-    # It has to tell the whole again, which a part is not.
+    # The replica has to report all its workers again; a part does not do.
     assert not await connected.tell("r2", KEEP, came("w3", "c", whole=False))
     assert await connected.since(["w3"]) == {}
     assert await connected.tell("r2", KEEP, came("w2", "b"))

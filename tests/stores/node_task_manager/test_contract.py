@@ -1,4 +1,4 @@
-"""What becomes of runs and node tasks, and who gets them: the contract of the node task store, over every store."""
+"""What happens to runs and node tasks, and who gets them: the contract of the node task store, for every store."""
 
 from tests.stores.node_task_manager.shards import RUN, Bench, only_component, plan_of
 from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission

@@ -1,4 +1,4 @@
-"""What the contract says of node tasks that are given up, over every store."""
+"""What the contract says about node tasks that are given up, for every store."""
 
 from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, TaskError

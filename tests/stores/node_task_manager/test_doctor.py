@@ -1,4 +1,4 @@
-"""Each invariant is broken by hand, found, mended, and all is well again."""
+"""Each invariant is broken by hand, found and mended, and everything is well again."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class Ward(Bench):
     admin: Client
 
     async def do(self, *command: Any) -> None:
-        """Break something: the second word is a key without its beginning."""
+        """Break something; the second word of the command is a key without its prefix."""
         verb, key, *rest = command
         await self.admin.execute_command(verb, f"{BASE}{key}", *rest)
 
@@ -66,7 +66,7 @@ async def ward(embedded: RedisServer) -> AsyncIterator[Ward]:
 
 
 async def cured(ward: Ward, check: str, subject: str) -> None:
-    """It is found, and mended; nothing is left of it, nor of what followed from it."""
+    """The fault is found and mended; nothing is left of it or of its consequences."""
     assert (check, subject) in await ward.found()
     assert (check, subject, True) in [
         (each.check, each.subject, each.mended) for each in await findings(ward.redis, mend=True)
@@ -137,7 +137,7 @@ async def running_one(ward: Ward) -> None:
 
 
 async def blocked(ward: Ward) -> None:
-    """One of two runs under the limit of its flow, the other waits for it."""
+    """Of two runs under the limit of their flow, one runs and the other waits."""
     await ward.configure(max_running_per_flow=1)
     await running_one(ward)
 
@@ -167,12 +167,12 @@ async def test_what_is_broken_of_limits_is_mended(
 
 
 async def completed_in_events(ward: Ward) -> list[int]:
-    """How many nodes completed, by each event of a component."""
+    """Return how many nodes had completed, in each event of a component."""
     return [event.completed for event in await ward.redis.read({3: "0"}, 10) if isinstance(event, ComponentEvent)]
 
 
 async def test_those_whom_a_leaked_slot_held_back_go_on(ward: Ward) -> None:
-    """The slot of what ended is still there: nobody of the flow would ever run again."""
+    """The slot of an ended node task is still taken: nothing of the flow would ever run again."""
     await ward.configure(max_running_per_flow=1)
     await queued(ward)
     (first,) = await ward.take()
@@ -204,7 +204,7 @@ async def test_a_user_who_is_parked_while_nothing_runs_goes_on(ward: Ward) -> No
 
 
 async def cured_in(ward: Ward, check: str, subject: str) -> None:
-    """As cured, where the raw keys do not all agree with what a test made up."""
+    """Like `cured`, for states that a test made up and whose raw keys do not all agree."""
     assert (check, subject) in await ward.found()
     await ward.found(mend=True)
     assert await ward.found() == []
@@ -239,7 +239,7 @@ async def test_the_counts_of_large_components_are_taken_in_steps(ward: Ward) -> 
 
 
 async def test_a_component_whose_last_end_was_not_counted_ends(ward: Ward) -> None:
-    """The record says that all of it has ended; its event is made up for."""
+    """All of its records have ended; the missing event is sent."""
     await ward.submit(plan_of("a"))
     (taken,) = await ward.take()
     await ward.complete(taken, out="1")

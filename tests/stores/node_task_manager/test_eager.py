@@ -1,4 +1,4 @@
-"""Attempts that their worker begins by itself, with what a node of its has just emitted, over every store."""
+"""Attempts that a worker begins by itself on what its own previous node emitted, for every store."""
 
 from dataclasses import replace
 

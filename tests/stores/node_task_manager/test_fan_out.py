@@ -1,4 +1,4 @@
-"""Nodes that run once for each item of a list: what a store does with their offers and items."""
+"""Nodes that run once for each item of a list: how a store handles their offers and items."""
 
 from collections.abc import AsyncIterator
 
@@ -27,7 +27,7 @@ LIMITS = Limits(fan_out_lease_ms=LEASE_MS, output_bytes=100)
 
 @pytest_asyncio.fixture
 async def bench(store: RedisServer | None, clock: ManualClock) -> AsyncIterator[Bench]:
-    """A shard without records, under limits that are easily reached."""
+    """A shard without records, with limits that are easily reached."""
     if store is None:
         yield Bench(memory_shard(clock, LIMITS), clock)
         return
@@ -43,7 +43,7 @@ def plan(
     attempts: int = 1,
     shared: bool = False,
 ) -> Plan:
-    """A source, a node that runs over its list, and a sink that gets the results; with `shared`, another input."""
+    """Return a source, a node that runs over its list, and a sink for the results; with `shared` also other inputs."""
     retry = RetryPolicy(attempts, initial_ms=1_000, jitter=0) if attempts > 1 else None
     nodes = (
         PlanNode("list", "noop"),
@@ -67,7 +67,7 @@ async def offered(bench: Bench, of: Plan) -> FanOutOffer:
 
 
 def split(offer: FanOutOffer, count: int, need: int | None = None) -> FanOutStep:
-    """Split a list of numbers, all of which must complete unless said otherwise."""
+    """Split a list of numbers, all of which must complete unless `need` says otherwise."""
     items = tuple(str(at) for at in range(count))
     return FanOutStep(offer.task_id, offer.nonce, StepKind.SPLIT, items, count if need is None else need)
 
@@ -89,14 +89,14 @@ async def end(bench: Bench, given: Assignment, kind: OutcomeKind = OutcomeKind.C
 
 
 async def mapped(bench: Bench) -> NodeTask:
-    """The node task of the mapped node."""
+    """Return the node task of the mapped node."""
     (task,) = await bench.shard.tasks([MAPPED])
     assert task is not None
     return task
 
 
 async def items(bench: Bench, count: int) -> list[str]:
-    """The statuses of items, "-" for one without a record."""
+    """Return the statuses of items, "-" for items without a record."""
     tasks = await bench.shard.tasks([f"{MAPPED}:{at}" for at in range(count)])
     return [task.status.value if task is not None else "-" for task in tasks]
 
@@ -155,7 +155,7 @@ async def test_when_all_have_ended_it_is_offered_to_be_joined_and_its_successor_
 async def test_other_inputs_are_shared_by_all_items(bench: Bench) -> None:
     await begun(bench, plan(shared=True), 2)
     first, second = await bench.take()
-    # Short values come along, larger ones are read from their source.
+    # Short values are included; larger ones are read from their source.
     assert first.inputs == ((0, "0"), (2, '"s"'), (3, "@"))
     assert second.inputs == ((0, "1"), (2, '"s"'), (3, "@"))
 
@@ -170,7 +170,7 @@ async def test_an_offer_is_made_anew_when_nobody_carries_it_out(bench: Bench) ->
     assert (await bench.shard.fan_out([split(lost, 3)])).results == ("the offer was made anew",)
     assert (await mapped(bench)).items is None
     assert (await bench.shard.fan_out([split(again, 3)])).results == ("",)
-    # Carried out, it is not offered any more; nor does the same step once more change anything.
+    # Once carried out, it is not offered again, and repeating the step changes nothing.
     assert (await bench.shard.fan_out([split(again, 7)])).results == ("the offer was made anew",)
     bench.clock.advance(LEASE_MS)
     assert (await bench.shard.claim()).fan_outs == ()
@@ -198,7 +198,7 @@ async def test_each_item_has_attempts_of_its_own(bench: Bench) -> None:
     await end(bench, first, OutcomeKind.FAILED)
     await end(bench, second)
     assert await items(bench, 2) == ["pending", "completed"]
-    # One that waits for its next attempt keeps its place: it is open.
+    # An item that waits for its next attempt keeps its place, because it is open.
     assert (await mapped(bench)).items == ItemCounts(2, 2, begun=2, completed=1)
     bench.clock.advance(1_000)
     await bench.shard.claim()
@@ -337,7 +337,7 @@ async def test_a_purge_takes_items_along(bench: Bench, store: RedisServer | None
     await begun(bench, plan(max_parallel=3), 10)
     (running,) = await bench.take(1)
     purge = await bench.shard.purge("flow")
-    # The component, its three nodes but for the sink that nothing has reached, and three items.
+    # The component, two of its three nodes (nothing has reached the sink), and three items.
     assert (purge.done, purge.removed) == (True, 6)
     assert [each.task_id for each in purge.effects.terminations] == [running.task_id]
     assert await items(bench, 3) == ["-"] * 3

@@ -1,4 +1,4 @@
-"""How many begin in a time under a key."""
+"""How many node tasks with a key begin within a time."""
 
 import pytest
 
@@ -51,7 +51,7 @@ async def test_what_waits_delays_nobody_else(bench: Bench) -> None:
 
 
 async def test_nobody_who_has_no_taker_loses_a_turn(bench: Bench) -> None:
-    """An hour without a worker: as many begin at once as the bucket holds, the rest at their rate."""
+    """After an hour without a worker, as many begin at once as the bucket holds, the rest at their rate."""
     await bench.submit(keyed("2/m"))
     assert len(await begun(bench)) == 2
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""What stands in Redis: which keys, with which TTL, and what is left of what has ended."""
+"""The keys in Redis and their TTLs, and what is left of ended runs."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ RUN = RunName("flow", 0, 0)
 INDEXES = tuple(
     f"{BASE}{name}" for name in ("node_tasks_list", "flow_runs:*", "to_clean", "events:*", "last_events", "queue:stats")
 )
-"""What may stay: cleaned, or not acknowledged."""
+"""Keys that may stay because they are cleaned up or await acknowledgement."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def bench(redis_server: RedisServer) -> Bench:
 
 
 async def ttl_of(server: RedisServer, name: str) -> int:
-    """Return the TTL of a key in ms, -1 for none, -2 when it is not there."""
+    """Return the TTL of a key in ms, -1 for none, -2 for a missing key."""
     return await server.connect().pttl(BASE + name)
 
 
@@ -47,7 +47,7 @@ async def test_what_is_open_has_no_ttl_and_what_has_ended_one_of_a_day(bench: Be
     for name in ("run:flow:0:0", "plan:a>b/skip_downstream"):
         assert await ttl_of(redis_server, name) == -1, name
     await bench.complete(a, out="1")
-    # A node that ended long before its run is kept as long as that.
+    # A node that ended long before its run is kept as long as the run.
     assert await ttl_of(redis_server, "run:flow:0:0") == -1
     await finish_all(bench)
     assert DAY - 10_000 < await ttl_of(redis_server, "run:flow:0:0") <= DAY
@@ -109,7 +109,7 @@ async def test_logs_plans_and_sessions_expire(bench: Bench, redis_server: RedisS
     plan = plan_of("a", digest="p")
     await bench.submit(plan)
     (a,) = await bench.take()
-    # Saved again while it is in use it gets no time to live.
+    # Saving it again while it is in use does not give it a time to live.
     await bench.shard.save(plan)
     assert await ttl_of(redis_server, "plan:p") == -1
     await bench.shard.record([], [Line(a.task_id, a.attempt, a.nonce, "INFO", "node", "hello", 1)])
@@ -180,7 +180,7 @@ async def test_what_waits_without_a_time_limit_wakes_workers_of_other_processes(
         cycles = itertools.count()
 
         async def told() -> bool:
-            # The nodes of a cluster link anew now and then, and what is published meanwhile is lost: so once more.
+            # The nodes of a cluster sometimes link anew, and messages sent meanwhile are lost, so try again.
             await bench.submit(plan_of("a", schedule_to_start_ms=0), cycle=next(cycles))
             await asyncio.sleep(0.05)
             return b"noop" in heard
@@ -202,7 +202,7 @@ async def test_what_all_node_tasks_come_to_have_stands_in_one_field(bench: Bench
 
 
 async def test_the_only_input_of_a_node_stands_in_a_field_of_its_own(bench: Bench, redis_server: RedisServer) -> None:
-    """It is read with the record, so that a claim reads once."""
+    """The input is read together with the record, so that a claim reads only once."""
     plan = plan_of("a>b b>c a>c")
     await bench.shard.save(plan)
     await bench.submit(plan)

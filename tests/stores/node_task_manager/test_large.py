@@ -33,9 +33,9 @@ FAN = Plan(
 )
 CHAIN = Plan("chain", NODES, tuple(PlanEdge(place, "out", place + 1, "in") for place in range(LAST)))
 LONGEST_MS, HELD_UP = 150, 2
-"""A quiet machine stays under 20 ms; this one may have other things to do, so a script or two may have been held up.
+"""Scripts stay under 20 ms on a quiet machine; on a busier one, one or two scripts may be delayed beyond the limit.
 
-One that is busy all the time holds up every script: by as much as they took longer than the processor worked on them.
+A machine that is always busy delays every script, by the factor by which they took longer than the processor worked.
 """
 
 
@@ -46,7 +46,7 @@ def running(request: pytest.FixtureRequest, redis_servers: RedisServers) -> Redi
 
 @pytest_asyncio.fixture
 async def server(running: RedisServer) -> AsyncIterator[RedisServer]:
-    """A store that notes slow commands; when the test is over there are next to no scripts among them."""
+    """A store that logs slow commands; after the test, hardly any scripts may be among them."""
     await running.flush()
     (node,) = running.nodes
     await running.on_node(node, "CONFIG", "SET", "slowlog-log-slower-than", str(LONGEST_MS * 1000))
@@ -64,7 +64,7 @@ async def server(running: RedisServer) -> AsyncIterator[RedisServer]:
 
 
 async def _worked_us(server: RedisServer) -> float:
-    """Return the processor time that the store's main thread has had."""
+    """Return the processor time that the store's main thread has used, in microseconds."""
     info = await server.on_node(server.nodes[0], "INFO", "CPU")
     return 1e6 * (float(info["used_cpu_user_main_thread"]) + float(info["used_cpu_sys_main_thread"]))
 
@@ -138,7 +138,7 @@ async def test_a_purge_removes_10000_in_steps_and_late_work_brings_nothing_back(
     purge = await bench.shard.purge("flow")
     removed, terminations, steps = purge.removed, list(purge.effects.terminations), 1
     while not purge.done:
-        # What is not removed yet is gone all the same.
+        # Work that is not removed yet counts as gone all the same.
         late = await bench.shard.complete([completed(running[steps])])
         assert late.results[0] in ("no such node task", "the run is gone")
         assert (await bench.shard.claim(room(1))).assignments == ()
@@ -231,7 +231,7 @@ async def split(bench: Bench) -> Effects:
 
 
 async def begun(bench: Bench, plan: Plan) -> Assignment:
-    """Submit a run of the plan and take its only entry node."""
+    """Submit a run of the plan and claim its only entry node."""
     await bench.submit(plan)
     (root,) = await bench.take(1)
     return root

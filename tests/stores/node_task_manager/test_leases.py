@@ -1,4 +1,4 @@
-"""Leases of node tasks over every store: renewed, lost, kept over sessions, given back."""
+"""Leases of node tasks, for every store: renewed, lost, kept across sessions, given back."""
 
 from tests.stores.node_task_manager.shards import Bench, held, only_component, plan_of
 from tradewind.node_task_manager.domain.component import ComponentStatus
@@ -102,7 +102,7 @@ async def test_giving_back_named_node_tasks_queues_them_again(bench: Bench) -> N
 
 
 async def test_what_a_lost_second_forgot_is_taken_from_the_worker(bench: Bench) -> None:
-    """An attempt newer than the record's comes from before the store lost its last second."""
+    """An attempt newer than the record's is from the second that the store lost."""
     await bench.submit(plan_of("a"))
     outcome = Outcome("flow:0:0:a", 1, "forgotten", OutcomeKind.COMPLETED, (("out", "1"),))
     assert (await bench.shard.complete([outcome])).results == ("",)

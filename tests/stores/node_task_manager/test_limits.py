@@ -1,4 +1,4 @@
-"""How many run at once, and what becomes of the others."""
+"""How many node tasks run at once, and what happens to the others."""
 
 import pytest
 
@@ -213,7 +213,7 @@ async def test_what_runs_already_counts_under_a_limit_that_is_new(bench: Bench, 
     assert await bench.take() == [], "two run, and two may"
     await bench.complete(running[1])
     assert len(await bench.take()) == 1
-    # Taken away and set again it counts the same.
+    # A limit that is removed and set again counts the same.
     bench.shard.configure(SystemConfig())
     await bench.shard.reopen()
     bench.shard.configure(config)

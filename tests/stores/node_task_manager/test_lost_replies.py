@@ -51,7 +51,7 @@ async def test_twenty_claimers_at_once_take_each_of_a_thousand_node_tasks_once(
 
 
 class Worker:
-    """A worker whose process forgets what it was told by replies that it did not get."""
+    """A worker whose process does not learn what was in the replies that were lost."""
 
     def __init__(self, shard: Whole, name: str) -> None:
         self.shard = shard
@@ -61,14 +61,14 @@ class Worker:
         self.broken = 0
 
     async def open(self) -> None:
-        """Open a session that names what it holds."""
+        """Open a session that names what the worker holds."""
         session = await self.shard.open_session(self.name, "i1", [_held(each) for each in self.held.values()])
         self.session = session.session
         for nonce in session.lost:
             del self.held[nonce]
 
     async def work(self) -> None:
-        """Complete what it holds and claim more; after an error it connects again."""
+        """Complete what the worker holds and claim more; after an error it reconnects."""
         try:
             if not self.session:
                 await self.open()
@@ -84,13 +84,13 @@ class Worker:
 
 
 async def test_what_broken_connections_swallowed_is_given_again(bench: Bench, redis_server: RedisServer) -> None:
-    """Without any lease running out: the clock stands still."""
+    """No lease lapses meanwhile: the clock stands still."""
     plan = plan_of("a>b a>c a>d b>e c>e d>e e>f")
     await bench.shard.save(plan)
     part = (("0", plan.digest),)
     onlooker = RedisShard(redis_server.connect(), bench.clock)
     workers = [Worker(redis_shard(redis_server, bench.clock), f"w{number}") for number in range(4)]
-    # They stay connected, since calls are over sooner than it takes to log in.
+    # These stay connected, because the workers' calls take less time than a login.
     cutters = [connect(node.url_for(ADMIN), max_connections=1) for node in redis_server.nodes]
     runs: list[RunSubmission] = []
     chance = random.Random(7)
@@ -108,7 +108,7 @@ async def test_what_broken_connections_swallowed_is_given_again(bench: Bench, re
             assert turns < 1000, "node tasks were stranded"
             calls = [asyncio.create_task(worker.work()) for worker in workers]
             if chance.random() < 0.5:
-                # Cut in the middle of calls: some were carried out and their replies are lost.
+                # Cut connections in the middle of calls: some calls were carried out, but their replies are lost.
                 for _ in range(chance.randint(0, 20)):
                     await asyncio.sleep(0)
                 kill = ("CLIENT", "KILL", "USER", "node_task_manager")
@@ -147,7 +147,7 @@ async def test_more_than_one_script_takes_is_renewed_kept_and_given_back(
     named = [_held(each) for each in taken[:1200]]
     renewal = await bench.shard.renew("w1", session, [*named, Held("flow:0:0:n0", 1, "nobody")])
     assert renewal.lost == (("nobody", "the lease lapsed"),)
-    # As many as one script gives again; the rest with the next message.
+    # One script gives that many again; the rest comes with the next message.
     assert {each.task_id for each in renewal.effects.assignments} == {each.task_id for each in taken[1200:]}
     opened = await bench.shard.open_session("w1", "i2", [*named, Held("flow:0:0:n0", 1, "nobody")])
     assert opened.lost == ("nobody",)

@@ -1,4 +1,4 @@
-"""Events of tasks and notifications, as every store keeps them."""
+"""Events of tasks, and notifications, in every store."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 async def submit(bench: Bench, run: RunName, plan: Plan) -> list[Assignment]:
-    """Submit an ad-hoc run, and claim what it consists of."""
+    """Submit an ad-hoc run, and claim its node tasks."""
     await bench.shard.save(plan)
     submission = RunSubmission(run, "r0", USER, (("0", plan.digest),), partition=-1, node_type="noop")
     await bench.shard.submit([submission])
@@ -41,7 +41,7 @@ async def fail(bench: Bench, *given: Assignment, message: str = "broke") -> None
 
 
 async def facts(bench: Bench, user: str = USER) -> list[Fact]:
-    """Return what a user was told, the oldest first."""
+    """Return a user's notifications, the oldest first."""
     listed, _ = await bench.shard.list_notifications(user, "", 1000)
     return [each.fact for each in reversed(listed)]
 
@@ -120,7 +120,7 @@ async def test_many_items_are_one_notification_and_their_dead_letters_one_more(b
     given = await submit(bench, RunName.of_batch("b"), Plan("batch", nodes, ()))
     await fail(bench, *given)
     bench.clock.advance(10)
-    # The retry budget grants 10; the others were given up at once.
+    # The retry budget grants 10 further attempts; the other node tasks are given up at once.
     await fail(bench, *await bench.take())
     letter, end = await facts(bench)
     assert (letter.kind, letter.subject.startswith("batch:b:")) == (NotificationKind.DEAD_LETTER, True)

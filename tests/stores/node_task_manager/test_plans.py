@@ -1,4 +1,4 @@
-"""Plans: lists of every length come back whole, and one that was not written to its end is not there."""
+"""Plans: lists of every length are read back whole, and a plan that was written only in part does not exist."""
 
 from collections.abc import Mapping
 
@@ -17,11 +17,11 @@ from tradewind.server.redis.client import Redis
 
 
 class Interrupted(Exception):
-    """The writer died."""
+    """The writer has died."""
 
 
 class DyingPlanStore(RedisPlanStore):
-    """Dies after so many writes."""
+    """A plan store that dies after `writes` writes."""
 
     def __init__(self, client: Redis, writes: int) -> None:
         super().__init__(client, Keys("trading_flow", 0), LIMITS)
@@ -35,7 +35,7 @@ class DyingPlanStore(RedisPlanStore):
 
 
 def wide(width: int) -> Plan:
-    """One node, `width` after it, and one after them."""
+    """Return a plan of one node, `width` nodes after it, and one node after those."""
     names = ("first", *(f"n{place}" for place in range(width)), "last")
     edges = [PlanEdge(0, "out", place, "in") for place in range(1, width + 1)]
     edges += [PlanEdge(place, "out", width + 1, "in") for place in range(1, width + 1)]

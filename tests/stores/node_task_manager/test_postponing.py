@@ -1,4 +1,4 @@
-"""Node tasks that wait for the result of another one: taken back without harm, and ready again in time."""
+"""Node tasks that wait for another one's result: taken back without harm, and ready again in time."""
 
 from msgspec import structs
 
@@ -63,7 +63,7 @@ async def test_who_waits_can_be_stopped(bench: Bench) -> None:
     first, second = await bench.take()
     await bench.shard.postpone([postponed(first)])
     await bench.shard.stop(RunName("flow", 0, 0), "r0", "", "enough", "ann", 10**9)
-    # One that was asked to stop before it could be postponed has ended.
+    # A node task that was asked to stop before it could be postponed has ended.
     assert (await bench.shard.postpone([postponed(second)])).results == ("lost",)
     assert [(await task_of(bench, node)).status.value for node in "ab"] == ["skipped", "terminated"]
     bench.clock.advance(10_000)

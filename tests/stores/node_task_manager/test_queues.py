@@ -1,4 +1,4 @@
-"""Who is next: users in turn, of each one's node tasks the urgent and the old ones; how much may wait."""
+"""The order of claims: users take turns, and each user's urgent and old node tasks go first; queues are bounded."""
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import Bench, memory_shard, plan_of, redis_shard
@@ -7,7 +7,7 @@ from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 
 
 def ranked(**priorities: int) -> Plan:
-    """Nodes without edges, with their priorities."""
+    """Return nodes without edges, with these priorities."""
     nodes = tuple(PlanNode(name, "noop", priority=at) for name, at in priorities.items())
     return Plan(f"ranked {priorities}", nodes, ())
 
@@ -50,13 +50,13 @@ async def test_one_with_many_queued_does_not_delay_another_by_more_than_one(benc
 
 
 async def wide(bench: Bench, user_id: str, count: int = 60) -> None:
-    """Queue many node tasks of a user, `<user>0` and so on."""
+    """Queue many node tasks of a user: `<user>0` and so on."""
     await bench.submit(plan_of(" ".join(f"{user_id}{at}" for at in range(count))), flow_id=user_id, user_id=user_id)
 
 
 async def test_whoever_comes_anew_is_next(bench: Bench) -> None:
     await wide(bench, "ann")
-    # Also after one who was alone has had many at once.
+    # This holds even after another user has had many turns at once while alone.
     assert len(await names(bench, 20)) == 20
     await bench.submit(plan_of("mine"), flow_id="other", user_id="zoe")
     assert await names(bench, 1) == ["mine"]
@@ -75,7 +75,7 @@ async def test_one_who_has_a_single_one_again_and_again_gets_no_more_turns_than_
 
 
 async def test_newcomers_do_not_keep_one_who_waits_from_turns(bench: Bench) -> None:
-    """Each has one turn before, however many there are; then the others go on in turns."""
+    """However many newcomers there are, each has one turn first; then the others take turns again."""
     await wide(bench, "ann")
     await wide(bench, "bea")
     await names(bench, 4)

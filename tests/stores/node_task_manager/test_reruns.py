@@ -1,4 +1,4 @@
-"""Reruns: nodes whose results of the run before are kept."""
+"""Reruns that keep results of nodes of the previous run."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ LARGE = '"' + "v" * 5000 + '"'
 
 
 def first(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
-    """A cycle of one component."""
+    """Return the first run of a cycle with one component."""
     return RunSubmission(
         RunName("flow", 0, 0),
         "r0",
@@ -28,7 +28,7 @@ def first(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
 
 
 def again(before: RunSubmission, *places: int) -> RunSubmission:
-    """A rerun that keeps the results of these nodes."""
+    """Return a rerun that keeps the results of these nodes."""
     name = before.run._replace(run=before.run.run + 1)
     return before._replace(
         run=name,
@@ -40,7 +40,7 @@ def again(before: RunSubmission, *places: int) -> RunSubmission:
 
 
 async def run(bench: Bench, submission: RunSubmission, **outputs: str) -> list[str]:
-    """Carry out a run; nodes emit what is given by their ids, else 1. Return the ids of those that ran, in order."""
+    """Carry out a run; nodes emit the value given for their ids, else 1. Return the ids of those that ran, in order."""
     assert (await bench.shard.submit([submission])).results[0].outcome == "accepted"
     ran: list[str] = []
     while (await bench.shard.claim()).todo:
@@ -77,7 +77,7 @@ async def test_what_is_kept_does_not_run_and_reaches_what_does(bench: Bench) -> 
     assert component is not None
     assert (component.completed, component.sinks_completed, component.open) == (4, 2, 0)
     assert await bench.shard.emitted(["flow:0:1:d"]) == [(("out", "1"),)]
-    # The next refers to where the results are, not to who refers to them.
+    # The next rerun refers to where the results are, not to a run that refers to them itself.
     assert await run(bench, again(rerun, 0, 1, 2)) == ["d"]
     tasks = await bench.shard.tasks([f"flow:0:2:{name}" for name in "abc"])
     assert [task and task.kept for task in tasks] == ["flow:0:0:a", "flow:0:0:b", "flow:0:1:c"]
@@ -123,7 +123,7 @@ async def test_the_runs_of_a_cycle_stay_and_go_together(bench: Bench, store: Red
     rerun = again(before, 0)
     assert (await bench.shard.submit([rerun])).results[0].outcome == "accepted"
     other = before._replace(run=RunName("flow", 1, 0), run_id="other")
-    # While the rerun is open its source is not trimmed, however many cycles end.
+    # While the rerun is open, its source is not trimmed, however many cycles end.
     await _settle(bench)
     (assigned,) = await bench.take()
     assert await bench.shard.outputs([("flow:0:1:a", "out")]) == ["1"]
@@ -133,7 +133,7 @@ async def test_the_runs_of_a_cycle_stay_and_go_together(bench: Bench, store: Red
     if store is not None:
         client = store.connect()
         ttls = [await client.pttl(f"trading_flow:{{s0}}:run:flow:0:{number}") for number in (0, 1)]
-        # The clock of the test went on by so much since the record of the rerun got its own.
+        # The test's clock has advanced by that much since the rerun's record got its TTL.
         assert 0 < ttls[1] - SETTLE <= ttls[0] + SECOND
     await run(bench, other)
     await _settle(bench)
@@ -150,7 +150,7 @@ async def _settle(bench: Bench) -> None:
 
 
 async def test_many_are_kept_in_bounded_steps(store: RedisServer | None) -> None:
-    """With ten records a script it takes many; nothing is delivered before all results are taken over."""
+    """With ten records per script it takes many scripts; nothing is delivered before all results are taken over."""
     clock, limits = ManualClock(), replace(LIMITS, records_per_script=10)
     if store is None:
         bench = Bench(memory_shard(clock, limits), clock)

@@ -1,4 +1,4 @@
-"""What the contract says of failed attempts and what follows them, over every store."""
+"""What the contract says about failed attempts and what follows them, for every store."""
 
 from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.names import RunName

@@ -1,4 +1,4 @@
-"""The runs of a cycle stay and go together: what an earlier one worked out is what later ones refer to."""
+"""The runs of a cycle stay and go together, because later runs refer to results of earlier ones."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ async def test_one_that_is_looked_at_after_the_latest_gets_the_same_time_to_live
     bench.clock.advance(20 * SECOND)
     await run(bench, again(one, 0))
     bench.clock.advance(40 * SECOND)
-    # It is not acknowledged yet, and is looked at again a minute later.
+    # The run is not acknowledged yet, and is looked at again a minute later.
     await clean(bench)
     await acknowledge(bench)
     for seconds in (20, 40):
@@ -89,7 +89,7 @@ async def test_a_result_that_is_gone_is_no_value_and_stops_nobody_else(bench: Be
 
 
 async def test_an_open_one_is_not_dropped_with_the_latest(bench: Bench, redis_server: RedisServer) -> None:
-    """The scheduler took it for ended: its store has lost a second."""
+    """The scheduler believed that the run had ended, because its store has lost a second."""
     plan = plan_of("a>b", start_to_close_ms=0)
     await bench.shard.save(plan)
     one = first(bench, plan, keep_cycles=1)
@@ -132,7 +132,7 @@ async def test_a_purge_keeps_all_of_them_from_workers_from_its_first_step_on(red
 
 
 async def test_an_open_run_is_not_taken_for_a_namesake_that_went(bench: Bench, redis_server: RedisServer) -> None:
-    """A flow that was deleted is there again, and its first cycle has the name of one that was run again then."""
+    """A deleted flow exists again, and its first cycle has the same name as the earlier one, which had a rerun."""
     admin = redis_server.connect()
     plan = plan_of("a>b", start_to_close_ms=0)
     await bench.shard.save(plan)

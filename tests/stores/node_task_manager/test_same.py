@@ -1,6 +1,6 @@
-"""Memory is the specification: the same random operations on memory and Redis must come to the same.
+"""Memory is the specification: the same random operations on memory and Redis must have the same effects.
 
-`python -m tests.stores.node_task_manager.test_same FIRST COUNT [embedded|cluster|system]` goes on with more seeds.
+`python -m tests.stores.node_task_manager.test_same FIRST COUNT [embedded|cluster|system]` tries more seeds.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from tradewind.server.clock import ManualClock
 
 STEPS = 40
 OUTPUT_BYTES = 12_000
-"""So few that the results of a few items are too large together."""
+"""Small enough that the results of a few items are too large together."""
 WHOLE = Limits(retries=RETRIES, task_events=5, settle_ms=SETTLE_MS, clean_keys=CLEAN_KEYS, output_bytes=OUTPUT_BYTES)
 CUT = replace(WHOLE, records_per_script=3)
 SEEDS = {"embedded": 30, "cluster": 5, "system": 10}
@@ -30,7 +30,7 @@ CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[ki
 
 
 async def live(server: RedisServer, seed: int, limits: Limits) -> None:
-    """Do random things to both stores and compare after each, in some lives the raw keys too, and let all end."""
+    """Do random things to both stores, comparing after each, for some seeds raw keys too; then let everything end."""
     await server.flush()
     rng, clock = random.Random(seed), ManualClock()
     redis = redis_shard(server, clock, limits)
@@ -58,7 +58,7 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
         await world.compare_notices()
         await check_invariants(server)
         assert await findings(redis) == []
-        # What a rerun held goes once the rerun does; a flow of which something was held is looked at once more.
+        # What a rerun kept goes when the rerun does; a flow of which something was kept is looked at once more.
         for _ in range(3):
             await expire_all(server)
             await world.sweep()
@@ -81,7 +81,7 @@ async def test_redis_does_what_memory_says(server: RedisServer, first: int) -> N
 
 @pytest.mark.parametrize(("server", "first"), CHUNKS, indirect=["server"])
 async def test_work_cut_into_pieces_comes_to_the_same(server: RedisServer, first: int) -> None:
-    """With at most three records a script everything goes through `todo`."""
+    """With at most three records per script, everything goes through `todo`."""
     for seed in range(1000 + first, 1005 + first):
         await live(server, seed, CUT)
 

@@ -1,4 +1,4 @@
-"""Stops of runs and terminations of single node tasks, over every store."""
+"""Stops of runs and terminations of single node tasks, for every store."""
 
 from tests.stores.node_task_manager.shards import RUN, Bench, held, only_component, plan_of
 from tradewind.node_task_manager.domain.component import ComponentStatus
@@ -89,5 +89,5 @@ async def test_a_worker_that_comes_back_is_told_again_what_to_stop_and_gains_no_
     stopping, running = await bench.shard.tasks([a.task_id, b.task_id])
     assert stopping is not None
     assert running is not None
-    # The grace of a stop; and the attempt's own time limit with the grace for what it says of itself.
+    # The grace of a stop, and the attempt's own time limit plus the grace for its own report.
     assert (stopping.lease_deadline, running.lease_deadline) == (until, until + 5_000)

@@ -1,4 +1,4 @@
-"""Node tasks that wait for a cycle of another flow: the scheduler is told of each attempt, and says how it ended."""
+"""Node tasks that wait for a cycle of another flow: the scheduler is told of each attempt, and reports how it ended."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ async def task(bench: Bench) -> NodeTask:
 
 
 async def told(bench: Bench) -> list[str]:
-    """The cycles that are said to be wanted ("") or to be of no use any more."""
+    """Return the cycles in the events: "" for a cycle that is wanted, else one that is no longer needed."""
     events = await bench.shard.read({3: "0"}, 100)
     mine = [event for event in events if isinstance(event, SubFlowEvent)]
     assert {(event.task_id, event.run_id, event.user_id) for event in mine} <= {("flow:0:0:a", "r0", "default")}

@@ -1,4 +1,4 @@
-"""Suspended node tasks: nothing is held, a signal or a time ends the wait once, stops and total times for good."""
+"""Suspended node tasks: nothing is held; a signal or a time ends the wait once; stops and total times for good."""
 
 import asyncio
 from dataclasses import replace
@@ -39,7 +39,7 @@ async def test_a_suspended_node_task_holds_neither_worker_nor_slot_and_goes_on_w
     assert (found.status, found.wait, found.slots) == ("suspended", replace(PAID, since=bench.clock()), ())
     assert await bench.shard.held_by("w1") == []
     assert await bench.shard.held(["user:default"]) == [0]
-    # Whoever did not hear that it took effect says it again.
+    # A worker that did not hear that its message took effect sends it again.
     assert await suspend(bench, given, PAID) == ""
     assert await bench.complete(given, out="1") != ""
     bench.clock.advance(40 * 24 * 3600 * 1000)

@@ -1,4 +1,4 @@
-"""What the contract says of looking at what a single node task waits behind, over every store."""
+"""What the contract says about looking up what a single node task waits behind, for every store."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ended runs that are on their way out, some of their node tasks in each step."""
+"""Ended runs that are being removed, a few node tasks in each step."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ PLAN = plan_of(" ".join(f"n{at}" for at in range(100)))
 
 @pytest_asyncio.fixture
 async def bench(redis_server: RedisServer) -> Bench:
-    """Six cycles are on their way out."""
+    """A shard in which six cycles are being removed."""
     clock = ManualClock()
     bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, clean_keys=60)), clock)
     for cycle in range(6):

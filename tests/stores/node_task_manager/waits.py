@@ -1,4 +1,4 @@
-"""What nodes wait for, drawn at random, and signals to them."""
+"""Random waits of nodes, and random signals to them."""
 
 import random
 
@@ -10,11 +10,11 @@ from tradewind.node_task_manager.domain.waiting import Signal, Wait
 LARGE = '"' + "w" * 3000 + '"'
 FORM = '{"title":"Sure?"}'
 SURE = "sure"
-"""A flow none of whose cycles fails."""
+"""A flow whose cycles never fail."""
 
 
 def random_wait(rng: random.Random, now: int) -> Wait:
-    """Draw what a node that ran waits for: a signal, a time, or whichever comes first."""
+    """Draw the wait of a node that has run: for a signal, for a time, or for whichever comes first."""
     signal = rng.choice(("", "go", "go", "stop"))
     timed = not signal or rng.random() < 0.4
     after = rng.choice((0, 1, 700, 60_000)) if timed and rng.random() < 0.7 else -1
@@ -29,7 +29,7 @@ def random_wait(rng: random.Random, now: int) -> Wait:
 
 
 def random_built_in(rng: random.Random) -> Wait:
-    """Draw what a node that needs no worker waits for."""
+    """Draw the wait of a node that needs no worker."""
     if rng.random() < 0.3:
         return Wait(flow_id="other")
     if rng.random() < 0.5:
@@ -41,7 +41,7 @@ def random_built_in(rng: random.Random) -> Wait:
 
 
 def random_signal(rng: random.Random, component_id: str, task_id: str, task: NodeTask | None) -> Signal:
-    """Draw a signal that a node task waits for, now and then believing that it does not, or did before."""
+    """Draw a signal that a node task waits for; sometimes it assumes no wait, or an earlier one."""
     wait = task.wait if task is not None else None
     attempt, handle, name = -1, "", rng.choice(("go", "stop"))
     if task is not None and wait is not None and wait.signal and rng.random() < 0.9:
@@ -60,7 +60,7 @@ def random_signal(rng: random.Random, component_id: str, task_id: str, task: Nod
 
 
 def random_report(rng: random.Random, run_id: str, task: NodeTask, *, ends: bool = False) -> SubFlowReport:
-    """Draw what became of a cycle that a node task waits for, now and then of one that it does not wait for."""
+    """Draw the report of a cycle that a node task waits for, sometimes of a cycle that it does not wait for."""
     child = task.child or ("other:7:0" if rng.random() < 0.9 else "other:8:0")
     kind = rng.choice((ReportKind.COMPLETED, ReportKind.FAILED) if ends else tuple(ReportKind))
     if task.wait is not None and task.wait.flow_id == SURE and kind is ReportKind.FAILED:
@@ -80,6 +80,6 @@ def random_report(rng: random.Random, run_id: str, task: NodeTask, *, ends: bool
 
 
 async def suspended(shard: Whole, ids: list[str]) -> list[NodeTask]:
-    """Return those that wait."""
+    """Return the suspended node tasks."""
     tasks = await shard.tasks(ids)
     return [task for task in tasks if task is not None and task.status is NodeTaskStatus.SUSPENDED]

@@ -1,4 +1,4 @@
-"""A random actor that does the same to memory and Redis: users, schedulers and workers in one."""
+"""A random actor that makes the same calls on memory and Redis: users, schedulers and workers in one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,9 +30,9 @@ VERBS = {
     "stop": 1,
 }
 SETTLE_MS = 5_000
-"""How long runs that have ended stay in any case: short, so that some go."""
+"""How long ended runs stay in any case: short, so that some are removed."""
 CLEAN_KEYS = 15
-"""What a step of cleaning may touch: little, so that there are many."""
+"""How many keys a step of cleaning may touch: few, so that there are many steps."""
 VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
 VERBS |= {"postpone": 1, "hasten": 1, "fan_out": 3}
 VERBS |= {"acknowledge": 1.5, "clean": 1.5, "signal": 3, "report_sub_flows": 3}
@@ -42,7 +42,7 @@ VERBS |= {"release": 1, "rerun": 2, "watch": 2}
 
 @dataclass
 class World(Workers):
-    """Everybody, and what they know."""
+    """All actors, and what they know."""
 
     config: SystemConfig = field(default_factory=SystemConfig)
 
@@ -83,12 +83,12 @@ class World(Workers):
             begun_ms=self.clock(),
             keep_cycles=self.rng.choice((0, 1, 2)),
             withheld=tuple(str(at) for at in range(len(chosen)) if self.rng.random() < 0.15),
-            # Over before it is looked at, or long after the test.
+            # Over before the run is looked at, or long after the test.
             keep_for_ms=self.rng.choice((0, 0, SETTLE_MS // 2, 10**8)),
         )
 
     def _ad_hoc(self) -> RunSubmission:
-        """A task, or a batch."""
+        """Draw a task or a batch."""
         task = self.rng.random() < 0.5
         return RunSubmission(
             RunName.of_task(f"t{self.cycle}") if task else RunName.of_batch(f"b{self.cycle}"),
@@ -104,7 +104,7 @@ class World(Workers):
         return run if self.rng.random() < 0.7 else run._replace(run_id="other")
 
     async def rerun(self) -> None:
-        """Run a run again that has ended, keeping some of its results."""
+        """Rerun a run that has ended, keeping some of its results."""
         rerun = await random_rerun(self.rng, self.memory, self.runs, self.plans, self.clock())
         if rerun is not None:
             of_memory, of_redis = await self.both("submit", ([rerun], self._also()))
@@ -113,7 +113,7 @@ class World(Workers):
                 self.runs[str(rerun.run)] = rerun
 
     async def fan_out(self) -> None:
-        """Carry out offers of mapped nodes, now and then one that was carried out before."""
+        """Carry out offers of mapped nodes, sometimes one that has been carried out before."""
         chosen = self.rng.sample(list(self.offered.values()), min(2, len(self.offered)))
         for offered in chosen:
             if self.rng.random() < 0.8:
@@ -132,7 +132,7 @@ class World(Workers):
         await self.both("fan_out", ([of_memory], vacancies), ([of_redis], vacancies))
 
     async def hasten(self) -> None:
-        """Make some ready that wait, some of them for a next attempt, and others that do not wait at all."""
+        """Make waiting node tasks ready, some of them due for a next attempt, and try some that do not wait at all."""
         waiting = [task_id for task_id in self.waits if self.rng.random() < 0.7]
         chosen = {*waiting, *(pair.memory.task_id for pair in self.pairs[-2:]), "f:99999:0:unknown"}
         names = sorted(chosen)
@@ -151,7 +151,7 @@ class World(Workers):
         await self.both("stop", (run.run, run_id, component_id, "enough", "ann", 10**9))
 
     async def release(self) -> None:
-        """Let components begin, or skip them, now and then such as are not withheld."""
+        """Release or skip components, sometimes components that are not withheld."""
         holding = [run for run in self.runs.values() if run.withheld]
         if holding:
             run = self.rng.choice(holding)
@@ -175,7 +175,7 @@ class World(Workers):
             await self.both("terminate", (task_id, component_id, place, "no", "bob"))
 
     async def signal(self) -> None:
-        """Signal some node tasks, most of which wait, now and then twice at once."""
+        """Signal some node tasks, most of which wait, sometimes twice at once."""
         waiting = await suspended(self.memory, await self._ids())
         for task in self.rng.sample(waiting, min(2, len(waiting))):
             sent = random_signal(self.rng, task.component_id, task.task_id, task)
@@ -189,7 +189,7 @@ class World(Workers):
             await self.both("signal", (random_signal(self.rng, component_id, task_id, known),))
 
     async def report_sub_flows(self) -> None:
-        """Say what became of cycles that some node tasks wait for, now and then twice."""
+        """Report on cycles that some node tasks wait for, sometimes twice."""
         waiting = await suspended(self.memory, await self._ids())
         of_flows = [task for task in waiting if task.wait is not None and task.wait.flow_id]
         for task in self.rng.sample(of_flows, min(2, len(of_flows))):
@@ -200,7 +200,7 @@ class World(Workers):
         return self.runs[str(TaskName.parse(task.task_id).run)].run_id
 
     async def watch(self) -> None:
-        """Watch some node task of a flow, maybe one that is watched, or an item that has not begun."""
+        """Watch some node task of a flow, perhaps one that is already watched, or an item that has not begun."""
         flows = [run for run in self.runs.values() if not run.run.ad_hoc]
         if not flows:
             return
@@ -216,7 +216,7 @@ class World(Workers):
             self.watched[run.run.task_id(within)] = before is None
 
     async def purge(self) -> None:
-        # What is due wakes in both; the submissions below, which only Redis gets, have nothing left to wake.
+        # What is due wakes in both stores; the submissions below, which only Redis gets, wake nothing more.
         await self.both("claim", ((),))
         flow = self.rng.choice(FLOWS)
         of_memory = await self.memory.purge(flow)
@@ -229,18 +229,18 @@ class World(Workers):
             done = of_redis.done
             late = [run for run in self.runs.values() if run.run.flow_id == flow]
             if late:
-                # What was begun before is refused from the first call on, though it may be there in part.
+                # Runs that began before are refused from the first call on, though parts of them may still be there.
                 submitted = await self.redis.submit([self.rng.choice(late)])
                 assert submitted.results[0].outcome in (SubmitOutcome.FLOW_PURGED, SubmitOutcome.DUPLICATE)
         assert of_memory.removed == removed
         assert sorted(t.task_id for t in of_memory.effects.terminations) == sorted(t.task_id for t in terminations)
         self.runs = {name: run for name, run in self.runs.items() if run.run.flow_id != flow}
-        # A flow of this name has a budget of its own from now on.
+        # A new flow of this name has a budget of its own.
         self.granted = [(at, whose) for at, whose in self.granted if whose != flow]
         self.clock.advance(1)
 
     async def configure(self) -> None:
-        """Set other limits, often none."""
+        """Set other limits, often none at all."""
         version = self.config.version + 1
         self.config = self._limits(version) if self.rng.random() < 0.6 else SystemConfig(version=version)
         await self.redis.save_config(self.config)
@@ -263,8 +263,10 @@ class World(Workers):
         )
 
     async def acknowledge(self) -> None:
-        """Take some of the events of a partition as a scheduler would, up to one instant: those of the same one come in
-        an order of each store's own."""
+        """Acknowledge some events of a partition as a scheduler would, up to one instant.
+
+        Events of the same instant are in each store's own order.
+        """
         partition, count = self.rng.randint(0, 1), self.rng.randint(1, 5)
         known = [await shard.read({partition: "0"}, 10_000) for shard in (self.memory, self.redis)]
         if known[0]:
@@ -273,7 +275,7 @@ class World(Workers):
                 await shard.acknowledge({partition: [each for each in events if each.at <= until][-1].event_id})
 
     async def clean(self) -> None:
-        """Clean until nothing is left to do; what is open is not touched, and of the rest as much goes in both."""
+        """Clean until nothing is left to do; open runs are not touched, and both stores remove as much of the rest."""
         self.clock.advance(self.rng.choice((0, 0, SETTLE_MS)))
         of_memory = await self.memory.clean("c1", 0)
         steps = await self.sweep()
@@ -290,12 +292,12 @@ class World(Workers):
         steps = [await self.redis.clean("c1", 0)]
         while steps[-1].more:
             steps.append(await self.redis.clean("c1", steps[-1].place))
-        # A step ends with the run that it looks at.
+        # A step ends with the run that it is looking at.
         assert all(step.keys <= CLEAN_KEYS + 20 for step in steps), steps
         return steps
 
     async def end_all(self) -> None:
-        """Let everything end: work that is done, leases and waits that run out."""
+        """Let everything end: finish work, and let leases and waits run out."""
         for _ in range(100):
             before = len(self.pairs)
             for node_type in TYPES:
@@ -338,11 +340,11 @@ class World(Workers):
         await self.both("reap", ())
 
     async def read_notifications(self) -> None:
-        """Mark some as read."""
+        """Mark some notifications as read."""
         user = self.rng.choice(USERS)
         for shard in (self.memory, self.redis):
             listed, _ = await shard.list_notifications(user, "", 1000)
-            # Of one moment they may differ in order, so all of it is marked or nothing.
+            # Notifications of one moment may differ in order, so all of a moment are marked, or none.
             moments = sorted({each.fact.at for each in listed})
             if moments:
                 until = moments[self.cycle % len(moments)]

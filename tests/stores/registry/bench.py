@@ -1,4 +1,4 @@
-"""The registry's stores over memory and Redis, and workers for them."""
+"""The registry's stores in memory and in Redis, and workers for them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,7 @@ class Bench:
     clock: ManualClock
 
     async def register(self, worker: Worker, *node_types: NodeType) -> WorkerRecord:
-        """Register a worker with declarations of everything it offers, and expect that it is taken."""
+        """Register a worker with declarations of all the types it offers, and expect success."""
         declared = {node_type.name: node_type for node_type in node_types}
         all_types = [declared.get(name) or a_type(name) for name in worker.node_types]
         record = await self.workers.register(worker, all_types)
@@ -37,7 +37,7 @@ class Bench:
         return record
 
     async def beat(self, worker: Worker) -> Beat:
-        """Send a heartbeat and expect that it is taken."""
+        """Send a heartbeat and expect success."""
         beat = await self.workers.heartbeat(worker)
         assert isinstance(beat, Beat), beat
         return beat
@@ -54,7 +54,7 @@ class Bench:
         return record
 
     async def declared(self, *names: str) -> list[NodeTypeRecord]:
-        """Return the named node types that are declared and not too large together."""
+        """Return the records of these node types, which together must not be too large."""
         records = await self.node_types.find(names)
         assert records is not None
         return list(records)
@@ -82,13 +82,13 @@ def redis_bench(server: RedisServer, clock: ManualClock, limits: Limits | None =
 
 
 def a_worker(worker_id: str, *node_types: str, **fields: Any) -> Worker:
-    """A worker of incarnation `<id>-1` and capacity 10 unless told otherwise."""
+    """Return a worker of incarnation `<id>-1` and capacity 10, unless the fields say otherwise."""
     told: dict[str, Any] = {"incarnation": f"{worker_id}-1", "capacity": 10, "node_types": node_types} | fields
     return Worker(worker_id=worker_id, **told)
 
 
 def a_type(name: str, description: str = "") -> NodeType:
-    """A node type with one handle on either side."""
+    """Return a node type with one handle on either side."""
     return NodeType(
         name,
         description,

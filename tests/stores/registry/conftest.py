@@ -13,7 +13,7 @@ from tradewind.server.clock import ManualClock
 
 @pytest.fixture
 def limits() -> Limits:
-    """A test module may make them smaller."""
+    """The limits of the store; test modules may override them with smaller ones."""
     return Limits()
 
 

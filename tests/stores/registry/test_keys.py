@@ -1,4 +1,4 @@
-"""What stands in Redis: which keys, with which TTL, under the service's own ACL user."""
+"""The keys in Redis and their TTLs, under the service's own ACL user."""
 
 import pytest
 from redis.exceptions import NoPermissionError
@@ -95,5 +95,5 @@ async def test_the_servers_own_time_counts_when_the_clock_says_nothing(redis_ser
     record = await workers.register(a_worker("w"), [])
     assert isinstance(record, WorkerRecord)
     assert record.alive
-    # The server of a test runs on this machine.
+    # A test's server runs on this machine.
     assert abs(record.registered_at - SystemClock().now_ms()) < 10_000

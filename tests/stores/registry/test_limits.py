@@ -1,4 +1,4 @@
-"""What is bounded: records, answers, and what one script looks at."""
+"""Bounds of records, answers, and what one script reads."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -59,7 +59,7 @@ SMALL = Limits(records_per_script=3, answer_bytes=4_000, offering=2)
 
 @pytest.fixture
 def small(redis_server: RedisServer) -> Bench:
-    """Redis with little room: it reads in bounded steps and cuts answers by bytes, which memory does not."""
+    """Redis with small limits: it reads in bounded steps and cuts answers by bytes, which memory does not do."""
     return redis_bench(redis_server, ManualClock(), SMALL)
 
 

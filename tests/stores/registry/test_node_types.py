@@ -1,4 +1,4 @@
-"""Every sentence of the catalogue's contract, over every store."""
+"""Every sentence of the catalogue's contract, for every store."""
 
 from tests.stores.registry.bench import LIFETIMES, SECOND, Bench, a_type, a_worker
 from tradewind.registry.domain.node_type import NodeType

@@ -1,4 +1,4 @@
-"""The same random operations drive memory and Redis, which must answer alike all the time."""
+"""The same random operations run on memory and Redis, which must always answer alike."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tradewind.registry.domain.worker import Worker
 LIMITS = Limits(workers=2, node_types=4, replaced_incarnations=2, records_per_script=3)
 
 TYPES = ["average", "report", "b.c", "d-e", "f"]
-# Few names, so that the same worker is met again and again.
+# Few names, so that the same worker comes up repeatedly.
 ids = st.sampled_from(["a", "a", "a", "a.b", "c-1"])
 types = st.lists(st.sampled_from(TYPES), unique=True, max_size=4)
 incarnations = st.sampled_from(["i1", "i1", "i2", "i3", "i4"])
@@ -76,7 +76,7 @@ class Twins(TwinStores[Bench]):
 
     @rule()
     def sweep(self) -> None:
-        # How many it takes is each store's own affair: Redis takes a few at a time.
+        # How many a sweep takes at a time is up to each store: Redis takes a few.
         for bench in (self.memory, self.redis):
             self.run(bench.sweeper.sweep())
 

@@ -1,4 +1,4 @@
-"""Every sentence of the worker store's contract, over every store."""
+"""Every sentence of the worker store's contract, for every store."""
 
 from dataclasses import replace
 

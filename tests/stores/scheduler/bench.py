@@ -1,4 +1,4 @@
-"""The scheduler's stores under test, the clock they go by, and what tests put into them."""
+"""The scheduler's stores under test, their clock, and what tests put into them."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ LASTING_KEYS = (
     "trading_flow:{f*}:jobs",
     "trading_flow:{f*}:jobs_open",
 )
-"""What may stay for ever: flows until they are deleted, and indexes with one entry per flow or open run."""
+"""Keys that may stay for ever: flows until they are deleted, and indexes with one entry per flow or open run."""
 
 
 class Stores(Protocol):
@@ -129,7 +129,7 @@ def redis_stores(
     tells_ends: Callable[[], bool] = lambda: False,
     settle_ms: int = 0,
 ) -> RedisStores:
-    """Stores logged in as the service's own user."""
+    """Return stores that are logged in as the service's own user."""
     return RedisStores(
         server.connect(ACL.name, max_connections=64),
         Keys(),
@@ -175,12 +175,12 @@ def registration(flow_id: str = "f", **changes: object) -> FlowRegistration:
 
 @dataclass
 class Bench:
-    """The stores, seen by a scheduler that owns nothing unless a test says otherwise."""
+    """The stores, used by a scheduler that owns nothing unless a test says otherwise."""
 
     stores: Stores
     clock: ManualClock
     listens: bool = False
-    """Whether ends of runs are to be told."""
+    """Whether ends of runs have listeners."""
     _names: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -207,7 +207,7 @@ class Bench:
         return made._replace(**changes)  # type: ignore[arg-type]
 
     async def scheduled(self, due_ms: int, flow_id: str = "f", now_ms: int = 0, **changes: object) -> BeginRequest:
-        """A request of the flow's own schedule, judged now, or ahead of it at `now_ms`."""
+        """Return a request of the flow's own schedule, judged now or, ahead of its time, at `now_ms`."""
         flow = await self.flow(flow_id)
         changes.setdefault("schedule_epoch", flow.schedule_epoch)
         changes.setdefault("shape", shape(flow_id, flow.revision, schedule=flow.schedule))
@@ -215,7 +215,7 @@ class Bench:
         return self.request(flow_id, **judged(flow.schedule, due_ms, now_ms or self.now), **changes)
 
     def waiting(self, flow_id: str = "f") -> BeginRequest:
-        """A request for the planned time that waits longest."""
+        """Return a request for the planned time that has waited longest."""
         return self.request(flow_id, origin=CycleOrigin.SCHEDULE, queued=True)
 
     async def backfill(self, from_ms: int, to_ms: int, max_running: int = 1) -> int:
@@ -231,16 +231,16 @@ class Bench:
         return found
 
     def filling(self, step: BackfillStep, flow_id: str = "f", **changes: object) -> BeginRequest:
-        """A request for the planned time of a backfill's step."""
+        """Return a request for the planned time of a backfill's step."""
         return self.request(flow_id, origin=CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step, **changes)
 
     async def backfill_firings(self, backfill_id: int, flow_id: str = "f") -> list[tuple[int, str, int, int, str]]:
-        """What became of a backfill's planned times, as `firings`."""
+        """Return the firings of a backfill's planned times, in the form of `firings`."""
         lines = reversed(await self.stores.firings.newest(flow_id, 0, 20_000, backfill_id))
         return [(line.planned_ms, line.outcome.value, line.cycle, line.count, line.reason) for line in lines]
 
     async def firings(self, flow_id: str = "f") -> list[tuple[int, str, int, int, str]]:
-        """What became of planned times, the earliest first: when, what, the cycle, how many, why."""
+        """Return the firings of planned times, the earliest first: time, outcome, cycle, count, reason."""
         lines = reversed(await self.stores.firings.newest(flow_id, 0, 2000))
         return [(line.planned_ms, line.outcome.value, line.cycle, line.count, line.reason) for line in lines]
 
@@ -281,7 +281,7 @@ class Bench:
         return [line.text for line in cycle_log(runs[::-1], await self.stores.logs.read(flow_id, cycle))]
 
     async def remove(self, flow_id: str = "f", cycles: int = 100) -> int:
-        """Delete a flow in steps and return how many it took."""
+        """Delete a flow in steps and return the number of steps."""
         await self.move(FlowStatus.DELETING, flow_id)
         steps = 1
         while not await self.stores.flows.remove_step(flow_id, cycles):
@@ -290,7 +290,7 @@ class Bench:
 
 
 def backfill_draft(from_ms: int, to_ms: int, max_running: int = 1, flow_id: str = "f") -> BackfillDraft:
-    """A backfill of every minute of a range."""
+    """Return a backfill of every minute of a range."""
     times = past_times(ScheduleDefinition(MINUTE), 0, from_ms, to_ms)
     assert times is not None
     return BackfillDraft(
@@ -308,7 +308,7 @@ def backfill_draft(from_ms: int, to_ms: int, max_running: int = 1, flow_id: str 
 
 
 def judged(schedule: ScheduleDefinition, due_ms: int, now_ms: int) -> dict[str, Any]:
-    """The fields of a request that a schedule decides."""
+    """Return the fields of a request that a schedule decides."""
     verdict = schedule.judge(due_ms, now_ms)
     return {
         "origin": CycleOrigin.SCHEDULE,
@@ -320,7 +320,7 @@ def judged(schedule: ScheduleDefinition, due_ms: int, now_ms: int) -> dict[str, 
 
 
 def epochs(flow_id: str, epoch: int) -> dict[int, int]:
-    """The epochs of an owner of the flow's partition; none when `epoch` is 0."""
+    """Return the epochs of an owner of the flow's partition; none when `epoch` is 0."""
     return {partition_of(flow_id): epoch} if epoch else {}
 
 
@@ -331,7 +331,7 @@ def request_of(
 
 
 def with_ends(state: ChainState, ends: Mapping[str, ComponentEnd]) -> ChainState:
-    """Return a state with more components ended; one that has ended already stays as it is."""
+    """Return a state in which more components have ended; ended components stay as they are."""
     return state._replace(components={**ends, **state.components})
 
 

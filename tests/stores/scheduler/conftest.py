@@ -1,4 +1,4 @@
-"""The scheduler's stores under test: memory and every kind of Redis."""
+"""The scheduler's stores under test: in memory and in every kind of Redis."""
 
 from collections.abc import AsyncIterator
 
@@ -34,7 +34,7 @@ async def bench(server: RedisServer | None, clock: ManualClock) -> AsyncIterator
 
 @pytest_asyncio.fixture
 async def subscriber(server: RedisServer | None) -> AsyncIterator[Subscriber | None]:
-    """How another replica than that of the bench hears messages; None in memory, where all hear the same ones."""
+    """The subscriber of another replica than the bench's; None in memory, where all replicas hear the same messages."""
     if server is None:
         yield None
         return

@@ -22,7 +22,7 @@ seldom = st.sampled_from([0, 0, 0, 1])
 
 
 class RandomBeginnings(RandomFlows):
-    """Cycles that begin for all reasons there are: asked for, planned, on events, queued, of backfills, and again."""
+    """Cycles that begin for every possible reason: on request, planned, on events, queued, for backfills, again."""
 
     def wish(self, flow_id: str, **changes: Any) -> BeginRequest:
         flow = self.flow(flow_id)

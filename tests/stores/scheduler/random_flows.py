@@ -50,7 +50,7 @@ picks = st.integers(0, 9)
 
 
 class RandomFlows(TwinStores[Stores]):
-    """Memory and one Redis under one clock, with flows that come, change and go."""
+    """Memory and one Redis under one clock, with flows that are added, changed and removed."""
 
     redis: RedisStores
 
@@ -74,7 +74,7 @@ class RandomFlows(TwinStores[Stores]):
         return list(self.seen.values())[-1 - pick % len(self.seen)]
 
     def refresh(self) -> None:
-        """Remember the newest states, without forgetting those of runs that are gone."""
+        """Remember the newest states, without forgetting those of removed runs."""
         for flow_id in IDS:
             for state in self.run(self.memory.cycles.newest(flow_id, None, 50)):
                 self.seen[state.name] = state

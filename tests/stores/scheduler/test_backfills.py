@@ -1,4 +1,4 @@
-"""Backfills: which times begin, how many at once, what passes them over, and how they end."""
+"""Backfills: which times begin, how many at once, what passes times over, and how backfills end."""
 
 import asyncio
 from dataclasses import replace

@@ -15,7 +15,7 @@ DAY = 24 * 3600 * 1000
 
 
 def job(bench: Bench, job_id: str) -> BulkJob:
-    """A job as it begins."""
+    """Return a job as it begins."""
     wanted = BulkFilter(("f*",), (CycleStatus.FAILED,), 0, bench.now, 7)
     return BulkJob(job_id, BulkAction.RERUN, wanted, False, "ann", 'the feed "ü"', bench.now)
 

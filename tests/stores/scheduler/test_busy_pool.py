@@ -1,4 +1,4 @@
-"""What goes on when every connection of a store's pool is in use, as by callers who wait for large answers."""
+"""What works while every connection of a store's pool is in use, for example by callers that wait for large answers."""
 
 import asyncio
 from typing import Any

@@ -202,7 +202,7 @@ async def test_what_ended_just_now_stays_however_few_are_kept(
     for state in others:
         await bench.end(state)
     clock.advance(MINUTE - 1)
-    # The first of four ends last, and what stands behind it waits with it.
+    # The first of four cycles ends last, and the cycles after it wait for it.
     await bench.end(first)
     clock.advance(MINUTE - 1)
     last = await bench.begun(one._replace(run_id="last"))

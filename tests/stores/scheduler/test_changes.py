@@ -1,4 +1,4 @@
-"""Changes to runs, told to those who listen."""
+"""Changes to runs are published to listeners."""
 
 import pytest
 
@@ -29,7 +29,7 @@ async def test_who_listens_to_a_partition_hears_what_happens_in_it(bench: Bench,
     told: dict[tuple[int, int], ChainState] = {}
 
     async def is_told() -> bool:
-        """Begin and end a cycle of both flows at once, and see whether both changes to one of them were told whole."""
+        """Begin and end a cycle of each flow at once; tell whether both changes to one of them have arrived whole."""
         answers = await bench.stores.cycles.begin([bench.request("g"), bench.request("f")])
         begun = [answer.state for answer in answers if answer.state is not None]
         ended = [state._replace(status=CycleStatus.COMPLETED) for state in begun]

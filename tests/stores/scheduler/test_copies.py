@@ -1,4 +1,4 @@
-"""What goes into a store and comes out of it is a copy: changing it changes nothing on record."""
+"""Stores take and return copies: changing them changes nothing on record."""
 
 from contextlib import suppress
 from typing import cast
@@ -17,7 +17,7 @@ async def test_a_state_that_was_written_or_loaded_may_be_changed(bench: Bench) -
     written["1"] = ComponentEnd(failed=9)
     loaded = cast(dict[str, ComponentEnd], (await bench.state(state.name)).components)
     assert loaded == {"0": ComponentEnd(completed=1)}
-    # What cannot be changed at all is as good as a copy.
+    # An object that cannot be changed at all is as good as a copy.
     with suppress(TypeError):
         loaded["1"] = ComponentEnd(failed=9)
     assert (await bench.state(state.name)).components == {"0": ComponentEnd(completed=1)}

@@ -1,4 +1,4 @@
-"""Each invariant is broken by hand, found, mended, and all is well again."""
+"""Each invariant is broken by hand, found and mended, and everything is well again."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ BASE = f"trading_flow:{{f{partition_of('f')}}}:"
 
 @dataclass
 class Peers:
-    """The trigger service and the node task manager, as far as a doctor asks them."""
+    """The parts of the trigger service and the node task manager that a doctor calls."""
 
     epochs: dict[str, int] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
@@ -69,7 +69,7 @@ class Ward(Bench):
     peers: Peers = field(default_factory=Peers)
 
     async def do(self, *command: Any) -> None:
-        """Break something: the second word is a key without its beginning."""
+        """Break something; the second word of the command is a key without its prefix."""
         verb, key, *rest = command
         await self.admin.execute_command(verb, f"{BASE}{key}", *rest)
 
@@ -100,7 +100,7 @@ async def ward(embedded: RedisServer) -> AsyncIterator[Ward]:
 
 
 async def started(ward: Ward) -> None:
-    """A running flow, of which the trigger service knows."""
+    """Set up a running flow that the trigger service knows."""
     await ward.register("f")
     await ward.move(FlowStatus.RUNNING)
     flow = await ward.flow()
@@ -109,41 +109,41 @@ async def started(ward: Ward) -> None:
 
 
 async def open_cycle(ward: Ward) -> ChainState:
-    """A cycle that runs."""
+    """Set up a cycle that runs."""
     await started(ward)
     return await ward.begun(ward.request()._replace(run_id="r", request=request_of("r")))
 
 
 async def ended_cycle(ward: Ward) -> None:
-    """A cycle that has ended, and ran for no node."""
+    """Set up a cycle that has ended and did not run for a node."""
     await ward.end(await open_cycle(ward))
 
 
 async def open_child(ward: Ward) -> ChainState:
-    """A cycle that runs for a node of another flow, whose flow has no cycle besides."""
+    """Set up a cycle that runs for a node of another flow; its own flow has no other cycles."""
     await started(ward)
     return await ward.begun(ward.request()._replace(run_id="child", origin=CycleOrigin.SUB_FLOW, parent=PARENT))
 
 
 async def ended_child(ward: Ward) -> None:
-    """Such a cycle that has ended, of which the node has still to hear."""
+    """Set up such a cycle that has ended, of whose end the node has not heard yet."""
     await ward.end(await open_child(ward))
 
 
 async def begin_backfilled(ward: Ward) -> ChainState:
-    """A backfill of three times, of whose cycles one runs."""
+    """Set up a backfill of three times, with one cycle running."""
     await started(ward)
     backfill_id = await ward.backfill(T - 3 * MINUTE, T)
     return await ward.begun(ward.filling((await ward.filled(backfill_id)).steps()[0]))
 
 
 async def half_a_backfill(ward: Ward) -> None:
-    """A backfill of three times, of whose cycles one has ended and no other has begun."""
+    """Set up a backfill of three times, with one cycle ended and no other begun."""
     await ward.end(await begin_backfilled(ward))
 
 
 async def ended_backfill(ward: Ward) -> None:
-    """A backfill that has ended."""
+    """Set up a backfill that has ended."""
     await started(ward)
     backfill_id = await ward.backfill(T - 3 * MINUTE, T)
     await ward.stores.backfills.cancel("f", backfill_id, "enough")
@@ -227,7 +227,7 @@ async def test_a_running_flow_without_its_trigger_tells_the_trigger_service_agai
     assert await ward.found() == [("running-without-trigger", "f")]
     await ward.found(mend=True)
     assert (await ward.stores.outbox.check([partition_of("f")], 10))[partition_of("f")].due == ("f",)
-    # What is on its way is no finding.
+    # Work in progress is no finding.
     assert await ward.found() == []
 
 

@@ -1,4 +1,4 @@
-"""Ends of runs that are to be told: which are kept, and for how long."""
+"""Ends of runs that are to be reported: which are kept, and for how long."""
 
 from tests.stores.scheduler.bench import Bench, shape
 from tradewind.scheduler.domain.beginning import BeginRequest
@@ -40,7 +40,7 @@ async def test_the_end_of_a_run_for_a_node_of_another_flow_waits_whoever_listens
     other = await bench.begun()
     parent = Parent(RunName("above", 1), "r0", "sub", 2)
     wish = BeginRequest(shape("f"), "child", CycleOrigin.SUB_FLOW, 5000, parent=parent)
-    # Whatever else is open does not hinder it, nor does it hinder others.
+    # Other open cycles do not hinder it, nor does it hinder them.
     (answer,) = await bench.stores.cycles.begin([wish])
     assert answer.state is not None
     assert answer.state.facts.parent == parent

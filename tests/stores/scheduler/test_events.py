@@ -1,4 +1,4 @@
-"""Cycles that begin on events: once for each, under every overlap policy, and each event on record."""
+"""Cycles that begin on events: one for each event, under every overlap policy, and each event is on record."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ async def listening(bench: Bench, schedule: ScheduleDefinition = ON_PRICE, **cha
 
 
 async def event(bench: Bench, name: str, came_ms: int = 0, **changes: Any) -> BeginRequest:
-    """A request for the event `name`, whose payload is {"n": name}."""
+    """Return a request for the event `name`, whose payload is {"n": name}."""
     flow = await bench.flow()
     came_ms = came_ms or bench.now
     made: dict[str, Any] = {
@@ -41,14 +41,14 @@ async def event(bench: Bench, name: str, came_ms: int = 0, **changes: Any) -> Be
 
 
 async def publish(bench: Bench, name: str, came_ms: int = 0, **changes: Any) -> BeginAnswer:
-    """Meet an event, a moment after the one before, and return the answer."""
+    """Handle an event, a moment after the previous one, and return the answer."""
     answer = await bench.begin(await event(bench, name, came_ms, **changes))
     bench.clock.advance(1)
     return answer
 
 
 async def ledger(bench: Bench) -> list[tuple[str, str, int, str]]:
-    """What became of events, the earliest first: the event, what, the cycle, why."""
+    """Return the firings of events, the earliest first: event, outcome, cycle, reason."""
     lines = reversed(await bench.stores.firings.newest("f", 0, 2000))
     return [(line.event_id, line.outcome.value, line.cycle, line.reason) for line in lines]
 

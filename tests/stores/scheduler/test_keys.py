@@ -1,4 +1,4 @@
-"""What stands in Redis: which keys and fields, and for how long."""
+"""The keys and fields in Redis, and how long they last."""
 
 import json
 
@@ -87,7 +87,7 @@ async def test_requests_and_tombstones_expire(bench: Bench, redis_server: RedisS
 
 
 async def test_a_request_is_remembered_for_as_long_as_it_says(bench: Bench, redis_server: RedisServer) -> None:
-    """Also when its run goes on under another number: not longer than was left."""
+    """When its run continues under another number, the request is remembered for the remaining time, not longer."""
     await bench.register()
     admin, minute = redis_server.connect(), request_of("r", lifetime_ms=MINUTE)
     first = await bench.begun(bench.request(run_id="moved", request=minute))

@@ -1,4 +1,4 @@
-"""Variables of runs and of flows, and what else few chain states have: the contract of every store."""
+"""Variables of runs and of flows, and other rarely used fields of chain states: the contract of every store."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Owning partitions: memory and Redis answer alike, and nobody takes from those who are here."""
+"""Owning partitions: memory and Redis answer alike, and nobody takes partitions from replicas that are present."""
 
 import pytest
 from hypothesis import settings

@@ -1,4 +1,4 @@
-"""Flows that are paused: what runs goes on, what is due is on record, and nothing begins."""
+"""Paused flows: running cycles go on, due times are recorded, and nothing begins."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Reruns of cycles: whose number they have, what stands in their way, and what they do not stand in the way of."""
+"""Reruns of cycles: their numbers, what stands in their way, and what they do not stand in the way of."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ KEPT = (("0", (0, 1, 2, 7)), ("1", (4,)))
 
 
 async def rerun(bench: Bench, source: ChainState, run_id: str = "again", **changes: Any) -> BeginAnswer:
-    """Ask for a rerun of a run as it was when it was read."""
+    """Ask for a rerun of a run in the state in which it was read."""
     made = Rerun(source.name.run, source.facts.run_id, KEPT, ("n1",), "ada", "the feed was late")
     wish = RerunRequest(source, run_id, made, CHECK_IN, MINUTE, **changes)
     return await bench.stores.cycles.begin_rerun(wish)

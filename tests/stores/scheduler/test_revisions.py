@@ -1,4 +1,4 @@
-"""Revisions of flows: who made them, how long they stay, and changing only what was read."""
+"""Revisions of flows: who made them, how long they are kept, and changes based only on what was read."""
 
 from tests.stores.scheduler.bench import Bench, request_of, shape
 from tradewind.scheduler.domain.flow_record import RegisterOutcome

@@ -1,4 +1,4 @@
-"""The same random operations drive memory and Redis, which must answer alike all the time."""
+"""The same random operations run on memory and Redis, which must always answer alike."""
 
 from dataclasses import replace
 from typing import Any
@@ -53,7 +53,7 @@ notes = st.builds(
 
 
 class Twins(RandomBeginnings):
-    """What becomes of cycles, and of all that is kept beside them."""
+    """Cycles, and everything that is kept besides them."""
 
     def write(self, *updates: RunUpdate) -> None:
         epochs = self.epochs
@@ -120,11 +120,11 @@ class Twins(RandomBeginnings):
 
     @rule(flow_id=ids)
     def examine(self, flow_id: str) -> None:
-        """A doctor finds nothing, whatever happened."""
+        """Check that a doctor finds nothing, whatever has happened."""
         at = ""
         while True:
             look = self.run(self.redis.doctor.examine(partition_of(flow_id), 0, at, 100, None, False))
-            # `settle` says of a deletion that it is told everywhere, which in production comes last.
+            # `settle` already reports the deletion as told everywhere; in production that comes last.
             assert {finding.check for finding in look.examined.findings} <= {"deletion-forgotten"}
             at = look.examined.at
             if not at:
@@ -147,7 +147,7 @@ class Twins(RandomBeginnings):
 
 
 async def everything(store: Stores) -> list[Any]:
-    """All that can be read."""
+    """Return everything that can be read."""
     view: list[Any] = [
         await store.flows.find(IDS),
         await store.flows.list_ids("", 10),

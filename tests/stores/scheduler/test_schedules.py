@@ -1,4 +1,4 @@
-"""Planned times: what becomes of each, overlap, the end of a schedule."""
+"""Planned times: their outcomes, overlap, the end of a schedule."""
 
 import pytest
 

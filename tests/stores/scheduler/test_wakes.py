@@ -1,4 +1,4 @@
-"""What there is to do is told to every replica that listens."""
+"""Every replica that listens is told what there is to do."""
 
 import pytest
 
@@ -27,7 +27,7 @@ async def test_who_listens_hears_what_there_is_to_do_until_it_does_not(bench: Be
     told = [WakeUp(work, 15, at) for at, work in enumerate(Work)]
     for wake_up in told:
         await bench.stores.wakes.tell(wake_up)
-    # On a cluster messages come by several nodes, in any order.
+    # On a cluster messages come through several nodes, in any order.
     await until(lambda: set(first) == set(second) == set(told), "all is heard")
     end()
     last = WakeUp(Work.JOBS, 0, 5000)

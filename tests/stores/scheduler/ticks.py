@@ -1,4 +1,4 @@
-"""Flows on a schedule, and times of it that are due."""
+"""Flows with a schedule, and times of it that are due."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ async def running(bench: Bench, **changes: Any) -> int:
 
 
 async def tick(bench: Bench, due_ms: int) -> ChainState | None:
-    """Judge a time that is due, and return the state of the cycle that began."""
+    """Judge a due time, and return the state of the cycle that began."""
     answer = await bench.begin(await bench.scheduled(due_ms))
     assert answer.outcome in (BeginOutcome.BEGUN, BeginOutcome.SETTLED), answer
     return answer.state

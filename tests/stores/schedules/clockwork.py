@@ -1,5 +1,7 @@
-"""The scheduler and the trigger service over their stores, under one clock that a test moves, without anything between
-them that waits: what is due is claimed, begun, handed over and answered step by step."""
+"""The scheduler and the trigger service over their stores, under one clock that a test moves.
+
+Nothing between them waits: due triggers are claimed, begun, handed over and answered step by step.
+"""
 
 import itertools
 import json
@@ -60,7 +62,7 @@ class Killed(Exception):
 
 @dataclass
 class SlowNodes:
-    """The node task manager: each run that is submitted completes after `cycle_ms`, or when it is stopped."""
+    """A node task manager: each submitted run completes after `cycle_ms`, or when it is stopped."""
 
     clock: ManualClock
     cycle_ms: int
@@ -94,7 +96,7 @@ class SlowNodes:
         """Nobody listens."""
 
     def work(self) -> None:
-        """End what has run for long enough."""
+        """End runs that have run for long enough."""
         for run, (ends_ms, _) in list(self.running.items()):
             if ends_ms <= self.clock.now_ms():
                 self._end(run, ComponentEnd(completed=1, sinks_completed=1))
@@ -105,13 +107,13 @@ class SlowNodes:
         self._news.append(self.ended[run])
 
     def unheard(self) -> list[ComponentEvent]:
-        """Return the ends that were not asked for yet."""
+        """Return the ends that have not been asked for yet."""
         news, self._news = self._news, []
         return news
 
 
 class _TriggerService:
-    """Stands where the stub of the trigger service is, over its store."""
+    """Replaces the stub of the trigger service, over its store."""
 
     def __init__(self, store: BothPorts) -> None:
         self._store = store
@@ -131,7 +133,7 @@ class Triggers(TriggerPeer):
 
 
 class Replica:
-    """One scheduler; with `dies_after` its process ends once that step of the next tick is done."""
+    """One scheduler; with `dies_after` its process ends as soon as that step of the next tick is done."""
 
     STEPS = ("claimed", "begun", "handed over", "answered")
 
@@ -151,7 +153,7 @@ class Replica:
         self.epochs: dict[int, int] = {}
         self._clock, self._triggers, self._nodes = clock, triggers, nodes
         self._nonces = itertools.count()
-        # As much of a node task manager as schedules need.
+        # The part of a node task manager that schedules need.
         node_tasks: Any = nodes
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
@@ -185,7 +187,7 @@ class Replica:
         )
 
     async def own(self) -> None:
-        """Take the partitions, from whoever has them."""
+        """Take the partitions, whoever has them."""
         self.epochs = {each: await self.stores.partitions.take(each) for each in self._partitions}
         await self._triggers.subscribe(self._subscriptions())
 
@@ -193,7 +195,7 @@ class Replica:
         return [Subscription(partition, epoch, self.name) for partition, epoch in self.epochs.items()]
 
     async def step(self) -> None:
-        """Do all there is to do now: fold what has ended, begin what waited, look after runs, begin what is due."""
+        """Do everything there is to do: fold what has ended, begin what waited, look after runs, begin what is due."""
         self._nodes.work()
         await self._fold(self._nodes.unheard(), self.epochs)
         await self.hand_over(await self._begin_queued(self._partitions, self.epochs))
@@ -210,7 +212,7 @@ class Replica:
         return [_due(one) for claim in claims for one in claim.due]
 
     async def tick(self) -> int:
-        """Begin what is due as the loop of due triggers does; return how many flows were."""
+        """Begin what is due, like the loop of due triggers; return how many flows were due."""
         due = await self.claim()
         if due:
             await self.begin(due)
@@ -258,7 +260,7 @@ def _due(one: DueTrigger) -> DueFlow:
 
 
 class Clockwork:
-    """Replicas over the same stores, and the clock they go by. Times are told in seconds from its beginning."""
+    """Replicas over the same stores, and their clock. Times are in seconds from the clockwork's beginning."""
 
     def __init__(
         self,
@@ -312,7 +314,7 @@ class Clockwork:
         return [*outcomes].count(Outcome.FIRED)
 
     async def run(self, replica: Replica, seconds: float) -> None:
-        """Let time pass up to so many seconds from the beginning, stopping whenever there is something to do."""
+        """Let time pass up to `seconds` from the beginning, stopping whenever there is something to do."""
         until_ms = self.begin_ms + int(seconds * 1000)
         await replica.step()
         while (moment := await self.next_ms(replica)) is not None and moment <= until_ms:
@@ -321,7 +323,7 @@ class Clockwork:
         self.clock.advance(until_ms - self.clock.now_ms())
 
     async def next_ms(self, replica: Replica) -> int | None:
-        """Return when there is something to do next."""
+        """Return when there is something to do next, None if there is nothing."""
         surveys = [(await self.triggers.look([], partition))[1] for partition in self.partitions]
         checks = await replica.stores.open_runs.check(self.partitions, 1)
         moments = [head for survey in surveys for head in (survey.heads.due_ms, survey.heads.lapse_ms)]
@@ -344,6 +346,6 @@ class Clockwork:
         ]
 
     async def ledger(self, replica: Replica, flow_id: str = "f") -> list[tuple[float, str]]:
-        """Return what became of planned times, in seconds; those that fared alike one by one."""
+        """Return the outcomes of planned times, in seconds; times with the same outcome are listed one by one."""
         lines = reversed(await replica.stores.firings.newest(flow_id, 0, 2000))
         return [((line.planned_ms - self.begin_ms) / 1000, line.outcome.value) for line in lines]

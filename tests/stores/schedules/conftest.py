@@ -1,4 +1,4 @@
-"""The scheduler and the trigger service together, over memory and a Redis; that all kinds answer alike, others show."""
+"""The scheduler and the trigger service together, over memory and one Redis; other tests compare all kinds."""
 
 from collections.abc import AsyncIterator, Callable, Collection
 

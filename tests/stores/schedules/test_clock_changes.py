@@ -1,4 +1,4 @@
-"""The nights in which clocks change, from a flow's cron expression to its cycles."""
+"""Nights in which clocks change, from a flow's cron expression to its cycles."""
 
 from datetime import UTC, datetime
 
@@ -20,12 +20,12 @@ def utc(moment_ms: int) -> str:
 @pytest.mark.parametrize(
     ("zone", "time", "begin", "nights"),
     [
-        # Clocks are put forward in the second night, in Lord Howe by half an hour: the time of day does not exist, and
-        # the cycle begins at the moment of the change.
+        # Clocks go forward in the second night, in Lord Howe by half an hour: the time of day does not exist, and the
+        # cycle begins at the moment of the change.
         ("Europe/Berlin", "30 2", "2026-03-28T00:00", ["28 01:30", "29 01:00", "30 00:30"]),
         ("America/New_York", "30 2", "2026-03-07T00:00", ["07 07:30", "08 07:00", "09 06:30"]),
         ("Australia/Lord_Howe", "15 2", "2026-10-02T12:00", ["02 15:45", "03 15:30", "04 15:15"]),
-        # They are put back: the time of day comes twice, and the cycle begins the first time only.
+        # Clocks go back: the time of day comes twice, and the cycle begins only the first time.
         ("Europe/Berlin", "30 2", "2026-10-24T00:00", ["24 00:30", "25 00:30", "26 01:30"]),
         ("America/New_York", "30 1", "2026-10-31T00:00", ["31 05:30", "01 05:30", "02 06:30"]),
         ("Australia/Lord_Howe", "45 1", "2026-04-03T12:00", ["03 14:45", "04 14:45", "05 15:15"]),

@@ -1,4 +1,4 @@
-"""What a tick costs does not depend on how many schedules are registered; `benchmarks.schedules` measures its time."""
+"""The cost of a tick does not depend on how many schedules are registered; `benchmarks.schedules` measures its time."""
 
 from benchmarks.schedules import compare
 

@@ -17,13 +17,13 @@ ON_PRICE = {"event": {"name": "price", "filter": {"n": {"$gte": 0}}}}
 
 
 async def begun(scheduler: Replica) -> list[tuple[int, int]]:
-    """The cycles of the flow: number, and what the payload of its event said."""
+    """Return the cycles of the flow: number, and the `n` in the payload of its event."""
     states = await scheduler.stores.cycles.newest("f", None, 1000)
     return [(state.name.cycle, json.loads(state.facts.inputs_json)["n"]) for state in reversed(states)]
 
 
 async def each_once(works: Clockwork, scheduler: Replica, events: int) -> None:
-    """Each event began one cycle, which was handed over once; nothing is left to do."""
+    """Check that each event began one cycle, which was handed over once, and that nothing is left to do."""
     cycles = await begun(scheduler)
     assert [cycle for cycle, _ in cycles] == list(range(events))
     assert sorted(n for _, n in cycles) == list(range(events))
@@ -37,7 +37,7 @@ async def each_once(works: Clockwork, scheduler: Replica, events: int) -> None:
 
 
 async def in_order(works: Clockwork, scheduler: Replica, events: int) -> None:
-    """As each_once, and in the order in which they were published."""
+    """Check the same as `each_once`, and that cycles began in the order in which events were published."""
     await each_once(works, scheduler, events)
     assert all(cycle == n for cycle, n in await begun(scheduler))
 
@@ -55,7 +55,7 @@ async def test_one_is_killed_at_twenty_points_and_another_goes_on(make: Make) ->
     deaths = {number: chance.choice(Replica.STEPS) for number in chance.sample(range(50), 20)}
     killed = 0
     for number in range(50):
-        # Two in the same millisecond, and who published them does not know whether they arrived.
+        # Two events in the same millisecond, and the publisher does not know whether they arrived.
         both = [2 * number, 2 * number + 1]
         assert (await publish(works, both), await publish(works, both)) == (2, 0)
         assert await works.publish("price", f"none {number}", {"n": -1}) == 0
@@ -164,7 +164,7 @@ async def test_with_its_last_cycle_the_flow_is_over(make: Make, overlap: str) ->
 
 
 async def told(works: Clockwork, scheduler: Replica) -> None:
-    """Wait until the trigger service knows how the flow stands."""
+    """Wait until the trigger service knows the state of the flow."""
 
     async def known() -> bool:
         (flow,) = await scheduler.stores.flows.find(["f"])

@@ -17,7 +17,7 @@ async def test_a_cycle_of_3_s_each_minute_starts_at_0_60_and_120(make: Make) -> 
 @pytest.mark.parametrize(
     ("overlap", "cycles", "ledger"),
     [
-        # Planned time and start of each cycle; what became of each planned time.
+        # Planned time and start of each cycle; outcome of each planned time.
         ("skip", [(0, 0), (120, 120), (240, 240)], "fired skipped fired skipped fired skipped"),
         ("queue_one", [(0, 0), (60, 90), (120, 180), (180, 270)], "fired fired fired fired dropped queued"),
         ("queue_all", [(0, 0), (60, 90), (120, 180), (180, 270)], "fired fired fired fired queued queued"),

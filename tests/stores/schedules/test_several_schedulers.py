@@ -11,7 +11,7 @@ FLOWS = ["a", "b", "c"]
 
 
 async def each_once(works: Clockwork, scheduler: Replica, flow_id: str = "f") -> None:
-    """Cycles 0..99 began once each, at the planned times in their order, were handed over once, and completed."""
+    """Check that cycles 0..99 each began once, at the planned times in order, were handed over once, and completed."""
     cycles = await works.cycles(scheduler, flow_id)
     assert [number for number, *_ in cycles] == list(range(TIMES))
     assert [planned for _, planned, _, _ in cycles] == [60 * n for n in range(TIMES)]
@@ -37,7 +37,7 @@ async def test_two_that_are_told_the_same_begin_each_cycle_once(make: Make) -> N
 
 
 async def each_once_but_the_next(works: Clockwork, scheduler: Replica) -> None:
-    """As each_once, when the 101st time has come as well."""
+    """Check the same as `each_once`, with the 101st time having come as well."""
     cycles = await works.cycles(scheduler)
     assert [(number, planned) for number, planned, _, _ in cycles] == [(n, 60 * n) for n in range(TIMES + 1)]
     assert sorted(run.cycle for run in works.nodes.submitted) == list(range(TIMES + 1))
@@ -53,7 +53,7 @@ async def test_two_take_turns(make: Make) -> None:
             schedulers.reverse()
             await schedulers[0].own()
         await works.run(schedulers[0], 60 * number + 30)
-        # The other one does not know yet, and finds nothing to do.
+        # The other scheduler does not know yet, and finds nothing to do.
         assert await schedulers[1].claim() == []
     await each_once(works, schedulers[0])
 
@@ -72,7 +72,7 @@ async def test_one_is_killed_at_twenty_points_and_another_goes_on(make: Make) ->
         except Killed:
             killed += 1
             scheduler = await works.replica()
-        # What the dead one held comes again when its lease has lapsed, before the next time is due.
+        # The triggers that the dead one held come again when its lease has lapsed, before the next time is due.
         await works.run(scheduler, 60 * number + 59)
     assert killed == 20
     await each_once(works, scheduler)

@@ -1,4 +1,4 @@
-"""What was stopped stays stopped, over restarts, whenever it was."""
+"""A stopped flow stays stopped, over restarts, whenever it was stopped."""
 
 import pytest
 
@@ -12,7 +12,7 @@ HOUR = 3600
 
 
 async def stopped(works: Clockwork, scheduler: Replica) -> None:
-    """Stop the flow, and wait for what a stop leaves to be done behind it."""
+    """Stop the flow, and wait until everything that a stop leaves to be done later is done."""
     running = len(works.nodes.running)
     flow = await scheduler.change.stop("f", "ada", "enough")
     assert flow.status is FlowStatus.STOPPED
@@ -26,7 +26,7 @@ async def stopped(works: Clockwork, scheduler: Replica) -> None:
 
 
 async def nothing_more(works: Clockwork, cycles: int) -> None:
-    """Restart twice, let hours pass, and see that nothing begins."""
+    """Restart twice, let hours pass, and check that nothing begins."""
     for hours in (1, 2):
         scheduler = await works.replica()
         await works.run(scheduler, hours * HOUR)

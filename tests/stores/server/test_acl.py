@@ -1,4 +1,4 @@
-"""Each service's store user, against the keys and channels of each other service."""
+"""Each service's store user, tried on the keys and channels of every other service."""
 
 from itertools import permutations
 
@@ -67,13 +67,13 @@ async def test_a_service_is_refused_at_the_keys_of_another(redis_server: RedisSe
 async def test_a_script_is_refused_there_as_well(
     redis_server: RedisServer, service: str, other: str, call: str
 ) -> None:
-    """A script that names a key of its own, and then reaches for another's."""
+    """A script names a key of its own service, and then reaches for another service's."""
     client = redis_server.connect(service)
     own, foreign = OWN[service][0], OWN[other][0]
     script = f"return redis.{call}('SET', ARGV[1], 'x')"
     refusal = "(?i)permission|can't access"
     if redis_server.kind == "cluster":
-        # A node may say first that the key is not one of its own.
+        # A node may object first that the key is in a slot of another node.
         refusal += "|local|slot"
     with pytest.raises(ResponseError, match=refusal):
         await client.eval(script, 1, own, foreign)
@@ -108,7 +108,7 @@ async def test_a_service_may_add_functions_and_neither_see_nor_take_away_any(
 
 
 def forged(password: str) -> str:
-    """Return a library in the place of the one that the registry uses, if that logs in with `password`."""
+    """Return a library that would replace the registry's, if the registry logs in with `password`."""
     digest = library("tradewind.registry.stores").digest(password)
     function = f"redis.register_function('sweep_{digest}', function() return cmsgpack.pack({FORGED}) end)"
     return f"#!lua name=tradewind_{digest}\n{function}"

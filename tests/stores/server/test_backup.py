@@ -1,4 +1,4 @@
-"""Backups of a store under writes: whole, refused when damaged, and put back for each way of keeping data."""
+"""Backups of a store during writes: complete, refused when damaged, and restored for each way of keeping data."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ def binary(request: pytest.FixtureRequest) -> str | None:
 
 @contextlib.asynccontextmanager
 async def running(directory: Path, binary: str | None, *options: str) -> AsyncIterator[tuple[EmbeddedStore, Client]]:
-    """A store over a directory, and its admin."""
+    """Run a store over a directory; yield it and its admin client."""
     store = EmbeddedStore(directory, binary=binary, options=options)
     await store.start()
     admin = connect(store.url_for())
@@ -44,7 +44,7 @@ async def running(directory: Path, binary: str | None, *options: str) -> AsyncIt
 
 
 class Writer:
-    """Writes pairs, in one transaction each, as fast as it can: `a<n>` and `b<n>` are there together or not at all."""
+    """Writes pairs `a<n>` and `b<n>` as fast as it can, each in one transaction: both are there, or neither."""
 
     def __init__(self, admin: Client) -> None:
         self.written = 0
@@ -62,8 +62,8 @@ class Writer:
 
 @pytest_asyncio.fixture
 async def busy(tmp_path: Path, binary: str | None) -> AsyncIterator[tuple[EmbeddedStore, Client, Writer]]:
-    """A store that is written to all the time."""
-    # By `everysec` the files are up to two seconds behind what was answered; by `always` they never are.
+    """A store that is being written to all the time."""
+    # With `everysec` the files may lag up to two seconds behind the answers; with `always` they never do.
     async with running(tmp_path / "store", binary, "--appendfsync", "always") as (store, admin):
         writer = Writer(admin)
         writing = asyncio.create_task(writer.run())
@@ -74,7 +74,7 @@ async def busy(tmp_path: Path, binary: str | None) -> AsyncIterator[tuple[Embedd
 
 
 async def whole(admin: Client, at_least: int) -> None:
-    """Assert that a restored store has all pairs up to some number, and nothing else."""
+    """Assert that a restored store has exactly the pairs up to some number."""
     keys = {key.decode() for key in await admin.execute_command("KEYS", "*")}
     count = len(keys) // 2
     assert count >= at_least
@@ -132,7 +132,7 @@ async def test_a_user_who_may_not_is_told(busy: tuple[EmbeddedStore, Client, Wri
 
 @pytest.fixture
 def copied(tmp_path: Path) -> backups.Backup:
-    """A small backup of append-only files."""
+    """Make a small backup of append-only files."""
     source = tmp_path / "data" / backups.APPEND_ONLY
     source.mkdir(parents=True)
     (source / backups.MANIFEST).write_text("file base seq 1 type b\nfile gone seq 1 type h\nfile more seq 2 type i\n")

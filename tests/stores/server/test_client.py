@@ -1,4 +1,4 @@
-"""Redis clients: every kind of URL, ACL users, refused policies, and that nothing is repeated."""
+"""Redis clients: every kind of URL, ACL users, refused policies; no command is repeated."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.waiting import until
 from tradewind.server.redis.client import UnsafeStore, connect, require_reachable, require_safe_policy
 from tradewind.server.redis.connections import StoreRefuses
 
-# Everything that reaches beyond a service's own keys.
+# Commands that reach beyond a service's own keys.
 FORBIDDEN = [
     ("SCRIPT", "FLUSH"),
     ("FUNCTION", "FLUSH"),
@@ -85,7 +85,7 @@ async def test_a_slow_command_is_given_up_and_not_sent_again(redis_server: Redis
             return False
 
     await until(connected, "there is a connection, which to get may take longer than a command")
-    # Counts, then keeps the server busy until the answer comes too late.
+    # The script counts, then keeps the server busy until the answer comes too late.
     script = "redis.call('INCR', KEYS[1]) for i = 1, 3e7 do end return 1"
     with pytest.raises(StoreTimeoutError):
         await client.eval(script, 1, key)
@@ -101,7 +101,7 @@ async def test_a_store_that_evicts_is_refused(redis_server: RedisServer) -> None
     try:
         with pytest.raises(UnsafeStore, match=r'maxmemory-policy is "allkeys-lru"\): set it to "noeviction"'):
             await require_safe_policy(admin)
-        # A service's user may not look; its operator sees to it.
+        # A service's user may not look at the policy; that is up to the operator.
         await require_safe_policy(redis_server.connect("scheduler"))
     finally:
         for node in redis_server.nodes[-1:]:
@@ -109,7 +109,7 @@ async def test_a_store_that_evicts_is_refused(redis_server: RedisServer) -> None
 
 
 async def test_what_the_store_refuses_for_now_is_told_apart(redis_server: RedisServer) -> None:
-    """Whichever way the command goes."""
+    """However the command is sent."""
     admin, key = redis_server.connect(), "trading_flow:{f0}:kept"
     for node in redis_server.nodes:
         await redis_server.on_node(node, "CONFIG", "SET", "min-replicas-to-write", "1")

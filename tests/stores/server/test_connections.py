@@ -1,4 +1,4 @@
-"""How connections to the store are kept: alive, checked, and never repeated by themselves."""
+"""Connections to the store are kept alive and checked, and clients never repeat commands by themselves."""
 
 import socket
 from typing import Any
@@ -18,14 +18,14 @@ def server(redis_servers: RedisServers) -> RedisServer:
 
 
 async def kept(pool: Any) -> Any:
-    """Return a connected connection of a pool; it goes back at once."""
+    """Return a connected connection of a pool, which gets it back at once."""
     connection = await pool.get_connection()
     await pool.release(connection)
     return connection
 
 
 def is_kept_alive(connection: Any) -> bool:
-    """Whether the kernel probes the peer of a connection that is silent."""
+    """Tell whether the kernel probes the peer of a silent connection."""
     held: socket.socket = connection._writer.get_extra_info("socket")
     return bool(held.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
 

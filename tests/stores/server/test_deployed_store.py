@@ -1,4 +1,4 @@
-"""The store of k8s/, by its own configuration and users: it starts, and each user may do what it must and no more."""
+"""The store of k8s/ with its own configuration and users: it starts, and each user may do what it must and no more."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,12 +14,12 @@ from tradewind.server.redis.client import connect, require_safe_policy
 from tradewind.server.redis.embedded import EmbeddedStore
 
 ELSEWHERE = ("bind", "port", "dir", "aclfile")
-"""What is another thing here than in a container."""
+"""Settings that differ from those in a container."""
 
 
 @pytest_asyncio.fixture(params=BINARIES, ids=lambda binary: "system" if binary else "embedded")
 async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """Where a store runs by redis.conf and the users of the overlay dev."""
+    """The URL of a store with the redis.conf of k8s/ and the users of the overlay dev."""
     lines = (ROOT / "k8s/base/redis/redis.conf").read_text(encoding="utf-8").splitlines()
     options: list[str] = []
     for line in lines:

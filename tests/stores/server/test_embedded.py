@@ -81,7 +81,7 @@ async def test_it_has_started_when_it_has_read_its_data_however_long_that_takes(
 
 @pytest.mark.parametrize("binary", BINARIES, ids=lambda binary: "system" if binary else "embedded")
 async def test_what_scripts_and_transactions_wrote_is_there_after_a_restart(tmp_path: Path, binary: str | None) -> None:
-    """Redis 7.0 loads them as the user who has not logged in, and leaves them out where that one has no rights."""
+    """Redis 7.0 loads them as the user that is not logged in, and drops them if that user has no rights."""
     store = EmbeddedStore(tmp_path / "data", acl_users=[USER], binary=binary)
     await store.start()
     client = connect(store.url_for("scheduler"))
@@ -103,7 +103,7 @@ async def test_what_scripts_and_transactions_wrote_is_there_after_a_restart(tmp_
 async def test_the_allocator_of_glibc_keeps_freed_memory_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The store itself writes its title over its environment.
+    # The store itself overwrites its environment with its process title.
     told, teller = tmp_path / "told", tmp_path / "teller"
     teller.write_text(f'#!/bin/sh\nprintenv GLIBC_TUNABLES > "{told}"\nexec "{find_server()}" "$@"\n')
     teller.chmod(0o700)
@@ -113,7 +113,7 @@ async def test_the_allocator_of_glibc_keeps_freed_memory_at_hand(
         await store.start()
         await store.stop()
         assert told.read_text() == f"{expected}\n"
-        # What somebody has set stands.
+        # A value that somebody has set is kept.
         monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=9")
 
 
@@ -171,7 +171,7 @@ async def test_passwords_outlast_a_start_on_a_full_disk(tmp_path: Path) -> None:
 
 
 async def test_a_unix_socket_in_place_of_a_port(tmp_path: Path) -> None:
-    # Under pytest's own directory the path would be too long on some machines.
+    # Under pytest's own directory the socket's path would be too long on some machines.
     with tempfile.TemporaryDirectory() as short:
         store = EmbeddedStore(tmp_path, unix_socket=Path(short) / "store.sock", acl_users=[USER])
         await store.start()
@@ -207,7 +207,7 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         second = EmbeddedStore(tmp_path / "b", port=first.port)
         with pytest.raises(EmbeddedStoreError, match=r"(?i)address already in use"):
             await second.start()
-        # What failed to start has let go of its directory.
+        # A store that failed to start has released its directory.
         second.port = 0
         await second.start()
         await second.stop()

@@ -25,7 +25,7 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 
 @pytest_asyncio.fixture
 async def link(redis_server: RedisServer) -> AsyncIterator[RedisLink]:
-    """That of a registry."""
+    """The link of a registry."""
     await redis_server.flush()
     settings = RegistrySettings(store_url=redis_server.url("registry"))
     link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version), hears=False)
@@ -43,7 +43,7 @@ async def test_to_look_changes_nothing(link: RedisLink, redis_server: RedisServe
 
 
 async def changes(server: RedisServer, at: int) -> int:
-    """Return how often a node's data have changed since they were saved."""
+    """Return how many changes a node has not saved yet."""
     return int((await server.on_node(server.nodes[at], "INFO", "persistence"))["rdb_changes_since_last_save"])
 
 
@@ -73,7 +73,7 @@ async def test_a_moment_without_writes_is_none_of_readiness(link: RedisLink, red
 async def test_who_cannot_write_still_answers(
     redis_servers: RedisServers, begin: tuple[str, ...], end: tuple[str, ...], why: str
 ) -> None:
-    """All replicas would go at once; under the service's own name, in the metric and in the log it says so."""
+    """Unready, all replicas would go at once; the service's own health name, the metric and the log say so."""
     store = redis_servers.get("embedded")
     await store.flush()
     registry = Registry(RegistrySettings(store_url=store.url("registry")))

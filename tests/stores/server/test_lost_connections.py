@@ -1,4 +1,4 @@
-"""A connection that the store closes between two commands is lost, and nothing else, on every loop and every store."""
+"""A connection that the store closes between two commands is reported as lost, on every loop and every store."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Scripts on one connection, many at once: every call gets its own reply, whatever becomes of the others."""
+"""Scripts on one connection, many at once: every call gets its own reply, whatever happens to the others."""
 
 import asyncio
 import random
@@ -32,12 +32,12 @@ wide = Script(__name__, "wide", Wide)
 
 
 def length_of(mark: int) -> int:
-    """Return how long a reply call number `mark` asks for: most are short, some longer than any one read."""
+    """Return how long a reply call number `mark` asks for: most are short, some longer than any single read."""
     return 700_000 if mark % 40 == 0 else mark % 7 * 100
 
 
 async def call(client: Any, mark: int) -> None:
-    """Run the script and check that the reply is the one that this call asked for."""
+    """Run the script and check that this call gets the reply it asked for."""
     reply = await wide(client, [f"trading_flow:{{f{mark % 5}}}:wide"], (mark, length_of(mark)))
     assert (reply.mark, len(reply.text)) == (mark, length_of(mark))
 
@@ -48,7 +48,7 @@ async def test_replies_match_calls_though_others_give_up(redis_server: RedisServ
     choice = random.Random(seed)
     calls = [asyncio.ensure_future(call(client, mark)) for mark in range(200)]
     for given_up in choice.sample(calls, 60):
-        # Before it is sent, while it waits, and after others have been answered.
+        # Some give up before they are sent, some while they wait, and some after others have been answered.
         await asyncio.sleep(0)
         if choice.random() < 0.2:
             await call(client, choice.randrange(1000, 2000))
@@ -110,12 +110,12 @@ async def test_first_calls_that_come_together_share_one_connection(redis_server:
     await wide.load(loader)
     await loader.end()
     await asyncio.gather(*(call(client, mark) for mark in range(50)))
-    # A cluster's client has asked for the topology besides.
+    # A cluster's client also has connections on which it asked for the topology.
     assert await connections(redis_server) <= (1 if len(redis_server.nodes) == 1 else 2 * len(redis_server.nodes))
 
 
 async def connections(redis_server: RedisServer, mark: bytes = b"") -> int:
-    """Return how many connections the scheduler has; with `mark`, those whose line in the list says so."""
+    """Return how many connections the scheduler has; with `mark`, only those whose line in the list contains it."""
     lists = [await redis_server.on_node(node, "CLIENT", "LIST") for node in redis_server.nodes]
     lines = [line for listed in lists for line in listed.splitlines()]
     return sum(b" user=scheduler " in line and mark in line for line in lines)
@@ -126,7 +126,7 @@ async def test_calls_made_before_the_connection_share_it_whenever_they_begin(red
     calls = [client.call(KEY, "INCR", KEY) for _ in range(4)]
     for begun in calls:
         await begun
-    # A cluster client has others, by which it finds its masters.
+    # A cluster's client has other connections, on which it finds its masters.
     assert await connections(redis_server, b"cmd=incr ") == 1
 
 
@@ -155,12 +155,12 @@ async def test_a_client_closed_while_it_connects_leaves_no_connection(redis_serv
     for steps in range(60):
         client = redis_server.connect("scheduler")
         under_way = asyncio.ensure_future(wide(client, [KEY], (1, 0)) if script else client.get(KEY))
-        # One turn of the loop more each time, so that every moment of the connecting is met, and some after it.
+        # Each time one turn of the loop more, so that every moment of connecting is covered, and some moments after.
         for _ in range(steps):
             await asyncio.sleep(0)
         await client.end()
         await asyncio.wait([under_way])
-        # Either it was answered in time or it failed for the one reason there was.
+        # It was either answered in time or failed for the only possible reason.
         if (error := under_way.exception()) is not None:
             assert isinstance(error, RedisError | RedisClusterException), repr(error)
     await until(partial(_is_gone, redis_server), "the store sees no connection of the scheduler")

@@ -24,7 +24,7 @@ count = Script(__name__, "count", int)
 
 @pytest.fixture(scope="session")
 def running(redis_servers: RedisServers) -> RedisServer:
-    """Three masters; not started by an async fixture, within whose loop no other can run."""
+    """Three masters; not started in an async fixture, since no other loop can run within its loop."""
     return redis_servers.get("cluster")
 
 
@@ -43,13 +43,13 @@ async def owner_and_other(cluster: RedisServer) -> tuple[EmbeddedStore, Embedded
 
 
 async def owns(cluster: RedisServer, node: EmbeddedStore) -> bool:
-    """Whether a master owns the slot by its own account."""
+    """Tell whether a master owns the slot by its own account."""
     nodes: bytes = await cluster.on_node(node, "CLUSTER", "NODES")
     return covers(next(line for line in nodes.decode().splitlines() if "myself" in line))
 
 
 def covers(line: str) -> bool:
-    """Whether a line of CLUSTER NODES names the slot."""
+    """Tell whether a line of CLUSTER NODES includes the slot."""
     ranges = [part.partition("-") for part in line.split()[8:] if not part.startswith("[")]
     return any(int(first) <= SLOT <= int(last or first) for first, _, last in ranges)
 
@@ -61,12 +61,12 @@ async def name_of(cluster: RedisServer, node: EmbeddedStore) -> str:
 
 
 async def give_slot(cluster: RedisServer, to: EmbeddedStore) -> None:
-    """Make a master the owner of the slot, which holds no key, and return when all masters say so."""
+    """Make a master the owner of the slot, which holds no keys, and return when all masters agree."""
     name = await name_of(cluster, to)
     others = [node for node in cluster.nodes if node is not to]
     for node in others:
         if await owns(cluster, node):
-            # Who has imported a slot gets a newer epoch with it, so that the others do not take it back.
+            # Importing a slot gives a master a newer epoch, so that the others do not take the slot back.
             importing = ("CLUSTER", "SETSLOT", str(SLOT), "IMPORTING", await name_of(cluster, node))
             await cluster.on_node(to, *importing)
     for node in [to, *others]:
@@ -80,12 +80,12 @@ async def give_slot(cluster: RedisServer, to: EmbeddedStore) -> None:
 
 
 async def runs_on(cluster: RedisServer, node: EmbeddedStore) -> int:
-    """Return how many FCALL a master was sent, redirected ones included."""
+    """Return how many FCALL commands a master was sent, including redirected ones."""
     return await calls_of(cluster, node, "fcall")
 
 
 async def calls_of(cluster: RedisServer, node: EmbeddedStore, command: str) -> int:
-    """Return how often a command was sent to a master, in vain or not."""
+    """Return how often a command was sent to a master, including rejected ones."""
     stats = await cluster.on_node(node, "INFO", "COMMANDSTATS")
     found = stats.get(f"cmdstat_{command}", {})
     return int(found.get("calls", 0)) + int(found.get("rejected_calls", 0))
@@ -118,7 +118,7 @@ async def test_calls_follow_a_slot_that_is_moving(cluster: RedisServer) -> None:
     await cluster.on_node(other, "CLUSTER", "SETSLOT", str(SLOT), "IMPORTING", await name_of(cluster, owner))
     await cluster.on_node(owner, "CLUSTER", "SETSLOT", str(SLOT), "MIGRATING", await name_of(cluster, other))
     try:
-        # The key is not with the owner, so it is asked for where the slot goes.
+        # The owner does not have the key, so it is looked for where the slot goes.
         assert [await count(client, [KEY], [1]) for _ in range(3)] == [1, 2, 3]
         assert await client.call(KEY, "GET", KEY) == b"3"
     finally:
@@ -157,7 +157,7 @@ async def test_calls_to_other_masters_go_on_while_one_is_away(cluster: RedisServ
             return False
 
     await until(answers, "the cluster is whole again")
-    # By then another one might have been master.
+    # The slots are looked up anew, since another node might have become master.
     assert [await calls_of(cluster, node, "cluster|slots") for node in cluster.nodes] != asked
 
 

@@ -1,4 +1,4 @@
-"""What becomes of calls that are under way when the store dies, hangs, is demoted or talks nonsense."""
+"""What happens to calls in flight when the store dies, hangs, is demoted or sends nonsense."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ count = Script(__name__, "count", int)
 
 @pytest_asyncio.fixture(params=["tcp", "unix"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
-    """A store of the test's own, to be stopped and killed."""
+    """A store for this test alone, which may be stopped and killed."""
     one = EmbeddedStore(tmp_path, unix_socket=tmp_path / "s" if request.param == "unix" else None)
     await one.start()
     yield one
@@ -38,7 +38,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @asynccontextmanager
 async def connected(url: str, **options: Any) -> AsyncIterator[Client]:
-    """A client for as long as the block runs."""
+    """Yield a client that is connected as long as the block runs."""
     client = connect(url, **options)
     try:
         yield client
@@ -74,7 +74,7 @@ async def test_calls_under_way_when_the_store_dies_fail_and_later_ones_connect_a
             await count(client, [KEY], [1])
         await store.stop()
         await store.start()
-        # It may have been killed before the first run reached its file.
+        # The store may have been killed before the first run reached its file.
         assert await count(client, [KEY], [1]) in (1, 2)
 
 
@@ -86,9 +86,9 @@ async def test_calls_to_a_store_that_hangs_time_out_and_run_once_at_most(store: 
             begun = time.monotonic()
             ends = await asyncio.gather(*under_way(client, 20), return_exceptions=True)
             assert [type(end) for end in ends] == [StoreTimeoutError] * 20
-            # The upper bound is under what a client waits that was told nothing.
+            # The upper bound is below the time that a client waits by default.
             assert 0.25 < time.monotonic() - begun < 4
-            # Now there is no connection any more, and none can be had: over a socket redis-py calls that a lost one.
+            # There is no connection left, and none can be made; with a socket redis-py calls that a lost connection.
             begun = time.monotonic()
             ends = await asyncio.gather(*under_way(client, 20), return_exceptions=True)
             assert all(isinstance(end, StoreTimeoutError | StoreConnectionError) for end in ends), ends
@@ -96,13 +96,13 @@ async def test_calls_to_a_store_that_hangs_time_out_and_run_once_at_most(store: 
         finally:
             send_signal(store, signal.SIGCONT)
         await works(client)
-        # Those of the first time were sent, those of the second never were.
+        # The first calls were sent, the second ones never were.
         async with connected(store.url_for()) as patient:
             assert 1 <= int(await patient.get(KEY) or 0) <= 20
 
 
 async def works(client: Client) -> None:
-    """Wait until a script runs again, as it does once the store has taken up what was left to it."""
+    """Wait until a script runs again, once the store has worked off its backlog."""
 
     async def answered() -> bool:
         try:
@@ -133,7 +133,7 @@ async def test_a_client_that_is_closed_ends_the_calls_under_way(store: EmbeddedS
         await asyncio.sleep(0)
         await client.end()
         ends = await asyncio.gather(*calls, return_exceptions=True)
-        # Now the calls wait for a connection.
+        # These calls wait for a connection.
         calls = under_way(client, 3)
         await asyncio.sleep(0)
         await client.end()
@@ -179,9 +179,9 @@ Answer = Callable[[asyncio.StreamWriter, int], None]
 
 @asynccontextmanager
 async def fake_store(answer: Answer) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """A server that agrees to all, but lets `answer` see to the n-th script.
+    """Run a server that answers everything with OK, but leaves the n-th script to `answer`.
 
-    Yields its URL, and what it saw: `connected`, and the last argument of every script.
+    Yields its URL and what it has seen: `connected`, and the last argument of every script.
     """
     seen: list[bytes] = []
 
@@ -204,7 +204,7 @@ async def fake_store(answer: Answer) -> AsyncIterator[tuple[str, list[bytes]]]:
 
 
 def hang_up(writer: asyncio.StreamWriter, number: int) -> None:
-    """End the connection instead of answering the first script."""
+    """Close the connection instead of answering the first script."""
     if number == 1:
         writer.close()
     else:
@@ -217,7 +217,7 @@ def say_too_much(writer: asyncio.StreamWriter, number: int) -> None:
 
 
 def talk_nonsense(writer: asyncio.StreamWriter, number: int) -> None:
-    """Answer the second script with what is no reply."""
+    """Answer the second script with something that is not a reply."""
     writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" if number == 2 else b":7\r\n")
 
 

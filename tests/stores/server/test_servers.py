@@ -1,4 +1,4 @@
-"""The stores that tests run on: a fresh key space each time, and keys that leak are found."""
+"""The stores that tests run on: each test has a fresh key space, and leaked keys are found."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The store's time, as Python is told it."""
+"""The store's time, as reported to Python."""
 
 import time
 

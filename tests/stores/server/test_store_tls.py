@@ -1,4 +1,4 @@
-"""The way to a store over TLS: commands, scripts, messages, and what is said when it does not fit."""
+"""Connections to a store over TLS: commands, scripts, messages, and the errors for mismatches."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -136,7 +136,7 @@ async def keys_on(node: EmbeddedStore) -> int:
 
 @needs_redis
 async def test_behind_a_sentinel_over_tls_the_next_master_is_found(authority: Authority, tmp_path: Path) -> None:
-    """The Sentinel is asked over TLS, and both masters are."""
+    """Both the Sentinel and the masters are reached over TLS."""
     store = FailoverStore(tmp_path, down_after_s=30, tls=authority.issue("store"))
     files = authority.issue("scheduler")
     await store.start()
@@ -192,7 +192,7 @@ async def test_what_does_not_fit_is_told(store: RedisServer, authority: Authorit
 async def test_rotated_certificates_are_taken_when_a_connection_is_opened(
     store: RedisServer, authority: Authority, tmp_path: Path
 ) -> None:
-    """The CA itself changes: only who reads the files anew can connect."""
+    """The CA itself changes: only a client that reads the files anew can connect."""
     node = store.nodes[0]
     ours, theirs = authority.issue("scheduler"), authority.issue("store")
     async with (

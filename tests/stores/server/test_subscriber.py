@@ -24,7 +24,7 @@ async def subscriber(redis_server: RedisServer) -> AsyncIterator[Subscriber]:
 
 
 class Heard:
-    """Keeps what it hears."""
+    """Records what it hears."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, bytes]] = []
@@ -93,7 +93,7 @@ async def test_a_broken_connection_mends_and_the_gap_is_told_once_it_is_closed(
     for node in redis_server.nodes:
         await redis_server.on_node(node, "CLIENT", "KILL", "TYPE", "pubsub")
     await until(lambda: heard.gaps == 1, "the gap was told")
-    # From the moment the gap is told nothing is missed.
+    # Nothing is missed from the moment the gap is reported.
     await redis_server.connect("node_task_manager").publish(CHANNEL, "after")
     await until(lambda: len(heard.messages) == 2, "channel and pattern are both subscribed again")
 
@@ -134,7 +134,7 @@ async def test_subscribing_waits_for_a_store_that_is_away(redis_server: RedisSer
 async def test_whoever_gives_up_while_subscribing_breaks_nothing_for_others(
     redis_server: RedisServer, subscriber: Subscriber
 ) -> None:
-    """As a client does whose time is over just then."""
+    """For example a client whose time runs out at that moment."""
     there = Heard()
     await subscriber.subscribe(CHANNEL, there, there.on_gap)
     for turns in range(12):
@@ -155,11 +155,11 @@ async def test_whoever_gives_up_while_subscribing_breaks_nothing_for_others(
 async def test_the_first_to_subscribe_may_come_long_after_the_connection(
     redis_server: RedisServer, subscriber: Subscriber
 ) -> None:
-    """redis-py would look whether the connection is well, and read the answer where the subscriber reads."""
+    """redis-py would check the connection, and read the answer where the subscriber is reading."""
     await until(lambda: subscriber._pubsub is not None and subscriber._pubsub.connection, "it is connected")
     assert subscriber._pubsub is not None
     connection: Any = subscriber._pubsub.connection
-    # As if it had been silent for longer than that takes.
+    # As if the connection had been silent for longer than the interval of checks.
     connection.next_health_check = -1
     await asyncio.sleep(0)
     heard = Heard()
@@ -172,7 +172,7 @@ async def test_the_first_to_subscribe_may_come_long_after_the_connection(
 
 
 async def test_a_store_that_says_nothing_any_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its machine is gone, and nobody is left to close the connection."""
+    """The store's machine is gone, and nothing is left to close the connection."""
     connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Metrics of the store: what it says of itself, to a user who may ask that and nothing else."""
+"""Metrics of the store: what it reports about itself to a user who may only ask for that."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ OF_NODES = (
 
 @pytest.fixture(autouse=True)
 def forgotten() -> None:
-    """Begin without values of other tests."""
+    """Begin without the values of other tests."""
     watch.UP.set(-1)
     for gauge in OF_NODES:
         gauge.clear()
@@ -37,7 +37,7 @@ def forgotten() -> None:
 
 @asynccontextmanager
 async def watching(url: str) -> AsyncIterator[asyncio.Task[None]]:
-    """Look at a store again and again."""
+    """Watch a store while the block lasts."""
     task = asyncio.create_task(StoreWatch(url, None, None, 0.05).run())
     try:
         yield task
@@ -46,12 +46,12 @@ async def watching(url: str) -> AsyncIterator[asyncio.Task[None]]:
 
 
 def up() -> float | None:
-    """What is told of the store as a whole."""
+    """Return the metric of the store as a whole."""
     return REGISTRY.get_sample_value("tradewind_store_up")
 
 
 def nodes_of(gauge: Gauge) -> dict[str, float]:
-    """Return a gauge by node."""
+    """Return a gauge's values by node."""
     return {sample.labels["node"]: sample.value for family in gauge.collect() for sample in family.samples}
 
 

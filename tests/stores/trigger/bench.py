@@ -1,4 +1,4 @@
-"""A trigger store under test, the clock it goes by, and what tests put into it."""
+"""A trigger store under test, its clock, and what tests put into it."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -49,14 +49,14 @@ LASTING_KEYS = (
     "trading_flow:{t*}:queue:*:trigger:*",
     "trading_flow:{t*}:queue:*:triggers:*",
 )
-"""What may stay for ever: scheduled triggers, indexes with one entry per trigger, and what is capped."""
+"""Keys that may stay for ever: scheduled triggers, indexes with one entry per trigger, and capped lists."""
 
 
 class BothPorts(TriggerStore, ClaimStore, Protocol):
     """A store of triggers and of claims."""
 
     def of_queue(self, queue: str) -> "BothPorts":
-        """Return the same for the triggers of a queue."""
+        """Return the store for the triggers of a queue."""
         ...
 
 
@@ -65,12 +65,12 @@ def memory_store(clock: ManualClock, policy: Policy = POLICY) -> BothPorts:
 
 
 def redis_store(server: RedisServer, clock: ManualClock, policy: Policy = POLICY) -> BothPorts:
-    """A store logged in as the service's own user."""
+    """Return a store that is logged in as the service's own user."""
     return RedisTriggerStore(server.connect(ACL.name), Keys(), clock, policy)
 
 
 def queue_store(server: RedisServer | None, triggers: BothPorts, policy: Policy = POLICY) -> QueueStore:
-    """The queues over the same data as a store of triggers."""
+    """Return the queues over the same data as a store of triggers."""
     if isinstance(triggers, MemoryTriggerStore):
         return MemoryQueueStore(triggers)
     assert isinstance(triggers, RedisTriggerStore)
@@ -86,7 +86,7 @@ def token(text: str) -> Token:
 
 @dataclass
 class Bench:
-    """One partition of a store, seen by one receiver unless a test says otherwise."""
+    """One partition of a store, used by one receiver unless a test says otherwise."""
 
     store: BothPorts
     clock: ManualClock
@@ -100,7 +100,7 @@ class Bench:
     async def save(
         self, id: str, schedule: Schedule | int = 0, *, payload: str = "{}", epoch: int = 1, partition: int = PARTITION
     ) -> Trigger:
-        """Save a trigger; a number means once, so many milliseconds from now."""
+        """Save a trigger; a number means to fire once, that many milliseconds from now."""
         if isinstance(schedule, int):
             schedule = Schedule.once(self.now + schedule)
         return await self.store.save(partition, TriggerDraft(id, "flow", schedule, payload, epoch))
@@ -128,7 +128,7 @@ class Bench:
         return claims
 
     async def withdraw(self, nonce: str, *partitions: int) -> None:
-        """Withdraw the order of this nonce for each of the partitions, or for the bench's own."""
+        """Withdraw the order with this nonce for each of the partitions, or for the bench's own."""
         await self.store.withdraw(
             [ClaimOrder(Subscription(at, 1, SESSION), 100, 30_000, nonce) for at in partitions or (PARTITION,)]
         )
@@ -141,7 +141,7 @@ class Bench:
         return due
 
     async def claim_late(self, id: str, ms: int) -> DueTrigger:
-        """Claim the one trigger that is due after so many milliseconds more."""
+        """Claim the one trigger that is due after `ms` more milliseconds."""
         self.clock.advance(ms)
         due = await self.claim_one()
         assert due.trigger.id == id

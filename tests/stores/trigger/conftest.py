@@ -1,4 +1,4 @@
-"""The trigger stores under test: memory and every kind of Redis."""
+"""The trigger stores under test: in memory and in every kind of Redis."""
 
 from collections.abc import AsyncIterator
 

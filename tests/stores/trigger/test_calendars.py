@@ -1,4 +1,4 @@
-"""What the ports say of schedules beyond single times and plain intervals, over every store."""
+"""What the ports say about schedules other than single times and plain intervals, for every store."""
 
 from dataclasses import replace
 

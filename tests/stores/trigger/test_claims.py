@@ -1,4 +1,4 @@
-"""Every sentence of the ClaimStore's contract, over every store."""
+"""Every sentence of the ClaimStore's contract, for every store."""
 
 import asyncio
 
@@ -52,7 +52,7 @@ async def test_the_more_are_due_at_once_the_earlier_they_are_claimed(
     claims = await bench.order(lead=lead)
     assert claims.due == ()
     assert claims.survey is not None
-    # Only at half a second before is each of them seen; what is told then says when to come again.
+    # With a lead of half a second they are not in sight yet; otherwise the survey says when to look again.
     assert claims.survey.lead_ms == (expected_ms if expected_ms < 500 else 50)
     bench.clock.advance(1)
     assert len((await bench.order(lead=lead)).due) == due

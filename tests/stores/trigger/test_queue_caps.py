@@ -1,4 +1,4 @@
-"""What bounds queues, over every store."""
+"""Bounds of queues, for every store."""
 
 from collections.abc import AsyncIterator
 
@@ -23,7 +23,7 @@ LISTENS = Schedule(OnEvent("tick", EventFilter("")))
 
 @pytest_asyncio.fixture
 async def small(server: RedisServer | None, clock: ManualClock) -> AsyncIterator[Bench]:
-    """An empty store whose queues hold little."""
+    """An empty store whose queues hold only a few triggers."""
     if server is not None:
         await server.flush()
     store = memory_store(clock, POLICY) if server is None else redis_store(server, clock, POLICY)
@@ -55,7 +55,7 @@ async def test_a_full_queue_has_room_again_when_what_has_ended_has_passed_its_re
 ) -> None:
     queue = small.store.of_queue("q")
     for id in ("a", "b"):
-        # It ends before it begins, and so is completed at once.
+        # The schedule ends before it begins, so the trigger is completed at once.
         ended = Schedule(Delay(1000), end_ms=clock.now_ms())
         await queue.save(PARTITION, TriggerDraft(id, "q", ended))
     with pytest.raises(QueueFull, match="q"):
@@ -69,7 +69,7 @@ async def test_events_that_come_at_once_have_planned_times_a_moment_apart(bench:
     order = [FiringOrder(PARTITION, "", "f")]
     for at in range(3):
         assert await bench.queues.fire(order, Event(f"e{at}", "tick")) == [Outcome.FIRED]
-    # What is said anew of when it listens does not begin them again.
+    # Saving again when the trigger listens does not restart the moments.
     await bench.store.save(PARTITION, TriggerDraft("f", "f", LISTENS, epoch=2))
     assert await bench.queues.fire(order, Event("e3", "tick")) == [Outcome.FIRED]
     page = await bench.store.page_scheduled(PARTITION, None, None, 10)

@@ -158,7 +158,7 @@ class QueueTwins(StoreMachine):
 
     @rule(queue=queues, index=st.sampled_from(["due", "claimed", "dead", "all"]))
     def sweep(self, queue: str, index: str) -> None:
-        """With nothing lost it takes out firings of removed triggers only."""
+        """When nothing has been lost, a sweep removes only firings of removed triggers."""
         swept = self.both(lambda _, queues: queues.sweep(0, queue, index, 0))
         assert (swept.orphans, swept.mended) == ((), ())
 
@@ -191,7 +191,7 @@ async def _history(queues: QueueStore, queue: str) -> object:
 
 
 async def _counts(queues: QueueStore, queue: str) -> object:
-    # What has passed its retention leaves these two indexes when they are swept.
+    # Triggers past their retention leave these two indexes only when a sweep removes them.
     return replace(await queues.counts(0, queue), triggers=0, dead=0)
 
 

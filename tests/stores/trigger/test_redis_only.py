@@ -1,4 +1,4 @@
-"""What only Redis has: lifetimes of keys, damaged data, forgotten scripts, limits of one script."""
+"""What only Redis has: lifetimes of keys, damaged data, forgotten scripts, limits per script."""
 
 import asyncio
 import shutil
@@ -28,7 +28,7 @@ KEYS = Keys()
 
 @pytest_asyncio.fixture
 async def redis_bench(redis_server: RedisServer, clock: ManualClock) -> AsyncIterator[Bench]:
-    """A store in Redis."""
+    """A bench over a store in Redis."""
     store = redis_store(redis_server, clock)
     yield Bench(store, clock, queue_store(redis_server, store))
     await no_leaked_keys(redis_server, LASTING_KEYS)
@@ -36,7 +36,7 @@ async def redis_bench(redis_server: RedisServer, clock: ManualClock) -> AsyncIte
 
 @pytest_asyncio.fixture
 async def client(redis_server: RedisServer) -> Client:
-    """The service's own user."""
+    """A client that is logged in as the service's own user."""
     return redis_server.connect(ACL.name)
 
 
@@ -250,7 +250,7 @@ async def test_a_sweep_goes_through_an_index_in_parts(redis_bench: Bench, client
 async def test_pages_go_by_bytes_whatever_the_locale_of_the_server(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server takes its locale from its environment, and Lua compares texts by that: a before B, and not after it."""
+    """A server takes its locale from its environment, and Lua compares strings by it: a comes before B, not after."""
     made = await asyncio.create_subprocess_exec("localedef", "-i", "en_US", "-f", "UTF-8", tmp_path / "en_US.UTF-8")
     if await made.wait() or not (tmp_path / "en_US.UTF-8").exists():
         pytest.skip("needs the source of en_US, of Debian's package locales")

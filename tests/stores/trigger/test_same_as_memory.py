@@ -1,4 +1,4 @@
-"""The same random operations drive memory and Redis, which must answer alike all the time."""
+"""The same random operations run on memory and Redis, which must always answer alike."""
 
 import itertools
 from collections.abc import Awaitable, Callable
@@ -46,7 +46,7 @@ windowed = st.builds(
     Schedule,
     kinds,
     jitter_ms=st.sampled_from([0, 900]),
-    # Such bounds as leave something of every kind.
+    # Bounds that leave something of every kind.
     start_ms=st.sampled_from([0, START]),
     end_ms=st.sampled_from([0, START + 30_000]),
     max_firings=st.integers(0, 2),

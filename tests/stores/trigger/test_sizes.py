@@ -1,4 +1,4 @@
-"""What a store answers at a time: about a MiB, whatever the bytes are of."""
+"""How much a store returns at a time: about a MiB, whatever the bytes consist of."""
 
 from tests.stores.trigger.bench import PARTITION, Bench
 from tradewind.server.schedules.event_filter import EventFilter

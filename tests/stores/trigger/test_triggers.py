@@ -1,4 +1,4 @@
-"""Every sentence of the TriggerStore's contract, over every store."""
+"""Every sentence of the TriggerStore's contract, for every store."""
 
 import pytest
 
@@ -232,7 +232,7 @@ async def test_pages_go_on_after_their_end_among_many_of_one_instant(bench: Benc
         page = await bench.scheduled(after=end, limit=10)
         seen += ids(page.triggers)
         end, more = page.end, page.more
-        # Its own entry goes; the place stays good.
+        # The entry at this position goes; the position stays valid.
         await bench.store.remove(3, seen[-1], 1)
 
     assert seen == names

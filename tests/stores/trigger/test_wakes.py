@@ -1,4 +1,4 @@
-"""When a store wakes receivers, and when it leaves them alone, over every store."""
+"""When a store wakes receivers, and when it leaves them alone, for every store."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -19,7 +19,7 @@ from tradewind.trigger.stores.redis_wakes import RedisWakeChannel
 
 
 class Heard(list[Wake]):
-    """The wakes that came: those of one partition in order, as a cluster's nodes do not keep one among themselves."""
+    """The wakes that came; only those of one partition are in order: a cluster's nodes keep no order between them."""
 
     def __init__(self, server: RedisServer | None) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Heard(list[Wake]):
         self._marks = 0
 
     async def so_far(self) -> dict[int, list[Wake]]:
-        """Return what came since the last call, by partition; a mark behind each node's wakes ends them."""
+        """Return the wakes since the last call, by partition; a mark after each node's wakes tells where they end."""
         marks = []
         for publish in self._nodes:
             self._marks += 1

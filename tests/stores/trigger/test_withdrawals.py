@@ -1,4 +1,4 @@
-"""Withdrawing claim orders whose answer never came, over every store."""
+"""Withdrawing claim orders whose answer never came, for every store."""
 
 import asyncio
 
