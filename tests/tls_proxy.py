@@ -1,4 +1,4 @@
-"""A proxy that ends TLS in front of a store that was built without it."""
+"""A proxy that terminates TLS in front of a store that was built without it."""
 
 import asyncio
 import ssl
@@ -8,7 +8,7 @@ from tradewind.tls import TlsFiles
 
 
 class TlsProxy:
-    """Listens on 127.0.0.1:`port` with certificates, and hands on to a port in plain text."""
+    """Listens on 127.0.0.1:`port` with certificates, and forwards to a port in plain text."""
 
     def __init__(self, files: TlsFiles, to_port: int, *, require_client_cert: bool = False) -> None:
         self._files = files
@@ -33,7 +33,7 @@ class TlsProxy:
         self.cut()
 
     def reload(self) -> None:
-        """Take the files as they are now, for new connections."""
+        """Use the files as they are now, for new connections."""
         assert self._files.cert is not None
         self._context.load_cert_chain(self._files.cert, self._files.key)
 
@@ -59,5 +59,5 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()
-    # What is on its way still arrives.
+    # Data on its way still arrives.
     writer.close()

@@ -1,4 +1,4 @@
-"""A real OTLP receiver: takes the spans that exporters send, and tells them by trace."""
+"""A real OTLP receiver: it takes the spans that exporters send, and returns them by trace."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 
 
 class Seen(NamedTuple):
-    """A span as it arrived; `parent` and the `links` are span ids."""
+    """A span as received; `parent` and the `links` are span ids."""
 
     service: str
     name: str
@@ -34,11 +34,11 @@ class Collector(TraceServiceServicer):
 
     @property
     def spans(self) -> list[Seen]:
-        """All spans so far."""
+        """All spans received so far."""
         return list(self._spans.values())
 
     def trace_of(self, name: str, **attributes: Any) -> list[Seen]:
-        """Return the spans of the traces that have a span of this name with these attributes, given without prefix."""
+        """Return the spans of all traces with a span that has this name and these attributes (given without prefix)."""
         wanted = {f"tradewind.{key}": value for key, value in attributes.items()}
         traces = {each.trace for each in self.spans if each.name == name and wanted.items() <= each.attributes.items()}
         return [each for each in self.spans if each.trace in traces]
@@ -62,7 +62,7 @@ class Collector(TraceServiceServicer):
 
 
 def tree(spans: list[Seen]) -> list[str]:
-    """Return each span as the path of names from its root, in order; `!` marks one with an error."""
+    """Return each span as the path of names from its root, in order; `!` marks spans with an error."""
     by_id = {each.span: each for each in spans}
 
     def path(span: Seen) -> str:
@@ -77,7 +77,7 @@ def tree(spans: list[Seen]) -> list[str]:
 
 @asynccontextmanager
 async def collecting(collector: Collector | None = None) -> AsyncIterator[Collector]:
-    """Receive spans on a free port, with a collector of one's own if it is given."""
+    """Receive spans on a free port, with the given collector or a new one."""
     collector, server = collector or Collector(), grpc.aio.server()
     add_TraceServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""A whole stack with a worker, and what starts processes of their own where a test is about those."""
+"""A whole stack with a worker, and a way to start processes for tests that need them."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ async def client(stack: Standalone, worker: Worker) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Processes]:
-    """Starts commands, and ends them with the test."""
+    """Starts commands, and ends them when the test ends."""
     with processes(tmp_path) as started:
         yield started
 

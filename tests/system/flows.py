@@ -7,7 +7,7 @@ from tradewind.flow.builder import Overlap
 
 
 def sums(interval: str = "1h", overlap: Overlap = "skip") -> Flow:
-    """numbers -> total -> parity, and a component of its own that fails at nothing."""
+    """Return the flow numbers -> total -> parity, with a separate component that always succeeds."""
     flow = Flow("sums", interval, overlap=overlap)
     feed = flow.node("feed", "numbers", {"count": 4})
     add = flow.node("add", "total")
@@ -18,7 +18,7 @@ def sums(interval: str = "1h", overlap: Overlap = "skip") -> Flow:
 
 
 def failing() -> Flow:
-    """A flow whose second node fails."""
+    """Return a flow whose second node fails."""
     flow = Flow("failing", "1h")
     feed = flow.node("feed", "numbers")
     add = flow.node("add", "total")
@@ -28,7 +28,7 @@ def failing() -> Flow:
 
 
 def gated(file: Path, interval: str = "1h") -> Flow:
-    """numbers -> total -> gate, which waits for a file."""
+    """Return the flow numbers -> total -> gate; the gate waits for a file."""
     flow = Flow("gated", interval)
     feed = flow.node("feed", "numbers")
     add = flow.node("add", "total")

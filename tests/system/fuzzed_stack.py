@@ -1,4 +1,4 @@
-"""A whole stack to be called with anything: what it holds, how it is called, and whether it still lives."""
+"""A whole stack to be called with anything: its contents, the calls, and a check that it still lives."""
 
 import asyncio
 from collections import defaultdict
@@ -47,11 +47,11 @@ METHODS: dict[str, MethodDescriptor] = {
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
-"""Every RPC of the stack; those that take away what others need come last."""
+"""Every RPC of the stack; those that remove what others need come last."""
 METHODS = dict(sorted(METHODS.items(), key=lambda item: item[1].name.startswith(_SWEEPING)))
 
 CALLERS = ("service", "user")
-"""Whose calls they are: those of a server, who may do everything, or of a user, who may touch little."""
+"""The callers: a server, which may do everything, and a user, who may do little."""
 
 _SECRET = "a secret of all the servers"
 _ON_THE_WORKER = worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"].full_name
@@ -63,13 +63,13 @@ FAULTS = {
     grpc.StatusCode.UNIMPLEMENTED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
 }
-"""What no message may be answered with; a store that is slow for a moment may make a service unavailable."""
+"""Statuses that no message may cause; UNAVAILABLE is allowed, because a store may be slow for a moment."""
 _PATIENCE_S = 60.0
 _WATCH_S = 0.1
 _READ = 3
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _HUNG_UP = "Internal error from Core"
-"""What gRPC says by itself, in place of the answer, when a stream is written that the server has just ended."""
+"""The details that gRPC itself gives instead of the answer when writing to a stream that the server has just ended."""
 
 NODE = {
     "id": "first",
@@ -113,12 +113,12 @@ class Answer:
 
 @node("fuzz.called")
 async def called(value: Any = None) -> Any:
-    """Emit what it gets."""
+    """Emit the input."""
     return value
 
 
 class FuzzedStack:
-    """Calls in the test's own loop, so the stack goes on only while one is under way."""
+    """A stack that is called in the test's own loop, so it goes on only while a call is under way."""
 
     def __init__(self, runner: asyncio.Runner, address: str) -> None:
         self._runner = runner
@@ -131,7 +131,7 @@ class FuzzedStack:
         self.known: defaultdict[str, list[Any]] = defaultdict(list)
 
     def open(self) -> None:
-        """Connect, and start a worker that is called."""
+        """Connect, and start a worker that is to be called."""
         self._runner.run(self._open())
 
     async def _open(self) -> None:
@@ -142,7 +142,7 @@ class FuzzedStack:
         self._worker_channel = grpc.aio.insecure_channel(at)
 
     def close(self) -> None:
-        """Disconnect, and end the worker; raises WorkerError when it has left before."""
+        """Disconnect, and end the worker; raises WorkerError when the worker has left before."""
         self._runner.run(self._close())
 
     async def _close(self) -> None:
@@ -153,7 +153,7 @@ class FuzzedStack:
             await self._channel.close()
 
     def prepare(self) -> None:
-        """Have a flow with a cycle that runs, a task, a batch, a trigger, a user and a worker with leases: all new."""
+        """Set up a flow with a running cycle, a task, a batch, a trigger, a user and a worker with leases: all new."""
         self._round += 1
         self.known.clear()
         flow = f"flow-{self._round}"
@@ -184,7 +184,7 @@ class FuzzedStack:
         yield "TriggerService.SaveTrigger", {"trigger": TRIGGER}
 
     def wholes(self, method: MethodDescriptor) -> Sequence[Message]:
-        """Return requests of a method that are valid, or nearly so."""
+        """Return requests of a method that are valid or nearly valid."""
         kind = method.input_type
         made = [fuzzing.valid(kind, self.known)]
         flow = self.known["flow_id"][0]
@@ -200,7 +200,7 @@ class FuzzedStack:
         return self._runner.run(self._unary(method, messages[0], caller))
 
     def see_it_live(self, after: MethodDescriptor) -> None:
-        """Wait until the stack, and the worker when that was called, answer what anybody may ask."""
+        """Wait until the stack, or the worker if that was called, answers a harmless call."""
         listing = METHODS["SchedulerService.ListFlows"]
         stopping = METHODS["WorkerService.Terminate"]
 
@@ -238,7 +238,7 @@ class FuzzedStack:
         return Answer(grpc.StatusCode.OK, "")
 
     async def _stream(self, method: MethodDescriptor, messages: Sequence[Message | bytes], caller: str) -> Answer:
-        """Send a few messages, end that side, read a few answers, and hang up."""
+        """Send a few messages, half-close the stream, read a few answers, and hang up."""
         method_of = self._channel.stream_stream(path_of(method), _serialized, bytes)
         call: grpc.aio.StreamStreamCall[Any, bytes] = method_of(timeout=_WATCH_S, metadata=self._metadata(caller))
         try:
@@ -257,13 +257,13 @@ class FuzzedStack:
                 call.cancel()
                 return Answer(grpc.StatusCode.OK, "")
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
-            # Among these is that the server has ended the call before all was written.
+            # This may be because the server ended the call before everything was written.
             pass
         return _judged(await call.code(), await call.details(), brief=True)
 
 
 def path_of(method: MethodDescriptor) -> str:
-    """Return what a method is called on the wire."""
+    """Return the path of a method on the wire."""
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
@@ -274,7 +274,7 @@ def _judged(code: grpc.StatusCode, details: str | None, brief: bool) -> Answer:
 
 
 def _refusals(message: Message) -> Iterator[Answer]:
-    """Yield the errors that a message of a stream carries, of the requests that it answers."""
+    """Yield the errors that a stream's message carries about the requests that it answers."""
     for field, value in message.ListFields():
         if field.name == "error_status":
             status = Status.FromString(value)

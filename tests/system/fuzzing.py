@@ -1,4 +1,4 @@
-"""Random and near-valid messages, made from the descriptors of the contract alone."""
+"""Random and nearly valid messages, made from the descriptors of the contract alone."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tradewind.server.paging import page_token
 
 Known: TypeAlias = Mapping[str, Sequence[Any]]
-"""What fields of a name hold in a running stack, by that name."""
+"""Values that fields of these names have in a running stack, by name."""
 
 DEPTH = 5
 MANY = 300
@@ -137,7 +137,7 @@ Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 
 
 def harvest(message: Message, into: defaultdict[str, list[Any]]) -> None:
-    """Add what the fields of an answer hold, those of its parts as well, to what is known."""
+    """Add the values in all fields of an answer, including nested ones, to the known values."""
     for field, value in message.ListFields():
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             continue
@@ -150,7 +150,7 @@ def harvest(message: Message, into: defaultdict[str, list[Any]]) -> None:
 
 
 def valid(kind: Descriptor, known: Known, depth: int = DEPTH) -> Message:
-    """Return a message that holds what is known wherever there is a field for it, and nothing else."""
+    """Return a message with a known value in every field that has one, and nothing else."""
     message = GetMessageClass(kind)()
     for field in kind.fields:
         if field.message_type is not None and depth and not _is_map(field):
@@ -164,7 +164,7 @@ def valid(kind: Descriptor, known: Known, depth: int = DEPTH) -> Message:
 
 @st.composite
 def random_messages(draw: Draw, kind: Descriptor, known: Known, depth: int = DEPTH) -> Message:
-    """Messages of which any field may hold anything that its type allows."""
+    """Draw messages whose fields hold anything that their types allow."""
     message = GetMessageClass(kind)()
     for field in kind.fields:
         if draw(st.integers(0, DEPTH)) <= depth - 2:
@@ -174,7 +174,7 @@ def random_messages(draw: Draw, kind: Descriptor, known: Known, depth: int = DEP
 
 @st.composite
 def broken(draw: Draw, whole: Message, known: Known) -> Message:
-    """Copies of `whole` with one field, at whatever depth, that holds something else or nothing."""
+    """Draw copies of `whole` in which one field, at any depth, holds something else or nothing."""
     message = type(whole)()
     message.CopyFrom(whole)
     part, depth = message, DEPTH
@@ -194,7 +194,7 @@ def broken(draw: Draw, whole: Message, known: Known) -> Message:
 
 
 def requests(kind: Descriptor, wholes: Sequence[Message], known: Known) -> st.SearchStrategy[Message]:
-    """Messages of a kind: random ones, and `wholes` with one field broken, these more often."""
+    """Return messages of a kind: random ones and, more often, `wholes` with one field broken."""
     near = st.sampled_from(wholes).flatmap(lambda whole: broken(whole, known))
     return st.one_of(near, near, random_messages(kind, known))
 

@@ -1,4 +1,4 @@
-"""The whole engine in one process, whose scheduler dies at a point that a test chooses, and another goes on."""
+"""The whole engine in one process; its scheduler dies at a point that a test chooses, and another one takes over."""
 
 import asyncio
 import copyreg
@@ -23,7 +23,7 @@ from tradewind.testing.virtual.server import LocalServer
 from tradewind.testing.virtual.surroundings import virtual_surroundings
 from tradewind.worker import Node
 
-# `deepcopy` does not know how to copy what chain states hold.
+# `deepcopy` cannot copy the mappings in chain states.
 copyreg.pickle(MappingProxyType, lambda proxy: (MappingProxyType, (dict(proxy),)))
 
 START_NS = 1_800_000_000 * 10**9
@@ -35,7 +35,7 @@ _WRITES = {
 
 
 class Life:
-    """That of one scheduler's process. A step is a write that its store carried out, or an answer that it heard."""
+    """The life of one scheduler's process. A step is a write that its store carried out, or an answer that it got."""
 
     def __init__(self, dies_at: int, buried: Callable[[], None]) -> None:
         self._dies_at = dies_at
@@ -47,7 +47,7 @@ class Life:
         self.channels: list[LocalChannel] = []
 
     def step(self) -> None:
-        """Take a step, if they count yet; with the last one the process is gone."""
+        """Take a step if steps count yet; with the last step the process is gone."""
         if self.dead or not self.counting:
             return
         self._steps += 1
@@ -59,13 +59,13 @@ class Life:
             self._buried()
 
     async def lasts(self) -> None:
-        """Return if it lives; else never."""
+        """Return if the process lives; never return otherwise."""
         if self.dead:
             await asyncio.get_running_loop().create_future()
 
 
 class MortalStore:
-    """Any store; what a dead process asks of it has no effect and is never answered."""
+    """Wraps any store; calls of a dead process have no effect and are never answered."""
 
     def __init__(self, store: Any, life: Life) -> None:
         self._store = store
@@ -101,7 +101,7 @@ class MortalStores:
 
 
 class World:
-    """What a scenario works with."""
+    """Everything that a scenario works with."""
 
     def __init__(self, loop: VirtualLoop, dies_at: int) -> None:
         self._loop = loop
@@ -116,10 +116,10 @@ class World:
         self._bind(self.life)
 
     def remember(self) -> Callable[[], None]:
-        """Return what makes the stores of the scheduler and the trigger service forget all that comes from now on.
+        """Return a function that makes the stores of the scheduler and the trigger service forget what came after this.
 
-        As a failover does to a replica that lagged behind; the node task manager, whose store is another, forgets
-        nothing.
+        That is the effect of a failover to a replica that lagged behind. The node task manager has another store, and
+        forgets nothing.
         """
 
         def records() -> dict[str, dict[Any, Any]]:
@@ -157,7 +157,7 @@ class World:
         self._server.bind([*self._services, scheduler])
 
     def _succeed(self) -> None:
-        """Let another scheduler take the place of the dead one; who called that finds the connection lost."""
+        """Let another scheduler take the place of the dead one; clients of the dead one find their connections lost."""
         self._bind(Life(0, lambda: None))
         self._to_client.break_off()
         self._starting = self._loop.create_task(self._schedulers[-1].start(), context=self._loop.engine.copy())
@@ -176,12 +176,12 @@ class World:
             await self._loop.create_task(start(), context=self._loop.engine.copy())
             await last_to_first.enter_async_context(self.client)
             await scenario(self)
-            # The first one may be dead, and its successor's stop needs no partitions to give up.
+            # The first scheduler may be dead, and its successor has no partitions to give up when it stops.
             await self._schedulers[-1].stop()
 
 
 def run_in_world(scenario: Callable[[World], Awaitable[None]], nodes: Iterable[Node[..., Any]], dies_at: int) -> bool:
-    """Run a scenario in which the scheduler dies with step `dies_at`; return whether it came to that."""
+    """Run a scenario in which the scheduler dies at step `dies_at`; return whether it got that far."""
     loop = VirtualLoop(START_NS)
     quieten_logging("critical")
 

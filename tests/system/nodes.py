@@ -17,7 +17,7 @@ async def numbers(ctx: Context, start: int = 1, count: int = 3) -> list[int]:
 
 @node("total", outputs=["total"])
 def total(numbers: list[int]) -> int:
-    """Add numbers up."""
+    """Add up numbers."""
     return sum(numbers)
 
 
@@ -35,7 +35,7 @@ async def failing(total: int) -> None:
 
 @node("gate", outputs=["passed"])
 async def gate(ctx: Context, file: str, total: int = 0) -> int:
-    """Say that it has begun, in `<file>.begun`, and wait until `file` is there."""
+    """Write `<file>.begun` on beginning, and wait until `file` exists."""
     Path(f"{file}.begun").write_text(f"{os.getpid()} {ctx.attempt}\n", encoding="utf-8")
     await ctx.progress(50, "at the gate")
     while not Path(file).exists():
@@ -59,13 +59,13 @@ async def shared(ctx: Context, number: int, label: int) -> str:
 
 @node("listed", outputs=["listed"])
 async def listed(values: list[Any], errors: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Emit what it gets."""
+    """Emit the inputs."""
     return {"values": values, "errors": errors}
 
 
 @node("payment", outputs=["paid"])
 async def payment(ctx: Context, sum: int) -> dict[str, Any] | Wait:
-    """Wait for the signal `paid`, then say what came and in which attempt."""
+    """Wait for the signal `paid`, then emit its payload and the number of the attempt."""
     if ctx.resumed is None:
         return Wait("paid")
     return {"sum": sum, "attempt": ctx.attempt, "payload": ctx.resumed.payload, "by": ctx.resumed.by}
@@ -79,13 +79,13 @@ def nap(ctx: Context, seconds: float) -> bool | Wait:
 
 @node("keep", outputs=["kept"])
 async def keep(value: Any) -> Any:
-    """Emit what it gets."""
+    """Emit the input."""
     return value
 
 
 @node("counted", outputs=["value"])
 def counted(ctx: Context, ledger: str, value: int = 0, step: int = 1, needs: str = "") -> int:
-    """Add `step` to `value`, note in the ledger that it ran, and fail unless the file that it needs is there."""
+    """Add `step` to `value`, note the run in the ledger, and fail if the needed file is missing."""
     with Path(ledger).open("a", encoding="utf-8") as file:
         file.write(f"{ctx.node_id}:{ctx.run}\n")
     if needs and not Path(needs).exists():
@@ -95,11 +95,11 @@ def counted(ctx: Context, ledger: str, value: int = 0, step: int = 1, needs: str
 
 @node("told", outputs=["told"])
 async def told(outcome: dict[str, Any], greeting: str = "") -> dict[str, Any]:
-    """Emit what it is told of the outcome."""
+    """Emit the outcome that it is told."""
     return {**outcome, "greeting": greeting}
 
 
 @node("heard", outputs=["heard"])
 async def heard(told: dict[str, Any]) -> str:
-    """Emit the status of what it is told."""
+    """Emit the status in its input."""
     return str(told["status"])

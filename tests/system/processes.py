@@ -1,4 +1,4 @@
-"""Processes of the real commands; what they print goes to a file, and each is ended by its id."""
+"""Processes of the real commands; their output goes to a file, and each is ended by its id."""
 
 import asyncio
 import json
@@ -42,23 +42,23 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def printed(self) -> str:
-        """What it has printed so far."""
+        """The output so far."""
         return self.log.read_text(encoding="utf-8")
 
     async def says(self, text: str, timeout: float = 30) -> None:
-        """Wait until it has printed a text."""
+        """Wait until the process has printed a text."""
         await until(
             lambda: text in self.printed or self._process.poll() is not None, f"{text!r} is printed", timeout=timeout
         )
         assert text in self.printed, f"ended with {self._process.poll()}:\n{self.printed}"
 
     async def ended(self, timeout: float = 30) -> int:
-        """Wait until it has ended and return its exit code."""
+        """Wait until the process has ended, and return its exit code."""
         await until(
             lambda: self._process.poll() is not None,
             f"process {self.pid}, with its output in {self.log}, has ended",
@@ -72,12 +72,12 @@ class Process:
         return await self.ended(timeout)
 
     async def kill(self) -> None:
-        """Kill it, as a crash does."""
+        """Kill the process, as a crash would."""
         self._process.kill()
         await self.ended()
 
     def close(self) -> None:
-        """End it however it stands."""
+        """End the process, whatever state it is in."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(timeout=30)
@@ -91,14 +91,14 @@ class Processes:
         self._started: list[Process] = []
 
     async def up(self, *arguments: str, port: int = 0) -> tuple[Process, str]:
-        """Run `tradewind up` over the directory; return it, and its address."""
+        """Run `tradewind up` over the directory; return the process and its address."""
         process = self.start("up", "--port", str(port or free_port()), "--data", str(self.home / "data"), *arguments)
         await process.says("is up at ")
         address = process.printed.rpartition("is up at ")[2].partition(",")[0]
         return process, address
 
     async def worker(self, address: str, *arguments: str) -> Process:
-        """Run `tradewind worker` with the nodes of these tests; returns once it is connected."""
+        """Run `tradewind worker` with the nodes of these tests; return once it is connected."""
         process = self.start("worker", NODES, *arguments, address=address)
         await process.says("connected as")
         return process
@@ -117,7 +117,7 @@ class Processes:
 
 @contextmanager
 def processes(home: Path) -> Iterator[Processes]:
-    """Yield what starts processes, and end them."""
+    """Yield an object that starts processes; end them afterwards."""
     started = Processes(home)
     try:
         yield started
@@ -126,14 +126,14 @@ def processes(home: Path) -> Iterator[Processes]:
 
 
 class Shell:
-    """Runs commands against a stack to their end, in this process: a fresh one costs most of a second to start."""
+    """Runs commands against a stack to completion, in this process: a new process takes most of a second to start."""
 
     def __init__(self, address: str) -> None:
         self.address = address
 
     async def __call__(self, *arguments: str, input: str | None = None, ends: int = 0) -> str:
-        """Run a command, which must exit with `ends`, and return what it printed (to stderr, when it failed)."""
-        # A command has an event loop of its own, which cannot run inside that of the test.
+        """Run a command, which must exit with `ends`, and return its output (stderr when it failed)."""
+        # A command has its own event loop, which cannot run inside that of the test.
         result = await asyncio.to_thread(
             CliRunner().invoke,
             app,
@@ -146,5 +146,5 @@ class Shell:
         return result.stdout if ends in (0, 1) and result.stdout else result.stderr
 
     async def json(self, *arguments: str, input: str | None = None, ends: int = 0) -> Any:
-        """Run a command with `-o json` and return what it printed."""
+        """Run a command with `-o json` and return its output."""
         return json.loads(await self(*arguments, "-o", "json", input=input, ends=ends))

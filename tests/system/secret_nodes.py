@@ -1,4 +1,4 @@
-"""Nodes that do everything with a secret that they should not."""
+"""Nodes that do everything with a secret that nodes should not do."""
 
 from tradewind.worker import Context, node
 
@@ -22,7 +22,7 @@ def raised(ctx: Context, length: int, key: str) -> None:
 
 @node("apart", outputs=["nothing"], process=True)
 def apart(ctx: Context, length: int, key: str) -> None:
-    """The same in a process."""
+    """Log the secret and fail with it, in a process."""
     ctx.log.warning("the key is still %s", key)
     raise RuntimeError(f"no such account: {key}")
 

@@ -12,7 +12,7 @@ from tradewind.testing import History, VirtualStack, simulate
 from tradewind.worker import Context, node
 
 FAILS_AT, SILENT_AT = 3, 5
-"""Hours of each day."""
+"""The hours of each day at which the feed fails and the worker is cut off."""
 
 
 @node("feed")
@@ -34,7 +34,7 @@ async def order(signal: int) -> int:
 
 
 def hourly() -> Flow:
-    """Return the flow."""
+    """Return the hourly flow."""
     flow = Flow("trades", "1h", keep_cycles=100)
     price = flow.node("feed", "feed", retry=Retry(2, initial="5s"))
     signal = flow.node("model", "model")
@@ -44,7 +44,7 @@ def hourly() -> Flow:
 
 
 def history_of(days: int, seed: int = 0) -> History:
-    """Simulate so many days."""
+    """Simulate `days` days and return the history."""
 
     async def main(stack: VirtualStack) -> History:
         await stack.client.register_flow("trades", hourly())

@@ -1,8 +1,8 @@
-"""What a store has written to its files."""
+"""The contents of a store's files."""
 
 from pathlib import Path
 
 
 def written(folder: Path) -> bytes:
-    """Return everything that the store has written, whatever became of it since."""
+    """Return everything that the store has written, even what has been deleted since."""
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())

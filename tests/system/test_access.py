@@ -1,4 +1,4 @@
-"""A stack that asks who calls: the first admin, users among each other, workers, streams, and what asking costs."""
+"""A stack that asks who calls: the first admin, users among themselves, workers, streams, and the cost of asking."""
 
 import stat
 from collections.abc import AsyncIterator
@@ -99,7 +99,7 @@ async def test_what_is_done_is_on_record_under_the_name_of_who_did_it(guarded: S
 
 
 async def test_who_scales_workers_needs_no_token(guarded: Standalone) -> None:
-    """KEDA can send none."""
+    """KEDA cannot send a token."""
     async with open_channel(guarded.address) as channel:
         reference = external_scaler_pb2.ScaledObjectRef(name="worker")
         answer = await ExternalScalerStub(channel).IsActive(reference, timeout=30)
@@ -108,7 +108,7 @@ async def test_who_scales_workers_needs_no_token(guarded: Standalone) -> None:
 
 
 async def test_no_look_up_comes_with_nodes(guarded: Standalone, admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many node tasks go over the open stream, and however often a token that is known calls."""
+    """However many node tasks go over the open stream, and however often a known token calls."""
     asked: list[str] = []
     authorize = RedisSessions.authorize
 
@@ -128,7 +128,7 @@ async def test_no_look_up_comes_with_nodes(guarded: Standalone, admin: Client, m
         assert set(asked) <= {digest_of(token) for token in (pool, ann_token, guarded.new_admin_token or "")}
         ended = [await (await ann.run_flow("sums")).wait(30) for _ in range(30)]
         assert all(cycle.succeeded for cycle in ended)
-        # Each of the two is remembered for a minute.
+        # Each of the two tokens is remembered for a minute.
         assert len(asked) - known <= 2
 
 
@@ -146,7 +146,7 @@ async def _work_until_revoked(stack: Standalone, admin: Client, pool: NewToken) 
         await admin.revoke_session(pool.session.session_id, user_id="pool")
         serving = worker._background
         assert serving is not None
-        # It leaves when its stream ends, or at the latest with its next heartbeat.
+        # The worker leaves when its stream ends, or at the latest with its next heartbeat.
         await until(serving.done, "the worker has left", timeout=60)
 
 
@@ -194,7 +194,7 @@ async def test_logout_ends_what_login_began_and_no_token_of_a_program(
 
 
 async def test_who_is_logged_in_can_measure(guarded: Standalone) -> None:
-    """The clients and the worker of the benchmark call with the token that was kept."""
+    """The clients and the worker of the benchmark use the saved token."""
     shell = Shell(guarded.address)
     await shell("login", "--token-file", str(guarded.admin_token_file))
     (measured,) = await shell.json("bench", "chain-1", "--scale", "0.01")
@@ -220,7 +220,7 @@ async def test_the_admin_stays_over_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_daily_quota_counts_what_was_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over unary calls, streams and bulk calls, and shown on the command line; refused when none is left."""
+    """It covers unary calls, streams and bulk calls, is shown on the command line, and refuses when used up."""
     monkeypatch.setenv("TRADEWIND_QUOTAS", "RunFlow=3")
     async with (
         Standalone(data=tmp_path / "data", port=0, auth=True) as stack,

@@ -1,4 +1,4 @@
-"""What asking who calls costs, counted: calls that the access service serves, and commands of the stores."""
+"""The cost of asking who calls, in calls that the access service serves and in commands of the stores."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -36,12 +36,12 @@ SECRET = "a secret of all the servers"
 NODES = 200
 CALLS = 50
 UNASKED = ("ping", "info", "client|", "subscribe", "ssubscribe", "hello", "auth")
-"""What is sent to a store whether or not anybody calls."""
+"""Commands that are sent to a store whether or not anybody calls."""
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each method of the access service was called."""
+    """The number of calls of each method of the access service."""
     count: Counter[str] = Counter()
     for method in access_pb2.DESCRIPTOR.services_by_name["AccessService"].methods:
         monkeypatch.setattr(AccessHandlers, method.name, _counted(count, method.name))
@@ -74,13 +74,13 @@ def _counted(count: Counter[str], name: str) -> Any:
 
 @dataclass
 class Place:
-    """A server over a store of its own."""
+    """A server over its own store."""
 
     address: str
     store: EmbeddedStore
 
     async def commands(self) -> Counter[str]:
-        """Return how often each command was run so far, those in scripts as well."""
+        """Return how often each command has been run so far, including those in scripts."""
         admin = connect(self.store.url_for(), max_connections=1)
         try:
             stats = await admin.info("commandstats")
@@ -114,9 +114,9 @@ async def serving(home: Path, kind: Any, settings: Any, **options: Any) -> Async
 async def managed(
     home: Path, access: Place | None, heard: set[Gate], cache_s: float = 60
 ) -> AsyncIterator[tuple[Place, Any]]:
-    """Run a node task manager that asks `access`, if there is one; yields it with a stub of an operator.
+    """Run a node task manager that asks `access`, if given; yield it with a stub that calls as an operator.
 
-    By then its gate and that of `access` hear of changes, so that neither has a reason to ask again.
+    By then its gate and that of `access` hear of changes, so neither has a reason to ask again.
     """
     options = {"access_address": access.address if access else None, "access_cache_seconds": cache_s}
     quiet = {"node_task_manager_clean_seconds": 600, "node_task_manager_look_seconds": 600, "registry_address": ""}
@@ -137,7 +137,7 @@ async def _token(access: Place) -> str:
 
 
 async def run_nodes(place: Place, stub: Any, servant: Any, run: int) -> int:
-    """Run as many nodes one after the other over an open stream; returns how many scripts that took."""
+    """Run `NODES` nodes one after the other over an open stream; return how many scripts that took."""
     worker = RawWorker(stub, "w1")
     await worker.open(incarnation=f"i{run}")
     edges = [(f"n{at}", "out", f"n{at + 1}", "in") for at in range(NODES - 1)]
@@ -163,7 +163,7 @@ async def run_nodes(place: Place, stub: Any, servant: Any, run: int) -> int:
 async def test_nodes_on_an_open_stream_cost_access_nothing(
     tmp_path: Path, served: Counter[str], heard: set[Gate]
 ) -> None:
-    """Neither a call, nor a command of its store, nor one more of the store of the nodes."""
+    """No calls, no commands in its store, and no additional commands in the store of the nodes."""
     async with managed(tmp_path / "off", None, heard) as (place, stub):
         without = await run_nodes(place, stub, stub, 0)
     async with (
@@ -183,7 +183,7 @@ async def test_nodes_on_an_open_stream_cost_access_nothing(
             if spent[-1] < without + NODES // 2:
                 break
     assert served == Counter()
-    # A busy machine may let more time pass, in which each server looks after itself; a command a node would be 200.
+    # On a busy machine more time passes, in which servers do their own upkeep; a command per node would be 200.
     assert min(asked) < NODES // 2
     assert min(spent) < without + NODES // 2
 

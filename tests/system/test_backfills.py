@@ -1,4 +1,4 @@
-"""Past ranges from the command line and the client, over a whole stack."""
+"""Backfills of past ranges from the command line and the client, over a whole stack."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -21,7 +21,7 @@ from tradewind.worker import Worker, load_nodes
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a lost worker held runs again after this, and not after half a minute."""
+    """Let the work of a lost worker run again after 2 s instead of half a minute."""
     monkeypatch.setenv("TRADEWIND_NODE_TASK_MANAGER_LEASE_SECONDS", "2")
 
 
@@ -32,7 +32,7 @@ async def completed(client: Client, flow_id: str) -> int:
 
 
 async def test_all_is_lost_and_comes_back(tmp_path: Path) -> None:
-    """With `tradewind up` and its append-only files."""
+    """This uses `tradewind up` and its append-only files."""
     data, kept = tmp_path / "data", tmp_path / "backups"
     async with (
         Standalone(data=data, port=0, node_task_manager_shards=2) as stack,
@@ -44,7 +44,7 @@ async def test_all_is_lost_and_comes_back(tmp_path: Path) -> None:
         shell = Shell(stack.address)
 
         async def taken() -> bool:
-            """By `everysec` the files may be two seconds behind."""
+            """With `everysec` the files may be two seconds behind."""
             await shell("backup", "create", str(kept), "--data", str(data), "--keep", "1")
             return datetime.now(UTC).timestamp() - started > 3
 
@@ -60,7 +60,7 @@ async def test_all_is_lost_and_comes_back(tmp_path: Path) -> None:
 
 
 async def test_a_snapshot_over_the_network_comes_back(tmp_path: Path) -> None:
-    """With a store of one's own, as on Kubernetes."""
+    """This uses a separate store, as on Kubernetes."""
     kept = tmp_path / "backups"
     store = EmbeddedStore(tmp_path / "store", acl_users=ACL_USERS)
     await store.start()
@@ -94,7 +94,7 @@ async def test_a_snapshot_over_the_network_comes_back(tmp_path: Path) -> None:
 
 
 async def _load(client: Client) -> None:
-    """A flow that runs all the time, one that waits, a trigger, a batch: something of each service."""
+    """Set up a flow that runs all the time, an idle flow and a batch, and wait for some cycles."""
     await client.register_flow("sums", flows.sums("200ms"))
     await client.register_flow("idle", flows.sums("1h"))
     await client.start_flow("sums")
@@ -108,10 +108,10 @@ async def _load(client: Client) -> None:
 
 
 async def _goes_on(stack: Standalone, before: int) -> None:
-    """What had completed is there, nothing is broken, and more completes."""
+    """Check that what had completed is there, nothing is broken, and more completes."""
     shell = Shell(stack.address)
     async with Client(stack.address) as client:
-        # Before a worker may hide what is wrong by going on.
+        # Check before a worker may hide faults by going on.
         diagnosis = await client.run_doctor()
         assert (diagnosis.findings, diagnosis.healthy) == ((), True)
         there = await completed(client, "sums")

@@ -1,4 +1,4 @@
-"""Benchmarks that put records down themselves: scripts must find there what they would have written."""
+"""Benchmarks that write records themselves: scripts must find what they would have written themselves."""
 
 from benchmarks import claims
 

@@ -14,7 +14,7 @@ from tradewind.server.partitions import PARTITIONS
 
 
 def needy(flow_id: str, folder: Path) -> Flow:
-    """a -> b, which fails until `there` is in the folder."""
+    """Return the flow a -> b, where b fails until `there` is in the folder."""
     flow = Flow(flow_id, "1h", overlap="allow")
     ledger = {"ledger": str(folder / "ledger")}
     a = flow.node("a", "counted", ledger)

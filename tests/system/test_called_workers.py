@@ -1,4 +1,4 @@
-"""Workers that are called, as users run them: by the command, beside the whole stack, and killed."""
+"""Called workers as users run them: started by the command, next to the whole stack, and killed."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ async def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def called(started: Processes, stack: Standalone, worker_id: str) -> Process:
-    """Run `tradewind worker` with a port of its own; returns once it listens."""
+    """Run `tradewind worker` with a port of its own; return once it listens."""
     process = started.start("worker", NODES, "--listen", "127.0.0.1:0", "--id", worker_id, address=stack.address)
     await process.says("listening on port")
     return process
@@ -56,7 +56,7 @@ async def test_a_flow_runs_on_workers_that_are_called(stack: Standalone) -> None
 async def test_what_a_killed_worker_ran_runs_once_more_elsewhere(
     stack: Standalone, started: Processes, tmp_path: Path
 ) -> None:
-    """It is killed in the middle of a node: its connection breaks, which counts as a lost worker at once."""
+    """The worker is killed in the middle of a node: its connection breaks, which counts as a lost worker at once."""
     gate = tmp_path / "gate"
     killed = await called(started, stack, "killed")
     async with Client(stack.address) as client:
@@ -72,7 +72,7 @@ async def test_what_a_killed_worker_ran_runs_once_more_elsewhere(
         seen = await task.get()
         assert (seen.worker_id, seen.status) == ("heir", "completed")
         assert [past.code for past in seen.history] == ["WORKER_LOST"]
-        # It is listed as alive still, and gets nothing.
+        # The killed worker is still listed as alive, but gets nothing.
         later = await client.submit_task("gate", {"file": str(gate), "total": 8})
         assert (await later.wait(30)).worker_id == "heir"
         assert (await later.get()).attempt == 1

@@ -1,4 +1,4 @@
-"""A flow that runs when another has ended: a trigger listens to the end, and whoever receives it runs the other."""
+"""A flow that runs after another has ended: a trigger listens for the end, and its receiver runs the second flow."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tradewind.flow import Flow
 
 @pytest.fixture(autouse=True)
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the scheduler not ask whether somebody listens: it is told."""
+    """Keep the scheduler from asking whether anybody listens, so that it must be told."""
     monkeypatch.setenv("TRADEWIND_SCHEDULER_LISTENERS_SECONDS", "600")
 
 
@@ -33,7 +33,7 @@ async def test_the_end_of_one_flow_runs_another(client: Client) -> None:
         finished: list[str] = []
 
         async def both_have_run() -> bool:
-            # Ends are told once the scheduler has heard that somebody listens.
+            # Ends are reported once the scheduler knows that somebody listens.
             handle = await client.run_flow("prices", wait=30)
             assert handle.record is not None
             finished.append(handle.record.run_id)

@@ -1,4 +1,4 @@
-"""With a codec, clients and workers read what the servers and the store never can."""
+"""With a codec, clients and workers read what the servers and the store cannot."""
 
 import base64
 from pathlib import Path
@@ -17,7 +17,7 @@ NODES = "tests.system.coded_nodes"
 KEY = bytes(range(32))
 CODEC = AesGcm({"2026": KEY})
 PLANTED = "grapefruit"
-"""Stands in the inputs, so that it is in every payload of the cycle."""
+"""A word in the inputs, which is therefore in every payload of the cycle."""
 
 
 def flow() -> Flow:
@@ -72,7 +72,7 @@ async def test_only_who_has_the_codec_can_read_payloads(
 
 
 async def test_what_is_many_is_cut_into_messages_as_it_is_encoded(stack: Standalone) -> None:
-    """Small values take ten times their size."""
+    """Small values take ten times their size when encoded."""
     many = [{f"p{at}": at for at in range(8)}] * 9000
     async with Client(stack.address, codec=CODEC) as client:
         wide = Flow("wide", "1h", overlap="allow")

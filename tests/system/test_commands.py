@@ -146,7 +146,7 @@ async def test_bad_input_lists_every_fault(shell: Shell, tmp_path: Path) -> None
 async def test_a_worker_that_is_drained_finishes_what_it_runs_now(
     client: Client, worker: Worker, shell: Shell, tmp_path: Path
 ) -> None:
-    """Its own count is as old as its last heartbeat, of which a drain sees one in 20 s."""
+    """The worker's own count is as old as its last heartbeat, which comes only every 20 s."""
     file = tmp_path / "gate"
     await client.submit_task("gate", {"file": str(file)})
     await until(Path(f"{file}.begun").exists, "the node runs")

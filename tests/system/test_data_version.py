@@ -1,4 +1,4 @@
-"""Every service refuses data that a later release has written, with a sentence that says what to do."""
+"""Every service refuses data written by a later release, with a message that says what to do."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`tradewind doctor` against a whole stack over a store that somebody has damaged."""
+"""`tradewind doctor` against a whole stack over a store that has been damaged."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,7 +18,7 @@ from tradewind.worker import Worker, load_nodes
 
 @pytest.fixture(scope="session")
 def embedded(redis_servers: RedisServers) -> RedisServer:
-    """A store that is not the stack's own."""
+    """A store other than the stack's own."""
     return redis_servers.get("embedded")
 
 
@@ -54,7 +54,7 @@ async def test_a_busy_stack_is_healthy_and_a_damaged_one_is_mended(stack: Standa
         mended: list[tuple[str, bool]] = []
 
         async def healthy() -> bool:
-            # What has moved between its two looks, as leases of a busy stack do, is found by the next run.
+            # What moved between the doctor's two looks, such as leases of a busy stack, is found by the next run.
             run = await shell.json("doctor", "--mend")
             mended.extend((each["service"], each["mended"]) for each in run["findings"])
             return (await client.run_doctor()).findings == ()

@@ -111,5 +111,5 @@ async def test_a_worker_that_was_killed_is_told_of_within_seconds(stack: Standal
 
 
 def rows(table: str) -> list[list[str]]:
-    """Return the cells of a table that was printed, without its head."""
+    """Return the cells of a printed table, without its header."""
     return [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()[1:]]

@@ -14,7 +14,7 @@ from tradewind.flow import Flow, Retry
 
 
 def halving(count: int, **fan_out: Any) -> Flow:
-    """Numbers from 0 on, each halved, and what became of all of them."""
+    """Return a flow that halves each of the numbers from 0 on, and lists all results and errors."""
     flow = Flow("halving", "1h")
     numbers = flow.node("numbers", "numbers", {"start": 0, "count": count})
     half = flow.node("half", "half", map="number", **fan_out)

@@ -1,4 +1,4 @@
-"""Flows that begin on an event and at another flow's end, as a person types them."""
+"""Flows that begin on an event or at another flow's end, as a person types the commands."""
 
 import json
 from pathlib import Path
@@ -15,12 +15,12 @@ ON_ORDER = {"event": {"name": "order", "filter": {"start": {"$gt": 1}}}}
 
 @pytest.fixture(autouse=True)
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the scheduler not ask whether somebody listens: it is told."""
+    """Keep the scheduler from asking whether anybody listens, so that it must be told."""
     monkeypatch.setenv("TRADEWIND_SCHEDULER_LISTENERS_SECONDS", "600")
 
 
 async def firings(shell: Shell, flow_id: str) -> list[tuple[str, str, int | None]]:
-    """Event, outcome and cycle, the earliest first."""
+    """Return event, outcome and cycle of each firing, the earliest first."""
     lines = await shell.json("flow", "firings", flow_id)
     return [(line["event_id"], line["outcome"], line["cycle"]) for line in reversed(lines)]
 
@@ -44,7 +44,7 @@ async def test_an_event_begins_one_flow_and_its_end_another(shell: Shell, client
     published: list[str] = []
 
     async def chained() -> bool:
-        # The first ones may come before the trigger service listens, and the first ends before anybody tells them.
+        # The first events may come before the trigger service listens, and the first ends before they are reported.
         order = f"order {len(published)}"
         said = [await shell("event", "publish", "order", "--field", "start=5", "--id", order) for _ in range(2)]
         if "1 triggers match" in said[1]:

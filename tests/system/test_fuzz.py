@@ -1,4 +1,4 @@
-"""Every RPC of a whole stack, called with anything by anybody: it answers with a reason, and lives on."""
+"""Every RPC of a whole stack, called with anything by anybody: it answers with a reason, and keeps serving."""
 
 import itertools
 import os
@@ -18,14 +18,16 @@ from tests.system.fuzzing import requests
 EXAMPLES = 20
 SHOWN = 2000
 SHARE_S = 60.0 / len(METHODS)
-"""Each RPC is called for so long, and EXAMPLES times at least: a minute for all of them, whoever runs how many of them
-side by side. Which calls, and in which order, is the same each time; only how far it gets is the machine's."""
+"""How long each RPC is called, at least EXAMPLES times: a minute for all RPCs, however tests are run in parallel.
+
+The calls and their order are the same every time; only how far they get depends on the machine.
+"""
 LASTS_S = float(os.environ.get("FUZZ_SECONDS", "300"))
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Who calls, and what the call sends; shown as far as a person reads it."""
+    """The caller, and what the call sends; shown at a readable length."""
 
     caller: str
     messages: list[Message | bytes]
@@ -36,7 +38,7 @@ class Sent:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedStack]:
-    # Refusals are what it is about, so they are not worth a line each.
+    # Refusals are the point of these tests, so do not log each of them.
     config = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     try:
@@ -67,7 +69,7 @@ def test_no_message_does_so_as_long_as_one_likes(stack: FuzzedStack) -> None:
 
 
 def fuzz(stack: FuzzedStack, name: str, number: int) -> None:
-    """Call a method with messages that `number` decides, and see that the stack is well after them."""
+    """Call a method with messages derived from `number`, and check that the stack is well afterwards."""
     method = METHODS[name]
     stack.prepare()
     streamed = 3 if method.client_streaming else 1

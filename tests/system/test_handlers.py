@@ -9,7 +9,7 @@ from tradewind.flow import Flow
 
 
 def guarded(folder: Path) -> Flow:
-    """a -> b, which fails until `there` is in the folder; c runs on failure, d -> e last."""
+    """Return a -> b, where b fails until `there` is in the folder; c runs on failure, d -> e run last."""
     flow = Flow("guarded", "1h")
     ledger = {"ledger": str(folder / "ledger")}
     a = flow.node("a", "counted", ledger)

@@ -1,4 +1,4 @@
-"""A worker in another language: that of examples/javascript, which has nothing of ours but the contract."""
+"""A worker in another language: the one of examples/javascript, which shares only the contract with us."""
 
 import json
 import os
@@ -58,30 +58,30 @@ class Started:
 
     @property
     def begun(self) -> list[str]:
-        """Which attempts have begun: the worker and which attempt it is, of each."""
+        """The worker and the number of each attempt that has begun."""
         return self._ledger.read_text().splitlines() if self._ledger.exists() else []
 
     @property
     def printed(self) -> str:
-        """What the processes have printed."""
+        """The output of the processes."""
         return self._log.read_text()
 
     def close(self) -> None:
-        """End all that run."""
+        """End all processes."""
         for process in self._processes:
             process.kill()
             process.wait()
 
 
 async def ended(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a process and return its exit code."""
+    """Wait until a process has ended, and return its exit code."""
     await until(lambda: process.poll() is not None, "the worker has ended")
     return process.returncode
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Started]:
-    """Starts workers, and ends them with the test."""
+    """Starts workers, and ends them when the test ends."""
     started = Started(tmp_path)
     yield started
     started.close()
@@ -95,7 +95,7 @@ async def client(stack: Standalone) -> AsyncIterator[Client]:
 
 
 async def until_there(client: Client, workers: int) -> None:
-    """Wait until so many workers are registered."""
+    """Wait until exactly `workers` workers are registered."""
 
     async def are_there() -> bool:
         return len([each async for each in client.list_workers()]) == workers
@@ -106,7 +106,7 @@ async def until_there(client: Client, workers: int) -> None:
 async def run_one(
     client: Client, node_type: str, config: Mapping[str, Any], timeout: str = "1m", retry: Retry | None = None
 ) -> CycleHandle:
-    """Begin a cycle of a flow of one node, which is called `only`."""
+    """Begin a cycle of a flow with a single node, `only`."""
     flow = Flow(node_type, "1h")
     flow.node("only", node_type, config, timeout=timeout, retry=retry)
     await client.register_flow(node_type, flow)
@@ -114,7 +114,7 @@ async def run_one(
 
 
 async def task_of(client: Client, run: CycleHandle) -> NodeTaskRecord:
-    """Wait for the end of a cycle and return its only node task."""
+    """Wait until a cycle has ended, and return its only node task."""
     await run.wait(PATIENCE_S)
     return await client.get_node_task(f"{run.flow_id}:{run.cycle}:0:only")
 

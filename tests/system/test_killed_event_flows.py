@@ -1,4 +1,4 @@
-"""A scheduler is killed at each write and each answer it hears, while events begin flows, and their ends others."""
+"""A scheduler is killed at each write and each answer it gets, while events begin flows, and their ends others."""
 
 import asyncio
 from collections import Counter
@@ -26,9 +26,9 @@ def test_an_event_begins_one_cycle_and_its_end_one_more() -> None:
                 await client.start_flow(flow_id)
             world.life.counting = True
             published = await client.publish_event("order", event_id="order 1")
-            # What was cut off by the death is published again.
+            # An event that was interrupted by the death is published again.
             assert published.fired + published.duplicates == 1
-            # A lease of the dead one lapses after 30 s.
+            # The dead scheduler's lease lapses after 30 s.
             await asyncio.sleep(45)
             for flow_id in ("first", "then"):
                 (cycle,) = [cycle async for cycle in client.list_cycles(flow_id)]

@@ -1,6 +1,6 @@
-"""A scheduler is killed after each of its writes and each answer that it hears, another goes on, and all happens once.
+"""A scheduler is killed after each write and each answer that it gets; another takes over, and everything happens once.
 
-So in the middle of what takes several steps: between the phases of a cycle with handlers, and of bulk jobs.
+Deaths thus fall between the phases of a cycle with handlers, and between the steps of bulk jobs.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ MOST_STEPS = 200
 
 
 class Ledger:
-    """What ran, how often, and nodes that write into it."""
+    """Counts what ran, and has the nodes that write into it."""
 
     def __init__(self, *failing: str) -> None:
         self.ran: Counter[str] = Counter()
@@ -52,7 +52,7 @@ class Ledger:
 
 
 def guarded(main: str = "work") -> Flow:
-    """main; page on failure; close -> last at the end."""
+    """Return a flow with node main; page runs on failure; close -> last run at the end."""
     flow = Flow("f", "1h")
     flow.node("main", main)
     flow.on_failure(flow.node("page", "told"))
@@ -63,7 +63,7 @@ def guarded(main: str = "work") -> Flow:
 
 
 def killed_at_each_step(begin: Callable[[], tuple[Ledger, Callable[[World], Awaitable[None]]]], least: int) -> None:
-    """Repeat a scenario, the scheduler dying one step later each time, until it lives to the end."""
+    """Repeat a scenario, with the scheduler dying one step later each time, until it survives to the end."""
     for step in range(1, MOST_STEPS):
         ledger, scenario = begin()
         if not run_in_world(scenario, ledger.nodes, step):

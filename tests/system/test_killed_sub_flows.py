@@ -1,4 +1,4 @@
-"""A scheduler is killed after each of its writes and each answer that it hears while a flow runs another."""
+"""A scheduler is killed after each of its writes and each answer that it gets, while a flow runs another."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ Scenario = Callable[[World], Awaitable[None]]
 
 
 async def registered(world: World, node_type: str) -> None:
-    """`above` runs `below`, whose only node is of this type."""
+    """Register `above`, which runs `below`, whose only node is of this type."""
     below = Flow("below", "1h")
     below.node("main", node_type)
     above = Flow("above", "1h")

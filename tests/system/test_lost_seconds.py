@@ -1,4 +1,4 @@
-"""Stores of single services are away, or lose what they were last told, and those of others are not and do not."""
+"""The store of one service is away or loses its last writes, while the stores of the others do not."""
 
 import asyncio
 from collections import Counter

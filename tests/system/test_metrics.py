@@ -15,7 +15,7 @@ from tradewind.server.metrics import SWITCH
 from tradewind.standalone import Standalone, StandaloneError
 
 LABELS = {"method", "code", "service", "script", "node", "origin", "status", "outcome", "node_type", "event", "le"}
-"""All labels that there are. None of them holds an id."""
+"""All labels that exist. None of them holds an id."""
 SERVICES = (
     "tradewind.api.node_task_manager.v1.NodeTaskManagerService",
     "tradewind.api.registry.v1.RegistryService",
@@ -86,12 +86,12 @@ async def test_a_cycle_is_in_the_metrics_of_services_store_and_worker(
 
 
 def grown(before: Scraped, after: Scraped) -> None:
-    """Assert what one scheduled cycle of four nodes, and one that holds at its third, have added."""
+    """Assert how metrics have grown by one scheduled cycle of four nodes and one cycle that stops at its third."""
 
     def more(name: str, **labels: str) -> float:
         return after.sum(name, **labels) - before.sum(name, **labels)
 
-    # At least: on a busy machine something may be said twice.
+    # At least that much: on a busy machine something may be sent twice.
     for name, labels in ONCE.items():
         assert more(name, **labels) >= 1, name
     assert more("tradewind_node_attempts_ended_total", outcome="completed") >= 6
@@ -111,7 +111,7 @@ def grown(before: Scraped, after: Scraped) -> None:
 
 
 def of_the_store(after: Scraped) -> None:
-    """Assert what the store says of itself."""
+    """Assert the metrics of the store."""
     assert after.sum("tradewind_store_up") == 1
     assert 0 < after.sum("tradewind_store_memory_used_bytes") < after.sum("tradewind_store_memory_max_bytes")
     assert 0 < after.sum("tradewind_store_connections") < after.sum("tradewind_store_connections_max")

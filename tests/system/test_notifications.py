@@ -1,4 +1,4 @@
-"""Task events and notifications over a whole stack: the clients, across a server that comes back, and the commands."""
+"""Task events and notifications over a whole stack: the clients, across a server's restart, and the commands."""
 
 import asyncio
 import json

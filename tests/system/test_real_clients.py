@@ -29,7 +29,7 @@ WEATHER = {
     ],
     "edges": [{"source": "node_A", "source_handle": "kline_data", "target": "node_B", "target_handle": "price_input"}],
 }
-"""The Weather Syntax of the specification, as it stands there."""
+"""The Weather Syntax of the specification, word for word."""
 
 
 async def run(*command: str) -> tuple[int, str, str]:
@@ -42,7 +42,7 @@ async def run(*command: str) -> tuple[int, str, str]:
 
 
 async def grpcurl(stack: Standalone, method: str, **request: Any) -> tuple[int, Any, str]:
-    """Call a method; return the exit code, the parsed answer and what was printed on stderr."""
+    """Call a method; return the exit code, the parsed answer and stderr."""
     full = method if "/" in method else f"{SCHEDULER}/{method}"
     code, out, err = await run(str(BIN / "grpcurl"), "-plaintext", "-d", json.dumps(request), stack.address, full)
     return code, json.loads(out) if out else None, err
@@ -73,7 +73,7 @@ async def test_grpcurl_shows_that_edges_go_round(stack: Standalone) -> None:
 
 
 async def test_grpcurl_shows_an_answer_that_is_no_or_none(stack: Standalone) -> None:
-    """JSON leaves out what is false or 0, except where the contract asks for it."""
+    """JSON omits values that are false or 0, except where the contract asks for them."""
     trigger = "tradewind.api.trigger.v1.TriggerService"
     manager = "tradewind.api.node_task_manager.v1.NodeTaskManagerService"
     registry = "tradewind.api.registry.v1.RegistryService"

@@ -1,4 +1,4 @@
-"""Who has no token, another's, one that is over or was revoked, or too small a role: told why, and nothing is done."""
+"""Callers with no token, a foreign, expired or revoked token, or too small a role learn why, and nothing is done."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ ON_ANNS: dict[str, Call] = {
     "run many": lambda client: client.run_flows(["sums"]),
     "delete": lambda client: client.delete_flow("sums"),
 }
-"""What would change something that is ann's."""
+"""Calls that would change something of ann's."""
 ON_ALL: dict[str, Call] = {
     "a limit": lambda client: client.update_config(max_running=1),
     "a job": lambda client: client.start_bulk_job("stop", ["*"]),
@@ -30,7 +30,7 @@ ON_ALL: dict[str, Call] = {
     "a role": lambda client: client.set_user("eve", Role.ADMIN),
     "mending": lambda client: client.run_doctor(mend=True),
 }
-"""What users may not do at all."""
+"""Calls that users may not make at all."""
 
 
 @pytest_asyncio.fixture
@@ -42,7 +42,7 @@ async def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def refused(client: Client, calls: dict[str, Call]) -> set[tuple[type[TradewindError], str]]:
-    """Make every call, none of which may succeed; return how they were refused."""
+    """Make every call; all of them must be refused. Return the refusals."""
     seen = set()
     for what, call in calls.items():
         with pytest.raises((Unauthenticated, PermissionDenied)) as refusal:

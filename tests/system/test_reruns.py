@@ -1,4 +1,4 @@
-"""Running cycles again and stopping them, over a whole stack: the client and the commands."""
+"""Rerunning and stopping cycles over a whole stack: the client and the commands."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from tradewind.flow import Flow
 
 
 def ladder(folder: Path) -> Flow:
-    """a -> b -> c and a -> d -> e, where b fails until the file `there` is in the folder; f stands alone."""
+    """Return a -> b -> c and a -> d -> e, where b fails until `there` is in the folder; f stands alone."""
     flow = Flow("ladder", "1h")
     at = {
         name: flow.node(name, "counted", {"ledger": str(folder / "ledger"), "step": 10**place})
@@ -27,7 +27,7 @@ def ladder(folder: Path) -> Flow:
 
 
 def ran(folder: Path) -> list[str]:
-    """Which nodes ran in which run, in order of their names."""
+    """Return which nodes ran in which run, in the order of their names."""
     return sorted((folder / "ledger").read_text().split())
 
 
@@ -45,7 +45,7 @@ async def test_a_rerun_keeps_good_results_and_runs_the_rest(client: Client, shel
     assert again.record.rerun is not None
     assert (again.record.rerun.source_run, again.record.rerun.kept_nodes) == (0, 4)
     assert ran(tmp_path) == ["a:0", "b:0", "b:1", "c:1", "d:0", "e:0", "f:0"]
-    # What is kept reaches the nodes that run, and is among the outputs.
+    # Kept results reach the nodes that run, and are among the outputs.
     assert await again.result() == {"c": {"value": 1 + 1 + 10}, "e": {"value": 1 + 100 + 1000}, "f": {"value": 1}}
     described = await client.describe_cycle("ladder", 0)
     assert {node.node_id: node.kept_from for node in described.nodes} == {
@@ -63,13 +63,13 @@ async def test_a_rerun_keeps_good_results_and_runs_the_rest(client: Client, shel
     assert re.search(r"keeps 4 of 6 results of run 0: the file is there now", shown)
     assert re.search(r"^a +counted +completed .*kept from run 0", shown, re.MULTILINE)
     assert "is not there" in await shell("cycle", "show", "ladder", "0", "--run", "0")
-    # A handle of the first run tells of that one.
+    # A handle of the first run reports that run.
     earlier = client.cycle("ladder", 0, 0)
     assert [(record.run, record.status) async for record in earlier.watch()] == [(0, CycleStatus.PARTIAL)]
     with pytest.raises(CycleFailed) as failed:
         await client.cycle("ladder", 0, 0).result(30)
     assert (failed.value.cycle.run, [each.node_id for each in failed.value.failures]) == (0, ["b"])
-    # A run of a run of a run: what was kept before is kept again, from where it is.
+    # A rerun of a rerun: results kept before are kept again, from where they are.
     third = await shell.json("cycle", "rerun", "ladder", "0", "--from", "d", "--wait")
     assert third["cycle"]["run"] == 2
     assert third["outputs"]["e"] == {"value": 1101}

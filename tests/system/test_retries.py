@@ -9,7 +9,7 @@ from tradewind.flow import Flow, Retry
 
 
 def failing(retry: Retry) -> Flow:
-    """A flow of one node that fails at everything."""
+    """Return a flow of one node that always fails."""
     flow = Flow("failing", "1h")
     flow.node("bad", "failing", {"total": 3}, retry=retry)
     return flow

@@ -1,4 +1,4 @@
-"""Planning, changing and rolling back flows, as a person does."""
+"""Planning, changing and rolling back flows, as people do it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Every line of the runbook in docs/operations.md, as it stands there, against a stack that has what it names."""
+"""Every line of the runbook in docs/operations.md, as written there, against a stack that has what the lines name."""
 
 import platform
 import re
@@ -22,7 +22,7 @@ RUNBOOK, GUARDED = PAGE.split("## Runbook\n")[1].split("\n## ")[0].split("\n### 
 TASK = re.compile(r"^\*\*(.+?)\*\*.*?```console\n(.*?)```", re.MULTILINE | re.DOTALL)
 TASKS, GUARDED_TASKS = TASK.findall(RUNBOOK), TASK.findall(GUARDED)
 DEAD, BATCH, JOB = "task:0a1b", "8be0f2", "job-0a1b"
-"""Ids that only a stack can know."""
+"""Ids that are known only once a stack runs."""
 WAITS = 'waits for cycle 0 of flow \\"feeds\\"'
 TELLS = {
     "Is it up?": ("SERVING", "prices"),
@@ -55,7 +55,7 @@ TELLS = {
     "Is anything broken on record?": ("examined", "0 broken invariants"),
     "Send a worker home": ("WORKER_STATUS_DRAINING", "draining"),
 }
-"""What each line must print: that of grpcurl, that of the command."""
+"""What each line must print: the one of grpcurl and the one of the command."""
 GUARDED_TELLS = {
     "Who is on record, and as what?": ("ROLE_USER", "ann"),
     "What does somebody have that is still good?": ("laptop", "laptop"),
@@ -81,7 +81,7 @@ def test_each_task_has_one_line_of_each() -> None:
 
 
 async def carried_out(line: str, address: str, named: dict[str, str]) -> str:
-    """Run a line against a stack, with what its placeholders stand for; return what it printed."""
+    """Run a line against a stack, with its placeholders filled in; return its output."""
     words = shlex.split(line.removeprefix("$ "))
     for placeholder, value in {**named, "localhost:7700": address}.items():
         words = [word.replace(placeholder, value) for word in words]
@@ -132,7 +132,7 @@ async def test_every_line_of_access_does_what_it_says(tmp_path: Path, monkeypatc
 
 
 class Scene:
-    """What the lines name: cycles that are stuck, one that waits, one that failed, a dead letter, a batch, a job."""
+    """What the lines name: cycles that are stuck, a cycle that waits, a failed one, a dead letter, a batch, a job."""
 
     def __init__(self, client: Client, gate: Path) -> None:
         self.named: dict[str, str] = {}
@@ -169,7 +169,7 @@ class Scene:
         await until(self._desk_waits, "the desk waits for its cycle of feeds")
 
     async def ready_for(self, task: str) -> None:
-        """Bring about what a line acts on: the line before may have done away with it."""
+        """Bring about what a line acts on, since an earlier line may have removed it."""
         if task in ("Run that again", "Let no cycle begin for a while"):
             await until(self._report_has_ended, "the report has ended")
         if task == "Let no cycle begin for a while":

@@ -1,4 +1,4 @@
-"""A secret is planted, nodes do with it what they should not, and it is nowhere to be found."""
+"""A secret is planted, nodes do what they should not with it, and it is nowhere to be found."""
 
 import secrets
 from pathlib import Path
@@ -19,7 +19,7 @@ MARKER = "a-value-that-may-be-seen"
 
 
 class WholeTraces(Collector):
-    """Keeps everything that was sent, as it came."""
+    """Keeps everything that was sent, as received."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The whole engine under a clock of its own."""
+"""The whole engine under a virtual clock."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ def test_a_month_takes_seconds_and_is_as_it_must_be() -> None:
     for line in lines:
         by_kind.setdefault(line["what"], []).append(line)
     first_ms = lines[0]["at_ms"]
-    # The last one begins in the very moment in which it all ends.
+    # The last cycle begins at the very moment at which everything ends.
     assert [(line["cycle"], line["at_ms"]) for line in by_kind["cycle_began"]][:720] == [
         (cycle, first_ms + cycle * 3_600_000) for cycle in range(720)
     ]
@@ -46,7 +46,7 @@ def test_a_month_takes_seconds_and_is_as_it_must_be() -> None:
     assert len(second) == 60
     outputs = [line["outputs"] for line in by_kind["attempt_completed"] if str(line["node_task_id"]).endswith("order")]
     assert outputs == [{"output": 2 * cycle + 1} for cycle in range(720)]
-    # Two seconds on a machine that has nothing else to do.
+    # It takes two seconds on an otherwise idle machine.
     assert took < 30
 
 
@@ -67,7 +67,7 @@ def test_results_that_have_gone_are_not_taken_for_none() -> None:
         assert await (await stack.client.run_flow("nothing")).result() == {}
         for cycle in range(105):
             assert await (await stack.client.run_flow("place")).result() == {"only": {"output": cycle}}
-        # The scheduler lets the oldest cycles go ten at a time, the node task manager each as soon as it may.
+        # The scheduler removes the oldest cycles ten at a time, the node task manager each one as soon as it may.
         await stack.run_for(minutes=20)
         assert (await stack.client.get_cycle("place", 0)).status is CycleStatus.COMPLETED
         with pytest.raises(NotFound, match="what the nodes of cycle 0 of place did is on record no more") as gone:
@@ -88,7 +88,7 @@ def test_a_month_in_which_a_cycle_waits_takes_no_longer() -> None:
 
     begun = time.process_time()
     assert simulate(main, [feed]) == timedelta(days=30)
-    # Three seconds on a machine that has nothing else to do.
+    # It takes three seconds on an otherwise idle machine.
     assert time.process_time() - begun < 10
 
 
@@ -236,7 +236,7 @@ def test_what_is_watched_is_told_at_once() -> None:
         assert await (await client.submit_batch("second", [{}] * 3, retry=Retry(2))).result() == [{"output": 2}] * 3
         assert [(await heard).kind, (await anext(news)).kind] == ["task_completed", "batch_finished"]
         await news.aclose()
-        # Each waits for a second attempt, after a second or a little less.
+        # Each waits for its second attempt, for a second or a little less.
         assert stack.now - begun < timedelta(seconds=4)
 
     simulate(main, [second])

@@ -1,4 +1,4 @@
-"""Clients that open streams and do not read them: the stack goes on for all others, and has the news when they do."""
+"""Clients that open streams and do not read them: the stack serves all others, and has the news when they read."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ SILENT = worker_pb2.Worker(worker_id="silent", incarnation="one", node_types=["n
 
 
 async def open_silently(channel: grpc.aio.Channel) -> list[Any]:
-    """Open one stream of each kind that somebody may forget to read, and say much on those that take it."""
+    """Open one stream of each kind that somebody may forget to read, and send much on those that accept messages."""
     await RegistryServiceStub(channel).RegisterWorker(registry_service_pb2.RegisterWorkerRequest(worker=SILENT))
     manager = NodeTaskManagerServiceStub(channel)
     work, due = manager.Work(), TriggerServiceStub(channel).ReceiveDue()
@@ -59,7 +59,7 @@ async def test_streams_that_nobody_reads_hold_nobody_up(stack: Standalone) -> No
         await client.register_flow("large", flow)
         await (await client.run_flow("large", {"value": 0})).result(60)
         silent = await open_silently(channel)
-        # The watch tells of the latest cycle at once: from here on it is told of everything.
+        # The watch reports the latest cycle at once; from here on it reports everything.
         await silent[0].read()
         begun = await client.run_flows([RunRequest("large", {"value": LARGE})] * RUNS, wait=60)
         cycles = [cycle for cycle in begun if not isinstance(cycle, TradewindError)]
@@ -69,7 +69,7 @@ async def test_streams_that_nobody_reads_hold_nobody_up(stack: Standalone) -> No
         assert await (await client.submit_task("keep", {"value": 1})).result(60) == {"kept": 1}
         assert not any(call.done() for call in silent)
 
-        # Five megabytes are told of these cycles: more than a stream takes that nobody reads.
+        # Five megabytes are reported of these cycles: more than an unread stream can hold.
         last: dict[int, int] = {}
         async with asyncio.timeout(60):
             while set(last.values()) != {cycle_pb2.CYCLE_STATUS_COMPLETED} or len(last) < RUNS:

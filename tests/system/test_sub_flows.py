@@ -1,4 +1,4 @@
-"""Flows that run other flows: in a simulation, where the clock costs nothing, and over a whole stack."""
+"""Flows that run other flows: in a simulation, where waiting costs nothing, and over a whole stack."""
 
 import asyncio
 import re
@@ -50,21 +50,21 @@ NODES: list[Node[..., Any]] = [double, slow, unlucky, listing, gives]
 def one(
     flow_id: str, node_type: Any, config: dict[str, Any] | None = None, interval: str = "1h", **fields: Any
 ) -> Flow:
-    """A flow of one node, `only`."""
+    """Return a flow with a single node, `only`."""
     flow = Flow(flow_id, interval, **fields)
     flow.node("only", node_type, config, timeout=0)
     return flow
 
 
 def over(child: str, flow_id: str = "above", **fields: Any) -> Flow:
-    """A flow whose only node, `sub`, runs another."""
+    """Return a flow whose only node, `sub`, runs another flow."""
     flow = Flow(flow_id, "1h")
     flow.sub_flow("sub", child, **fields)
     return flow
 
 
 def played(main: Callable[[VirtualStack], Awaitable[Any]], *flows: Flow) -> Any:
-    """Register flows and play `main`."""
+    """Register flows and run `main` in a simulation."""
 
     async def play(stack: VirtualStack) -> Any:
         for flow in flows:
@@ -225,7 +225,7 @@ def test_it_runs_beside_the_schedule_whatever_the_overlap_and_is_in_nobodys_way(
         handle = await client.run_flow("above")
         await stack.run_for(seconds=23)
         started = {cycle.cycle: (cycle.origin, cycle.status) async for cycle in client.list_cycles("below")}
-        # It began beside the first one of the schedule, and the second one beside it.
+        # It began beside the schedule's first cycle, and the schedule's second cycle began beside it.
         assert started == {
             0: (CycleOrigin.SCHEDULE, CycleStatus.COMPLETED),
             1: (CycleOrigin.SUB_FLOW, CycleStatus.RUNNING),
@@ -250,7 +250,7 @@ def test_the_schedule_of_the_flow_below_does_not_cancel_it() -> None:
         await stack.run_for(seconds=15)
         handle = await client.run_flow("above")
         await stack.run_for(seconds=20)
-        # The next planned time has cancelled the first cycle of the schedule, and not that of the node.
+        # The next planned time has cancelled the schedule's first cycle, but not the node's cycle.
         statuses = {cycle.cycle: cycle.status async for cycle in client.list_cycles("below")}
         assert statuses == {0: CycleStatus.CANCELLED, 1: CycleStatus.RUNNING, 2: CycleStatus.RUNNING}
         assert (await handle.wait(60)).status is CycleStatus.COMPLETED
@@ -352,7 +352,7 @@ def test_a_flow_that_would_run_itself_is_refused_with_the_way() -> None:
         with pytest.raises(InvalidInput, match="d -> d"):
             await client.register_flow("d", over("d", "d"))
         await client.register_flow("c", one("c", double, {"x": 1}))
-        # Nor by way of an older revision, and the dry run says so as well.
+        # Not by an older revision either; the dry run refuses too.
         await client.register_flow("e", over("f", "e"))
         await client.register_flow("e", one("e", double, {"x": 1}))
         await client.register_flow("f", over("e", "f"))

@@ -1,4 +1,4 @@
-"""The whole stack under mTLS, as users run it: services among themselves, workers, clients and commands."""
+"""The whole stack under mTLS, as users run it: services, workers, clients and commands."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +22,7 @@ RESULT = {"sort": {"even": 10}, "alone": {"numbers": [7, 8, 9]}}
 
 @pytest_asyncio.fixture
 async def stack(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Standalone]:
-    """Every service over an embedded store; whoever calls must show a certificate."""
+    """Every service over an embedded store; callers must show a certificate."""
     files = authority.issue("stack")
     with monkeypatch.context() as environment:
         environment.setenv("TRADEWIND_TLS_CA", str(files.ca))

@@ -1,4 +1,4 @@
-"""What is left in the store of a deleted flow: the documented tombstones, and nothing that comes late."""
+"""What a deleted flow leaves in the store: the documented tombstones, and nothing that arrives late."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ HOUR = 3600 * 1000
 
 
 async def left_of(flow_id: str, stack: Standalone) -> dict[str, int]:
-    """Return the keys that name a flow, over all services, with the TTL of each in ms."""
+    """Return the keys that name a flow, over all services, with their TTLs in ms."""
     assert stack._store is not None
     admin = connect(stack._store.url_for())
     try:
@@ -25,7 +25,7 @@ async def left_of(flow_id: str, stack: Standalone) -> dict[str, int]:
 
 
 def tombstones(flow_id: str) -> list[str]:
-    """Return one key for each service that had something of the flow."""
+    """Return one key for each service that had anything of the flow."""
     partition = partition_of(flow_id)
     return [
         f"trading_flow:{{f{partition}}}:tombstone:{flow_id}",

@@ -1,4 +1,4 @@
-"""One trace for each cycle, over every process and attempt, as a real OTLP receiver gets it."""
+"""One trace for each cycle, across all processes and attempts, as a real OTLP receiver gets it."""
 
 import json
 from collections.abc import AsyncIterator
@@ -59,7 +59,7 @@ SERVICES = {
 
 @pytest_asyncio.fixture
 async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]:
-    """What the processes of the test send their spans to."""
+    """The collector to which the processes of the test send their spans."""
     async with collecting() as collector:
         monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", collector.endpoint)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
@@ -67,7 +67,7 @@ async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]
 
 
 def branching() -> Flow:
-    """branch -> flaky (a thread, fails once) -> two processes; the other branch is skipped."""
+    """Return branch -> flaky (a thread, fails once) -> two processes; the other branch is skipped."""
     flow = Flow("branching", "1h")
     branch = flow.node("branch", "traced.branch")
     flaky = flow.node("flaky", "traced.flaky", retry=Retry(2, "1ms", jitter=0))
@@ -124,5 +124,5 @@ async def test_what_is_not_sampled_is_not_sent(
         cycle = await (await client.run_flow("branching")).wait(30)
         assert cycle.status.value == "completed"
         assert await worker.interrupt() == 0
-    # Worker and stack have ended, and with that have sent what they had.
+    # Worker and stack have ended, so they have sent all they had.
     assert collector.spans == []

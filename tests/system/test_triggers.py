@@ -1,4 +1,4 @@
-"""Triggers of one's own: over the client against a running stack, and as a person types them."""
+"""Users' own triggers: with the client against a running stack, and as a person types commands."""
 
 import asyncio
 import json

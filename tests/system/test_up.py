@@ -1,4 +1,4 @@
-"""`tradewind up`: its start, its end, its crash, and what is there afterwards."""
+"""`tradewind up`: its start, its end, a crash, and what is there afterwards."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tradewind.client import Client
 
 
 async def test_goes_on_where_it_was(started: Processes) -> None:
-    """Ctrl-C, and up again: flows, history and a running flow's next cycle are there."""
+    """After Ctrl-C and another start, flows, history and a running flow's next cycle are there."""
     first, address = await started.up()
     await started.worker(address)
     shell = Shell(address)
@@ -43,7 +43,7 @@ async def test_goes_on_where_it_was(started: Processes) -> None:
 
 
 async def test_a_killed_stack_finishes_its_cycle(started: Processes, tmp_path: Path) -> None:
-    """What had finished does not run again; what ran goes on, with the worker that held it."""
+    """Work that had finished does not run again; work in progress goes on, with the worker that held it."""
     first, address = await started.up()
     await started.worker(address)
     gate = tmp_path / "open"

@@ -1,4 +1,4 @@
-"""Flows that wait, over a whole stack: nodes of workers, built-in ones, the client and the commands."""
+"""Flows that wait, over a whole stack: nodes of workers, built-in nodes, the client and the commands."""
 
 import re
 

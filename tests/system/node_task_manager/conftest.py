@@ -13,7 +13,7 @@ from tests.system.node_task_manager.stack import Process, Stack
 
 @pytest.fixture(scope="session")
 def registry(redis_servers: RedisServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a registry, which may still be starting: workers try again."""
+    """The address of a registry, which may still be starting: workers retry."""
     port = free_port()
     process = Process(
         tmp_path_factory.mktemp("registry") / "registry.log",
@@ -27,7 +27,7 @@ def registry(redis_servers: RedisServers, tmp_path_factory: pytest.TempPathFacto
 
 @pytest_asyncio.fixture
 async def stack(tmp_path: Path, registry: str) -> AsyncIterator[Stack]:
-    """A store and nothing else yet."""
+    """A store, with nothing else started yet."""
     stack = Stack(tmp_path, registry)
     await stack.store.start()
     yield stack

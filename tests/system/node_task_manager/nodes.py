@@ -1,4 +1,4 @@
-"""Nodes that write into a ledger what they do: `<idempotency key> <attempt> begun` and `... done`, a line each."""
+"""Nodes that record their work in a ledger, one line each: `<idempotency key> <attempt> begun` and `... done`."""
 
 import asyncio
 import os
@@ -11,21 +11,21 @@ LEDGER = "TRADEWIND_TEST_LEDGER"
 
 
 def read_ledger(ledger: Path) -> list[tuple[str, str, str]]:
-    """Return the lines of a ledger, in words, but for one that is being written."""
+    """Return the lines of a ledger, split into words, except a line that is still being written."""
     text = ledger.read_text(encoding="utf-8") if ledger.exists() else ""
     lines = (line.split() for line in text.split("\n")[:-1])
     return [(key, attempt, noted) for key, attempt, noted in lines]
 
 
 def note(ctx: Context, what: str) -> None:
-    """Append a line; one write to a file opened for appending is never torn."""
+    """Append a line; a single write to a file opened for appending is never torn."""
     with open(os.environ[LEDGER], "a", buffering=1, encoding="utf-8") as ledger:
         ledger.write(f"{ctx.idempotency_key} {ctx.attempt} {what}\n")
 
 
 @node("step")
 async def step(ctx: Context, value: int = 0, seconds: float = 0.0) -> int:
-    """Take `seconds`, and count how many steps there were before."""
+    """Take `seconds`, and return the number of steps so far."""
     note(ctx, "begun")
     await asyncio.sleep(seconds)
     note(ctx, "done")
@@ -34,13 +34,13 @@ async def step(ctx: Context, value: int = 0, seconds: float = 0.0) -> int:
 
 @node("eager_step", eager=True)
 async def eager_step(ctx: Context, value: int = 0, seconds: float = 0.0) -> int:
-    """As `step`; a worker goes on with it by itself."""
+    """Like `step`, but a worker begins it by itself."""
     return await step(ctx, value, seconds)
 
 
 @node("shaky")
 async def shaky(ctx: Context, failures: int, value: int = 0) -> int:
-    """Fail so many times, then say which attempt it was, whatever `value` is."""
+    """Fail `failures` times, then return the number of the attempt, whatever `value` is."""
     note(ctx, "begun")
     if ctx.attempt <= failures:
         raise OSError(f"attempt {ctx.attempt} fails")
@@ -50,7 +50,7 @@ async def shaky(ctx: Context, failures: int, value: int = 0) -> int:
 
 @node("silent")
 async def silent(ctx: Context) -> int:
-    """In the first attempt say nothing until it is stopped; in the next be heard of for long."""
+    """In the first attempt stay silent until stopped; in the next, send heartbeats for a long time."""
     note(ctx, "begun")
     try:
         while ctx.attempt == 1:
@@ -65,7 +65,7 @@ async def silent(ctx: Context) -> int:
 
 @node("gated")
 async def gated(ctx: Context, gate: str, value: int = 0) -> int:
-    """In the first attempt wait for a file; say which attempt it was."""
+    """In the first attempt wait for a file; return the number of the attempt."""
     note(ctx, "begun")
     while ctx.attempt == 1 and not Path(gate).exists():
         await asyncio.sleep(0.01)
@@ -75,7 +75,7 @@ async def gated(ctx: Context, gate: str, value: int = 0) -> int:
 
 @node("spread")
 async def spread(ctx: Context, count: int) -> list[int]:
-    """Emit so many numbers, from 0 on."""
+    """Emit the numbers from 0 up to `count` - 1."""
     note(ctx, "begun")
     note(ctx, "done")
     return list(range(count))
@@ -83,7 +83,7 @@ async def spread(ctx: Context, count: int) -> list[int]:
 
 @node("collect")
 async def collect(ctx: Context, values: list[int]) -> list[int]:
-    """Emit what it gets."""
+    """Emit the inputs."""
     note(ctx, "begun")
     note(ctx, "done")
     return values

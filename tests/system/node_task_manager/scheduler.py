@@ -1,4 +1,4 @@
-"""The scheduler's side of these tests: submits chains, follows their events, and looks at what became of them."""
+"""The scheduler's side of these tests: it submits chains, follows their events, and checks how they ended."""
 
 import asyncio
 from types import TracebackType
@@ -19,7 +19,7 @@ _ACCEPTED = (component_pb2.SUBMIT_OUTCOME_ACCEPTED, component_pb2.SUBMIT_OUTCOME
 
 
 def chain(seconds: float, node_type: str = "step") -> component_pb2.Plan:
-    """Return a plan of ten steps one after another, each of so many seconds."""
+    """Return a plan of ten steps in sequence, each taking `seconds`."""
     return component_pb2.Plan(
         digest=f"chain-{node_type}-{seconds}",
         nodes=[
@@ -40,13 +40,13 @@ def single(node_type: str, config: str) -> component_pb2.Plan:
 
 
 class Scheduler:
-    """Submits one component per flow, and hears of their ends. Goes on through outages of the node task manager."""
+    """Submits one component per flow and hears of their ends; survives outages of the node task manager."""
 
     def __init__(self, address: str) -> None:
         self._channel = open_channel(address)
         self.stub = NodeTaskManagerServiceStub(self._channel)
         self.finished: dict[str, component_pb2.Component] = {}
-        """By flow, what the events said."""
+        """The components in the events, by flow."""
         self._epoch = 0
         self._following: asyncio.Task[None] | None = None
 
@@ -63,7 +63,7 @@ class Scheduler:
         await self._channel.close()
 
     async def submit(self, plan: component_pb2.Plan, *flows: str) -> None:
-        """Submit a run for each flow, again and again until all are taken."""
+        """Submit a run for each flow, repeatedly until all are accepted."""
         part = component_pb2.ComponentSubmission(component_id="0", plan_digest=plan.digest)
         runs = [
             component_pb2.RunSubmission(flow_id=flow, run_id="r0", user_id="default", components=[part])
@@ -74,7 +74,7 @@ class Scheduler:
         assert all(result.outcome in _ACCEPTED for result in answer.results), answer
 
     async def all_finished(self, *flows: str, nodes: int = LENGTH) -> None:
-        """Wait for the event of each flow's end, all of whose nodes must have completed; compare with the record."""
+        """Wait until each flow has ended with all its nodes completed; compare the events with the records."""
         missing = set(flows)
 
         def heard() -> bool:

@@ -1,4 +1,4 @@
-"""Node task managers and workers as processes of their own over a store, to be killed one by one."""
+"""Node task managers and workers as separate processes over a store, to be killed one by one."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
 
 PATIENCE_S = 60
-"""How long a step may take on a machine that is busy with other things."""
+"""How long a step may take on a busy machine."""
 ROOT = Path(__file__).parents[3]
 PATHS = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 NODES = "tests.system.node_task_manager.nodes"
@@ -41,21 +41,21 @@ class Process:
             )
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to this very process."""
+        """Send a signal to exactly this process."""
         self._process.send_signal(number)
 
     async def ended(self) -> int:
-        """Wait until it has ended and return its exit code."""
+        """Wait until the process has ended, and return its exit code."""
         await until(lambda: self._process.poll() is not None, f"{self.log.name} has ended", timeout=PATIENCE_S)
         return self._process.returncode
 
     async def kill(self) -> None:
-        """Kill it, as a crash does."""
+        """Kill the process, as a crash would."""
         self.signal(signal.SIGKILL)
         await self.ended()
 
     async def says(self, text: str) -> None:
-        """Wait until it has printed a text."""
+        """Wait until the process has printed a text."""
         try:
             await until(
                 lambda: text in self.printed() or self._process.poll() is not None,
@@ -67,18 +67,18 @@ class Process:
         assert text in self.printed(), f"ended with {self._process.poll()}:\n{self.printed()}"
 
     def printed(self) -> str:
-        """Return what it has printed so far."""
+        """Return what the process has printed so far."""
         return self.log.read_text(encoding="utf-8")
 
     def close(self) -> None:
-        """End it however it stands."""
+        """End the process, whatever state it is in."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(timeout=10)
 
 
 class Stack:
-    """One store, and whatever else a test starts. `registry` is where workers register."""
+    """One store, and whatever else a test starts; `registry` is where workers register."""
 
     def __init__(self, home: Path, registry: str) -> None:
         self.home = home
@@ -88,9 +88,9 @@ class Stack:
         self._processes: list[Process] = []
 
     async def node_task_manager(self, *, port: int = 0, store_url: str = "", **settings: object) -> tuple[Process, str]:
-        """Start a node task manager and return it with its address; leases last 10 s unless `settings` say else.
+        """Start a node task manager and return it with its address; leases last 10 s unless `settings` say otherwise.
 
-        It reaches the store by `store_url` when that is given.
+        It connects to the store at `store_url`, if given.
         """
         port = port or free_port()
         environment = {
@@ -106,13 +106,13 @@ class Stack:
         return process, f"127.0.0.1:{port}"
 
     async def worker(self, name: str, address: str, capacity: int = 20) -> Process:
-        """Start a worker; returns once it is connected."""
+        """Start a worker; return once it is connected."""
         process = self.start_worker(name, address, capacity)
         await process.says("connected as")
         return process
 
     def start_worker(self, name: str, address: str, capacity: int = 20) -> Process:
-        """Start a worker and do not wait."""
+        """Start a worker without waiting for it."""
         # fmt: off
         return self._start(
             name, "tradewind.cli", "worker", NODES, "--id", name, "--capacity", str(capacity), "--grace", "5",
@@ -121,14 +121,14 @@ class Stack:
         # fmt: on
 
     async def kill_store(self) -> None:
-        """Kill the store, as a crash does."""
+        """Kill the store, as a crash would."""
         pid = self.store.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         await self.store.stop()
 
     async def restart_store(self) -> None:
-        """Start the store again on the same port over what it had written."""
+        """Start the store again on the same port, with the data that it had written."""
         self.store = EmbeddedStore(self.store.directory, port=self.store.port, acl_users=[ACL])
         await self.store.start()
 
@@ -141,7 +141,7 @@ class Stack:
             await client.end()
 
     def noted(self, what: str) -> Counter[tuple[str, int]]:
-        """Return how often each (node task, attempt) was noted in the ledger as `begun` or `done`."""
+        """Return how often the ledger notes each (node task, attempt) as `begun` or `done`."""
         return Counter((key, int(attempt)) for key, attempt, noted in read_ledger(self.ledger) if noted == what)
 
     async def close(self) -> None:
@@ -157,7 +157,7 @@ class Stack:
 
 
 async def patiently(call: Any, timeout: float = PATIENCE_S) -> Any:
-    """Make a call until it gets through; `call()` returns what to await."""
+    """Repeat a call until it succeeds; `call()` returns the awaitable."""
     answers: list[Any] = []
 
     async def answered() -> bool:

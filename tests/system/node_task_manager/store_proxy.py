@@ -1,4 +1,4 @@
-"""A way to the store that notices a mark, such as a script's digest, and from then on keeps calls or answers back."""
+"""A proxy for the store that watches for a mark, such as a script's digest, and then holds back calls or answers."""
 
 import asyncio
 from types import TracebackType
@@ -10,8 +10,8 @@ SIZE = 64 * 1024
 class StoreProxy:
     """Passes bytes between a node task manager and a store on another port of this machine.
 
-    Once the connection's calls have held `mark`, `seen` is set and nothing more goes through: with "calls" neither that
-    one, with "answers" no answer.
+    Once a call contains `mark`, `seen` is set and nothing more goes through: with "calls" not even that call, with
+    "answers" no answer to it.
     """
 
     def __init__(self, port: int, mark: str, keep_back: Literal["calls", "answers"]) -> None:
@@ -37,7 +37,7 @@ class StoreProxy:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -50,7 +50,7 @@ class StoreProxy:
         try:
             await asyncio.gather(self._there(reader, to_store), self._back(from_store, writer))
         except OSError:
-            # One side was killed: the other hears of it.
+            # One side was killed; the other one sees its connection closed.
             pass
         finally:
             to_store.close()

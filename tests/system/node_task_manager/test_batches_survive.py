@@ -1,4 +1,4 @@
-"""Batches whose workers, or whose node task manager, are killed in the middle end exactly."""
+"""Batches whose workers, or whose node task manager, are killed in the middle: the counts at the end are exact."""
 
 import asyncio
 import random
@@ -12,12 +12,12 @@ ITEMS = 150
 
 
 def client_of(address: str) -> Client:
-    """A client of a node task manager alone."""
+    """Return a client of a node task manager alone."""
     return Client(addresses=Addresses(address, address, address), patience=PATIENCE_S)
 
 
 async def under_way(handle: BatchHandle, share: float) -> None:
-    """Wait until so large a share of the items has ended."""
+    """Wait until this share of the items has ended."""
 
     async def is_so_far() -> bool:
         progress = await handle.progress()
@@ -58,7 +58,7 @@ async def test_a_worker_that_is_killed(stack: Stack) -> None:
 
 
 async def test_workers_that_are_killed_again_and_again(stack: Stack) -> None:
-    """Twelve kills at whatever step each worker is in: every item ends once, and none that was done is done again."""
+    """Twelve kills, whatever each worker is doing: every item ends once, and only unreported items are done again."""
     drawn = random.Random(7)
     _, address = await stack.node_task_manager()
     workers = [await stack.worker(f"w{at}", address, capacity=4) for at in range(3)]
@@ -75,11 +75,11 @@ async def test_workers_that_are_killed_again_and_again(stack: Stack) -> None:
     assert (progress.ended, progress.queued, progress.running, progress.cancelled) == (ITEMS, 0, 0, 0)
     by_status = Counter(item.status for item in results)
     assert by_status[NodeTaskStatus.COMPLETED] == progress.completed
-    # An item may be unlucky enough to have lost its worker each time.
+    # An item may be so unlucky that it loses its worker every time.
     assert {item.error.code for item in results if item.error is not None} <= {"WORKER_LOST"}
     done = Counter(key for key, _ in stack.noted("done"))
     assert set(done) >= {item.node_task_id for item in results if item.error is None}
-    # What a killed worker had done, and could not tell any more, was done again; nothing else was.
+    # Only work that a killed worker had done but not yet reported was done again.
     assert sum(done.values()) - len(done) <= 12 * 4
 
 
@@ -97,7 +97,7 @@ async def test_a_node_task_manager_that_is_killed(stack: Stack) -> None:
 
 
 async def test_a_node_task_manager_that_is_killed_while_it_takes_the_batch(stack: Stack) -> None:
-    """What was being submitted is there as a whole, or not at all; submitting it again makes it whole."""
+    """The batch that was being submitted exists as a whole or not at all; submitting it again makes it whole."""
     replica, address = await stack.node_task_manager()
     async with client_of(address) as client:
         handle = await client.submit_batch("step", items(0.0), request_id="once")

@@ -1,4 +1,4 @@
-"""A worker that works out a result for others is killed: another one does, once."""
+"""A worker that works out a result for others is killed: another worker then does so, once."""
 
 from tests.system.node_task_manager.stack import PATIENCE_S, Stack
 from tests.system.node_task_manager.test_batches_survive import client_of

@@ -1,4 +1,4 @@
-"""Ended cycles beyond what a flow keeps go, whichever replica is killed."""
+"""Ended cycles beyond what a flow keeps are removed, whichever replica is killed."""
 
 from tests.system.node_task_manager.scheduler import Scheduler, single
 from tests.system.node_task_manager.stack import PATIENCE_S, Stack, patiently
@@ -31,7 +31,7 @@ async def run_cycles(scheduler: Scheduler, cycles: range) -> None:
 
 
 async def on_record(scheduler: Scheduler, cycles: range) -> list[int]:
-    """Return the cycles that the node task manager still knows."""
+    """Return the cycles that the node task manager still has on record."""
     names = [pb2.RunReference(flow_id="f", cycle=at, user_id="default") for at in cycles]
     found = await patiently(lambda: scheduler.stub.GetComponents(pb2.GetComponentsRequest(runs=names), timeout=5))
     return sorted({each.cycle for each in found.components})
@@ -59,7 +59,7 @@ async def test_another_replica_cleans_when_the_one_that_did_was_killed(stack: St
 
 
 async def leader_of(stack: Stack) -> bytes:
-    """Wait until a replica leads, and return its name."""
+    """Wait until a replica leads the cleaning, and return its name."""
     found: list[bytes] = []
 
     async def led() -> bool:

@@ -14,11 +14,11 @@ from tradewind.node_task_manager.stores.keys import ACL
 
 COUNT = 30
 FAN_OUT = "fan_out_tasks_"
-"""What the name begins with under which the store knows the script that splits a list."""
+"""The prefix of the store's name for the script that splits a list."""
 
 
 def mapped(node_type: str, count: int, config: dict[str, object], max_parallel: int) -> component_pb2.Plan:
-    """Return a plan of a list of numbers, a node that runs once for each, and one that gets what these emit."""
+    """Return a plan of a list of numbers, a node that runs once for each, and one that collects what those emit."""
     node = component_pb2.PlanNode(node_id="item", node_type=node_type, config_json=json.dumps(config))
     node.fan_out.handle, node.fan_out.max_parallel = "value", max_parallel
     return component_pb2.Plan(
@@ -48,7 +48,7 @@ async def test_an_item_of_a_killed_worker_runs_again_and_results_keep_their_orde
         await until(lambda: again <= set(stack.noted("begun")), "the four have begun again")
         gate.touch()
         await scheduler.all_finished("flow", nodes=3)
-        # Each says which attempt it was: those that the killed worker held were tried twice.
+        # Each item emits the number of its attempt: those that the killed worker held were tried twice.
         assert await scheduler.output("flow", "all") == json.dumps([2] * 4 + [1] * (COUNT - 4), separators=(",", ":"))
     done = stack.noted("done")
     assert {key for key, _ in done} >= {f"flow:0:0:item:{at}" for at in range(COUNT)}
@@ -76,7 +76,7 @@ async def test_a_list_is_split_once_though_the_node_task_manager_is_killed_over_
             await stack.node_task_manager(port=int(address.rpartition(":")[2]))
             await scheduler.all_finished("flow", nodes=3)
             assert await scheduler.output("flow", "all") == json.dumps(list(range(1, COUNT + 1)), separators=(",", ":"))
-    # Every item ran, those of a lost assignment perhaps on their second attempt, and none ended twice.
+    # Every item ran, those of a lost assignment perhaps in their second attempt, and none ended twice.
     ended = [key for key, _ in stack.noted("done") if ":item:" in key]
     assert sorted(ended) == sorted(f"flow:0:0:item:{at}" for at in range(COUNT))
 

@@ -1,4 +1,4 @@
-"""Node tasks that fail and are tried again, while the node task manager is killed between their attempts."""
+"""Node tasks that fail and are retried while the node task manager is killed between their attempts."""
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -12,7 +12,7 @@ COMPLETED = node_task_pb2.NODE_TASK_STATUS_COMPLETED
 
 
 def shaky(failures: int, initial: Duration) -> component_pb2.Plan:
-    """Return a plan of one node that fails so many times, each wait as long as the first."""
+    """Return a plan of one node that fails `failures` times, each wait as long as the first."""
     plan = single("shaky", f'{{"failures":{failures}}}')
     plan.nodes[0].retry.CopyFrom(
         retry_pb2.RetryPolicy(attempts=failures + 1, initial=initial, factor=1, maximum=initial, jitter=0)
@@ -56,12 +56,12 @@ async def test_attempts_begin_on_time_though_nobody_else_asks_for_work(stack: St
         done = await scheduler.node("shaky")
         assert done.failures == 10
         took = done.ended_at.ToMilliseconds() - done.registered_at.ToMilliseconds()
-    # By looks every second or so it would take 10 s; so busy no machine should be.
+    # With checks every second or so it would take 10 s; no machine should be that busy.
     assert 10 * 20 <= took < 9_000
 
 
 async def test_a_silent_attempt_is_stopped_and_one_that_is_heard_of_goes_on(stack: Stack) -> None:
-    # Nothing is taken from workers for one lease after a start.
+    # For one lease after a start, nothing is taken from workers.
     _, address = await stack.node_task_manager(lease_seconds=3)
     await stack.worker("worker", address)
     plan = single("silent", "{}")

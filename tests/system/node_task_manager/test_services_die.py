@@ -1,4 +1,4 @@
-"""Node task managers are killed while chains run, or hang."""
+"""Node task managers are killed, or hang, while chains run."""
 
 import asyncio
 import signal
@@ -15,7 +15,7 @@ ALL_NODES = {f"{flow}:0:0:n{at}" for flow in FLOWS for at in range(LENGTH)}
 
 
 def ran_once(stack: Stack) -> bool:
-    """Say whether the ledger holds every node exactly once, whatever the attempt."""
+    """Tell whether the ledger holds every node exactly once, whatever the attempt."""
     done = stack.noted("done")
     return {key for key, _ in done} == ALL_NODES and done.total() == len(ALL_NODES)
 
@@ -82,7 +82,7 @@ async def test_what_a_worker_held_that_cannot_reach_any_other_runs_again(stack: 
 async def test_a_worker_of_a_hung_node_task_manager_keeps_what_it_runs_and_goes_on_with_another_one(
     stack: Stack,
 ) -> None:
-    """It is noticed before the lease of what the worker holds lapses, so nothing runs again."""
+    """The worker notices before the lease of what it holds lapses, so nothing runs again."""
     gate = stack.home / "gate"
     hung, first = await stack.node_task_manager(lease_seconds=20)
     port = free_port()

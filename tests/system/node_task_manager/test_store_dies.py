@@ -36,14 +36,14 @@ async def test_nothing_runs_twice_when_the_store_hung_for_longer_than_leases_las
     manager, address = await stack.node_task_manager(lease_seconds=4)
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:
-        # Not sooner than a lease after the start, until which nothing is taken back anyway.
+        # The store hangs no sooner than a lease after the start; until then nothing is taken back anyway.
         await scheduler.submit(chain(0.7, node_type), *FLOWS)
         await until(lambda: len(stack.noted("done")) > 300, "the chains are under way")
         pid = stack.store.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         try:
-            # It waits for an answer for longer than leases last.
+            # The manager waits for an answer for longer than leases last.
             await manager.says("has not answered for 5 s")
         finally:
             os.kill(pid, signal.SIGCONT)

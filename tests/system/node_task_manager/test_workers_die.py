@@ -20,7 +20,7 @@ async def test_the_node_of_a_killed_worker_runs_again_elsewhere_within_the_grace
         began = time.monotonic()
         await killed.kill()
         await scheduler.all_finished("flow", nodes=1)
-        # The lease lasts 100 s: it was the broken stream that told.
+        # The lease lasts 100 s, so it was the broken stream that revealed the loss.
         assert time.monotonic() - began < 60
         node = await scheduler.node("flow")
     assert (node.attempt, node.worker_id, node.outputs[0].value_json) == (2, "heir", "2")
@@ -44,7 +44,7 @@ async def test_the_late_result_of_a_worker_that_was_stopped_for_longer_than_its_
             "the stopped worker ends its attempt, or hears that it was lost",
         )
         stopped.signal(signal.SIGTERM)
-        # It leaves only when what it had to say was heard.
+        # The worker leaves only after its reports have been received.
         assert await stopped.ended() == 0
         node = await scheduler.node("flow")
     assert "not acknowledged" not in stopped.printed()
@@ -66,7 +66,7 @@ async def test_chains_of_which_one_worker_dies_are_finished_by_the_other(stack: 
     done = stack.noted("done")
     again = {key for key, attempt in done if attempt > 1}
     assert {key for key, _ in done} == {f"{flow}:0:0:n{at}" for flow in flows for at in range(10)}
-    # Only what the killed worker held could be run again, and not everything of that had done its work.
+    # Only what the killed worker held could run again, and not all of that had done its work.
     assert len(again) <= 20
 
 

@@ -1,4 +1,4 @@
-"""Every service as processes of its own, as many replicas as a test wants, over one store; each can be killed."""
+"""Every service as separate processes over one store, with as many replicas as a test wants; each can be killed."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ LEASE_S = 2.0
 class Cluster:
     """`schedulers` and `node_task_managers` replicas, one registry, one trigger service, `workers` workers.
 
-    With `accesses` replicas of access calls need a token, or the certificate of a server or of a worker.
+    With `accesses` replicas of access, calls need a token, or the certificate of a server or of a worker.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Cluster:
         workers_tls: TlsFiles | None = None,
         roles: str = "",
     ) -> None:
-        """With `tls`, everybody shows these certificates to everybody, but workers theirs if they have some.
+        """With `tls`, all processes use these certificates, except that workers use `workers_tls` if given.
 
-        `roles` says what certificates stand for.
+        `roles` maps names in certificates to roles.
         """
         self.home = home
         self.environment: dict[str, str] = {}
-        """What whatever begins from now on is told besides."""
+        """Additional environment of processes that start from now on."""
         self._tls = tls
         self._workers_tls = workers_tls or tls
         self._roles = roles
@@ -59,12 +59,12 @@ class Cluster:
         self._running: dict[str, Process] = {}
 
     async def start(self) -> None:
-        """Start everything; returns when all serve and all workers are connected."""
+        """Start everything; return when all services serve and all workers are connected."""
         await self.store.start()
         await asyncio.gather(*(self.begin(name) for name in (*self.services, *self.workers)))
 
     async def begin(self, name: str) -> None:
-        """Start a process of this name, at the same port as the one before."""
+        """Start a process of this name, on the same port as its predecessor."""
         log = self.home / f"{name}-{len(list(self.home.glob(f'{name}-*')))}.log"
         if name in self.workers:
             # fmt: off
@@ -80,11 +80,11 @@ class Cluster:
         await process.says("connected as" if name in self.workers else "serving")
 
     async def kill(self, name: str) -> None:
-        """Kill it, as a crash does."""
+        """Kill a process, as a crash would."""
         await self._running.pop(name).kill()
 
     async def restart(self, name: str) -> None:
-        """End it as an upgrade does, and start it again once it has ended."""
+        """End a process as an upgrade does, and start it again once it has ended."""
         process = self._running.pop(name)
         process.signal(signal.SIGTERM)
         try:
@@ -94,7 +94,7 @@ class Cluster:
         await self.begin(name)
 
     async def restart_store(self) -> None:
-        """Kill the store and start it again over what it had written."""
+        """Kill the store and start it again with the data that it had written."""
         assert isinstance(self.store, EmbeddedStore)
         pid = self.store.pid
         assert pid is not None
@@ -104,17 +104,17 @@ class Cluster:
         await self.store.start()
 
     def client(self, tls: TlsFiles | None = None, token: str | None = None) -> Client:
-        """Return a client that turns to whichever replica answers; it shows what servers do unless told otherwise."""
+        """Return a client that uses any replica that answers; by default it shows the servers' certificate."""
         where = Addresses(*map(self.address, ("scheduler", "registry", "node_task_manager", "trigger", "access")))
         return Client(addresses=where, patience=60, credentials=tls or self._tls, token=token)
 
     def address(self, service: str) -> str:
-        """Return where a service is to be found, all its replicas together."""
+        """Return the address of a service, covering all its replicas."""
         ports = [port for name, port in self.services.items() if name.startswith(f"{service}-")]
         return "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports) if ports else ""
 
     def noted(self, what: str) -> Counter[str]:
-        """Return how often each idempotency key was noted in the ledger as `begun` or `done`."""
+        """Return how often the ledger notes each idempotency key as `begun` or `done`."""
         return Counter(key for key, _, noted in read_ledger(self.ledger) if noted == what)
 
     async def close(self) -> None:

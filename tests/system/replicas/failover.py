@@ -19,10 +19,10 @@ SERVICE = "tradewind"
 
 
 class FailoverStore:
-    """Looks like an EmbeddedStore to what connects to it."""
+    """Looks like an EmbeddedStore to its clients."""
 
     def __init__(self, home: Path, down_after_s: float = 1.0, tls: TlsFiles | None = None) -> None:
-        """The master counts as dead when it has not answered for `down_after_s`.
+        """Count the master as dead when it has not answered for `down_after_s`.
 
         A replica that lags ten times as far behind is never made the master. With `tls` all three speak TLS to clients
         and to each other.
@@ -31,7 +31,7 @@ class FailoverStore:
         self._down_after_ms = round(down_after_s * 1000)
         self._tls = tls
         self._binary = BINARIES[-1] if tls is not None else None
-        # Where each is found by the others.
+        # The ports under which the others find each of them.
         self._master_port, self._replica_port = free_port(), free_port()
         self._master = self._store("master", self._master_port)
         self._replica: EmbeddedStore | None = None
@@ -45,10 +45,10 @@ class FailoverStore:
         return EmbeddedStore(self._home / name, acl_users=ACL_USERS, binary=self._binary, options=own)
 
     async def start(self) -> None:
-        """Start all three; returns when the replica has what the master has, and the Sentinel knows of both."""
+        """Start all three; return when the replica has the master's data and the Sentinel knows both."""
         await self._master.start()
         (self._home / "replica").mkdir()
-        # They have one set of users.
+        # Both have the same set of users.
         shutil.copy(self._master.directory / "passwords.json", self._home / "replica")
         password = self._master.password_of(ADMIN)
         # fmt: off
@@ -74,7 +74,7 @@ class FailoverStore:
         await until(self._ready, "the Sentinel knows master and replica", timeout=60)
 
     def _listens(self) -> str:
-        """Return the lines of the Sentinel's configuration that say where it listens, and how it calls."""
+        """Return the lines of the Sentinel's configuration for its port, and for the way it connects."""
         if self._tls is None:
             return f"port {self._port}\n"
         options = tls_options(self._tls, self._port)
@@ -100,7 +100,7 @@ class FailoverStore:
         return connect(f"{scheme}://127.0.0.1:{self._port}", max_connections=1, tls=self._tls)
 
     async def notice_within(self, seconds: float) -> None:
-        """Have a master that does not answer count as dead so soon from now on: a busy one would as well."""
+        """Count a master as dead after this many seconds from now on; a busy one would be counted as dead too."""
         sentinel = self._connect_sentinel()
         try:
             await sentinel.execute_command("SENTINEL", "SET", SERVICE, "down-after-milliseconds", round(seconds * 1000))
@@ -113,7 +113,7 @@ class FailoverStore:
         return f"{scheme}+sentinel://{user}:{self._master.password_of(user)}@127.0.0.1:{self._port}/{SERVICE}"
 
     async def cut_off_replica(self) -> None:
-        """Pass on to the replica all that was written so far, and nothing of what is written from now on."""
+        """Pass everything written so far on to the replica, and nothing that is written from now on."""
         assert self._replica is not None
         master = connect(self._master.url_for(ADMIN), max_connections=1)
         replica = connect(self._replica.url_for(ADMIN), max_connections=1)
@@ -133,7 +133,7 @@ class FailoverStore:
             await replica.end()
 
     async def last_write_is_lost(self) -> bool:
-        """Whether what was written last before the master died is gone."""
+        """Tell whether the last write before the master died is gone."""
         master = connect(self.url_for(ADMIN), max_connections=1)
         try:
             return bool(await master.execute_command("GET", "last") == b"passed on")
@@ -141,7 +141,7 @@ class FailoverStore:
             await master.end()
 
     async def kill_master(self) -> None:
-        """Kill the master; the Sentinel finds out, and makes the replica the master."""
+        """Kill the master; the Sentinel notices, and makes the replica the master."""
         assert self._master.pid is not None
         os.kill(self._master.pid, signal.SIGKILL)
         await self._master.stop()

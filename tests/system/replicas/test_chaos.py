@@ -1,6 +1,6 @@
-"""Long runs that kill whatever there is at random; `make chaos` runs them, `make test` does not.
+"""Long runs that kill processes at random; `make chaos` runs them, `make test` does not.
 
-CHAOS_SECONDS says how long that which kills anything goes on (480), CHAOS_SEED repeats a run.
+CHAOS_SECONDS is how long processes are killed (480 by default), CHAOS_SEED repeats a run.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ KILLS = 20
 
 @pytest.fixture
 def draw() -> random.Random:
-    """Draws from a seed that is printed when the test fails."""
+    """Draws random numbers from a seed that is printed when the test fails."""
     seed = int(os.environ.get("CHAOS_SEED") or time.time())
     print(f"CHAOS_SEED={seed}")
     return random.Random(seed)

@@ -1,4 +1,4 @@
-"""The store's master dies, and the replica that takes its place lacks a while of work."""
+"""The store's master dies, and the replica that replaces it lacks some recent work."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from tradewind.client import Client
 
 
 async def all_on_record(cluster: Cluster, client: Client) -> bool:
-    """Whether of each flow so many cycles are on record as nodes have begun of, in vain or not."""
+    """Tell whether each flow has as many cycles on record as have begun nodes, even in vain."""
     await asyncio.sleep(0.2)
     begun = [key.split(":")[:2] for key in cluster.noted("begun")]
     for name in FLOWS:
@@ -25,7 +25,7 @@ async def all_on_record(cluster: Cluster, client: Client) -> bool:
 async def test_what_a_lossy_failover_lost_is_made_up_for(tmp_path: Path) -> None:
     """Cycles that had ended before stay as they were.
 
-    All others are on record once, under the numbers that they had; what ran of them in vain runs again, under the same
+    All others are on record once, under the numbers that they had; nodes whose runs were lost run again, under the same
     idempotency keys.
     """
     store = FailoverStore(tmp_path, down_after_s=3)

@@ -19,7 +19,7 @@ FLOWS = [f"f{at}" for at in range(4)]
 
 @asynccontextmanager
 async def running(cluster: Cluster) -> AsyncIterator[Cluster]:
-    """Start a cluster, and end it."""
+    """Start a cluster, and end it afterwards."""
     try:
         await cluster.start()
         yield cluster
@@ -28,7 +28,7 @@ async def running(cluster: Cluster) -> AsyncIterator[Cluster]:
 
 
 def flow(name: str) -> Flow:
-    """Two steps, in every other flow an eager one at the end; of the planned times that passed all fire late."""
+    """Return a flow of two steps, the second one eager in every other flow; missed planned times all fire late."""
     schedule = {"interval": EVERY.total_seconds(), "catch_up": "all"}
     flow = Flow(name, schedule=schedule, overlap="allow", keep_cycles=10_000)
     second = "eager_step" if name in FLOWS[::2] else "step"
@@ -67,7 +67,7 @@ async def test_no_cycle_is_missing_or_there_twice_whoever_is_killed(tmp_path: Pa
 
 
 async def test_a_sentinel_makes_the_replica_of_the_store_the_master(tmp_path: Path) -> None:
-    """What the master had not passed on when it died may run again, and is made up for."""
+    """What the master had not passed on when it died may run again; nothing is missing in the end."""
     store = FailoverStore(tmp_path)
     cluster = Cluster(tmp_path, workers=2, store=store)
     async with running(cluster), cluster.client() as client:
@@ -79,9 +79,9 @@ async def test_a_sentinel_makes_the_replica_of_the_store_the_master(tmp_path: Pa
 
 
 async def every_cycle_once(client: Client) -> set[str]:
-    """Pause the flows and wait for the end of what runs.
+    """Pause the flows, wait until their cycles have ended, and return the node tasks.
 
-    Their cycles are 0, 1, 2, ... for the planned times of the grid, one after the other. Returns the node tasks.
+    Asserts that the cycles are numbered 0, 1, 2, ... and belong to consecutive planned times of the grid.
     """
     ran: set[str] = set()
     for name in FLOWS:
@@ -97,7 +97,7 @@ async def every_cycle_once(client: Client) -> set[str]:
 
 
 async def ended(client: Client, name: str) -> list[CycleRecord]:
-    """Return all cycles of a flow, the oldest first, once none of them runs."""
+    """Return all cycles of a flow, the oldest first, once none of them is running."""
     found: list[CycleRecord] = []
 
     async def all_ended() -> bool:

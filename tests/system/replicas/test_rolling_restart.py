@@ -1,4 +1,4 @@
-"""Every process is ended and started again, half of them at a time, while flows run on schedule and by hand."""
+"""Every process is ended and restarted, half of them at a time, while flows run on schedule and by hand."""
 
 import asyncio
 from dataclasses import replace
@@ -22,14 +22,14 @@ ROLES = "server.tradewind=service,worker.tradewind=worker"
 
 
 async def test_a_rolling_restart_loses_nothing(tmp_path: Path) -> None:
-    """Certificates are replaced on the way: each process that comes back has another one than those still there.
+    """Certificates are replaced on the way: each restarted process has a newer certificate than those still running.
 
-    Servers and workers are known by them; the user has a token, which the servers ask access about again and again.
+    Servers and workers are known by their certificates; the user has a token, about which servers keep asking access.
     """
     authority = Authority(tmp_path)
 
     def issued(name: str) -> TlsFiles:
-        # One address stands for all replicas of a service, so the name in the certificates is said.
+        # One address stands for all replicas of a service, so the name in the certificates must be given.
         return replace(authority.issue(name, f"{name}.tradewind"), server_name="localhost")
 
     cluster = Cluster(
@@ -61,7 +61,7 @@ async def test_a_rolling_restart_loses_nothing(tmp_path: Path) -> None:
 
 
 async def test_the_secret_of_servers_changes_without_a_refused_call(tmp_path: Path) -> None:
-    """In the three steps of docs/access.md; between them, and within each, those of two steps call each other."""
+    """In the three steps of docs/access.md; processes of adjacent steps call each other all the time."""
     cluster = Cluster(tmp_path, workers=0, accesses=1)
     cluster.environment["TRADEWIND_SERVICE_TOKEN"] = OLD
     async with running(cluster):
@@ -90,7 +90,7 @@ async def test_the_secret_of_servers_changes_without_a_refused_call(tmp_path: Pa
 
 
 async def ask(client: Client) -> None:
-    """Run a flow by hand again and again, with a token that the servers ask access about."""
+    """Run a flow by hand repeatedly, with a token that the servers ask access about."""
     await client.register_flow("asked", flow("asked"))
     while True:
         await (await client.run_flow("asked")).result()

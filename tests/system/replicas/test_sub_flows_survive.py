@@ -1,4 +1,4 @@
-"""Processes are killed while a flow runs another; each node above ends once, with what became of the cycle below."""
+"""Processes are killed while a flow runs another; each node above ends once, with the result of the cycle below."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ KILLED = ("scheduler-0", "node_task_manager-0", "worker-0")
 
 
 def flows(below: str, failures: int) -> tuple[Flow, Flow]:
-    """A flow that waits for a file and then fails so many times, and one above it."""
+    """Return a flow that waits for a file and then fails `failures` times, and a flow that runs it."""
     child = Flow(below, "1h")
     child.node("main", "gated")["output"] >> child.node("last", "shaky", {"failures": failures})["value"]
     parent = Flow(f"over-{below}", "1h")
@@ -23,7 +23,7 @@ def flows(below: str, failures: int) -> tuple[Flow, Flow]:
 
 
 async def through_a_kill(cluster: Cluster, client: Client, below: str, cycle: int, *killed: str) -> CycleStatus:
-    """Run the flow above, kill processes while the cycle below waits, let that go on, and return how it all ended."""
+    """Run the flow above, kill processes while the cycle below waits, let it go on, and return how everything ended."""
     gate = cluster.home / f"{below}-{cycle}"
     handle = await client.run_flow(f"over-{below}", {"gate": str(gate)})
     main = f"{below}:{cycle}:0:main"
@@ -35,7 +35,7 @@ async def through_a_kill(cluster: Cluster, client: Client, below: str, cycle: in
 
 
 async def below_ran_once(cluster: Cluster, client: Client, below: str, times: int) -> list[Any]:
-    """See that each cycle above has one below, whose nodes are done once; return the nodes above."""
+    """Check that each cycle above has one below, whose nodes are done once; return the nodes above."""
     cycles = [cycle async for cycle in client.list_cycles(below)][::-1]
     assert [str(cycle.parent) for cycle in cycles] == [f"over-{below}:{at}:0:sub" for at in range(times)]
     assert [cluster.noted("done")[f"{below}:{at}:0:main"] for at in range(times)] == [1] * times

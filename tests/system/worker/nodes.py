@@ -10,7 +10,7 @@ from tradewind.worker import Context, NodeStopExecution, node
 
 @node("squares", outputs=["sum"], process=True)
 def squares(ctx: Context, count: int = 4) -> int:
-    """Add squares up, in a process."""
+    """Add up squares, in a process."""
     ctx.progress(50, "half")
     ctx.log("adding %s squares", count)
     return sum(number * number for number in range(count))
@@ -18,20 +18,20 @@ def squares(ctx: Context, count: int = 4) -> int:
 
 @node("double", outputs=["doubled"])
 async def double(sum: int) -> int:
-    """Double what came from a process."""
+    """Double the output of a process."""
     return sum * 2
 
 
 @node("crashes", outputs=["nothing"], process=True)
 def crashes(ctx: Context) -> None:
-    """Die of a signal."""
+    """Die from a signal."""
     ctx.log("about to")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @node("deaf_process", outputs=["nothing"], process=True)
 def deaf_process(file: str) -> None:
-    """Say which process this is, in `file`, and heed nothing."""
+    """Write the process's id to `file`, and ignore everything."""
     begin(file)
     while True:
         try:
@@ -42,13 +42,13 @@ def deaf_process(file: str) -> None:
 
 @node("deaf_thread", outputs=["nothing"])
 def deaf_thread(file: str) -> None:
-    """Heed nothing, in a thread."""
+    """Ignore everything, in a thread."""
     begin(file)
     while not Path(f"{file}.end").exists():
         time.sleep(0.01)
 
 
 def begin(file: str) -> None:
-    """Write this process's id, whole or not at all."""
+    """Write this process's id to `file`, completely or not at all."""
     Path(f"{file}.new").write_text(str(os.getpid()), encoding="utf-8")
     Path(f"{file}.new").rename(file)

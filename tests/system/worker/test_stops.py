@@ -1,4 +1,4 @@
-"""Nodes in processes and threads under a whole stack: they run, crash, and their stopping always ends."""
+"""Nodes in processes and threads under a whole stack: they run and crash, and stopping them always ends."""
 
 import os
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ def single(node_type: str, **config: object) -> Flow:
 
 
 def gone(pid: int) -> bool:
-    """Say whether a process has ended."""
+    """Tell whether a process has ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
