@@ -11,8 +11,8 @@ async def until(
 ) -> None:
     """Return once `condition()` is true; it may be a plain or an async function.
 
-    Fails with `what` was waited for, and for how long, after `timeout` seconds. Of a time in which this process stood
-    still, as on a machine that is busy with other things, no more than a second counts.
+    Fails after `timeout` seconds, naming `what` was awaited. While this process stands still, as on a machine that is
+    busy with other things, at most one second counts.
     """
     left = timeout
     while True:
@@ -24,6 +24,6 @@ async def until(
             return
         if left < 0:
             raise AssertionError(f"waited {timeout} s in vain until {what}")
-        # What is waited for needs the processor that looks would take, such as those through a ledger that grows.
+        # The awaited work needs the processor time that checks would take, such as those that read a growing ledger.
         await asyncio.sleep(max(0.005, min(0.1, time.monotonic() - looked)))
         left -= min(1.0, time.monotonic() - looked)

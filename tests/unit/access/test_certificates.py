@@ -1,4 +1,4 @@
-"""What a certificate stands for, as TRADEWIND_TLS_ROLES says; a token goes before it."""
+"""Identities by certificate, as TRADEWIND_TLS_ROLES maps them; a token takes precedence."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_the_first_that_fits_holds_and_others_are_nobody(names: list[str], role:
 
 
 def test_no_certificate_stands_for_a_user_on_record() -> None:
-    """Or its holder would open sessions of whoever has that name."""
+    """Otherwise its holder could open sessions for the user of that name."""
     found = identity(certificate_roles_of("admin=operator"), "admin")
     assert found == Identity("certificate:admin", Role.OPERATOR)
 
@@ -78,7 +78,7 @@ def test_a_secret_that_is_accepted_is_no_shorter_than_others() -> None:
 
 
 async def test_a_token_goes_before_the_certificate() -> None:
-    """Who hands on a user's call, and is known as a server, is not taken for the user."""
+    """A server that forwards a user's call, and is known as a server, is not taken for the user."""
     authority = Authority()
     owning = {"tradewind.api.scheduler.v1.SchedulerService": Owners()}
     gate = Gate(authority, cache_s=60, owning=owning, certificates=certificate_roles_of("*.svc=service"))

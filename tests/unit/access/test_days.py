@@ -1,4 +1,4 @@
-"""Days of users in their own time zones, also those on which clocks change."""
+"""Days of users in their own time zones, including days on which clocks change."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -23,17 +23,17 @@ def ms(text: str) -> int:
         ("UTC", "2026-11-22T23:59:59.999+00:00", "2026-11-22", "2026-11-23T00:00+00:00"),
         ("UTC", "2026-11-23T00:00:00+00:00", "2026-11-23", "2026-11-24T00:00+00:00"),
         ("Asia/Tokyo", "2026-11-22T15:00:00+00:00", "2026-11-23", "2026-11-23T15:00+00:00"),
-        # 23 hours and 25.
+        # Days of 23 and of 25 hours.
         ("Europe/Berlin", "2026-03-29T00:00:00+01:00", "2026-03-29", "2026-03-30T00:00+02:00"),
         ("Europe/Berlin", "2026-10-25T00:00:00+02:00", "2026-10-25", "2026-10-26T00:00+01:00"),
-        # Midnight is left out: the day begins at one.
+        # Midnight does not exist: the day begins at one.
         ("America/Sao_Paulo", "2018-11-03T12:00:00-03:00", "2018-11-03", "2018-11-04T01:00-02:00"),
         # 0:00 to 1:00 comes twice within the day, which begins once.
         ("America/Havana", "2025-11-02T00:30:00-05:00", "2025-11-02", "2025-11-03T00:00-05:00"),
-        # At a minute past midnight clocks go back to the day before.
+        # At one minute past midnight clocks go back into the previous day.
         ("America/St_Johns", "2010-11-06T23:30:00-02:30", "2010-11-06", "2010-11-07T00:00-02:30"),
         ("America/St_Johns", "2010-11-06T23:30:00-03:30", "2010-11-06", "2010-11-07T00:00-03:30"),
-        # A whole day is left out.
+        # A whole day does not exist.
         ("Pacific/Apia", "2011-12-29T12:00:00-10:00", "2011-12-29", "2011-12-31T00:00+14:00"),
     ],
 )

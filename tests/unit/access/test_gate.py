@@ -1,4 +1,4 @@
-"""Who gets through the gate, what is asked for that, and how soon a change shows."""
+"""Who gets through the gate, what is looked up for that, and how soon a change takes effect."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -33,7 +33,7 @@ def authority() -> Authority:
 
 @pytest_asyncio.fixture
 async def gate(authority: Authority) -> AsyncIterator[Gate]:
-    """One that remembers for a minute."""
+    """A gate that remembers tokens for a minute."""
     gate = Gate(
         authority,
         service_tokens=[SECRET],
@@ -55,7 +55,7 @@ async def test_without_a_good_token_nothing_is_done(gate: Gate, authority: Autho
 
 
 async def test_one_look_up_serves_many_calls(gate: Gate, authority: Authority) -> None:
-    """And those that come while it is under way wait for the same answer."""
+    """Calls that come while the look-up is under way wait for the same answer."""
     token = authority.token("ann")
     answers = await asyncio.gather(*(call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token) for _ in range(20)))
     assert {identity.user_id for identity, _ in answers if identity} == {"ann"}
@@ -140,7 +140,7 @@ async def test_the_caller_is_written_into_what_they_send(gate: Gate, authority: 
 
 
 async def test_a_change_of_role_and_a_revocation_hold_at_once(gate: Gate, authority: Authority) -> None:
-    """Though the gate remembers for a minute: it is told."""
+    """The gate would remember for a minute, but it is told of changes."""
     token = authority.token("ann", Role.ADMIN)
     await call(gate, "StartBulkJob", StartBulkJobRequest(), token)
     authority.set(token, Role.USER)
@@ -152,7 +152,7 @@ async def test_a_change_of_role_and_a_revocation_hold_at_once(gate: Gate, author
 
 
 async def test_nobody_is_remembered_longer_than_told(authority: Authority) -> None:
-    """Where no change is heard of, each answer is good for its time only."""
+    """Where changes are not heard of, each answer is valid only for its time."""
     gate = Gate(authority, cache_s=0, owning=OWNING)
     token = authority.token("ann")
     for times in range(1, 4):
@@ -164,7 +164,7 @@ async def test_nobody_is_remembered_longer_than_told(authority: Authority) -> No
     ("on_outage", "goes_on"), [("refuse", []), ("reads", ["GetFlow"]), ("all", ["GetFlow", "RunFlow"])]
 )
 async def test_while_access_is_away(authority: Authority, on_outage: Any, goes_on: list[str]) -> None:
-    """What was known of a token serves reads, or as the setting says; unknown tokens are refused."""
+    """What is known about a token serves reads, or whatever the setting allows; unknown tokens are refused."""
     gate = Gate(authority, cache_s=0, on_outage=on_outage, owning=OWNING)
     token = authority.token("ann")
     await call(gate, "GetFlow", GetFlowRequest(), token)
@@ -225,7 +225,7 @@ async def test_a_stream_costs_one_look_up_however_long_it_lasts_and_ends_with_it
 
 
 async def test_a_stream_that_was_about_to_open_when_its_token_was_revoked_ends(authority: Authority) -> None:
-    """Its caller was known already, and nothing else would ever look at it again."""
+    """Its caller was already known, and nothing else would ever check the stream again."""
     looking, go_on = asyncio.Event(), asyncio.Event()
 
     class SlowOwners(Owners):
@@ -256,7 +256,7 @@ async def test_a_stream_that_was_about_to_open_when_its_token_was_revoked_ends(a
 async def test_a_stream_is_looked_at_until_somebody_can_say_whether_its_token_is_good(
     gate: Gate, authority: Authority
 ) -> None:
-    """Access was away for a moment, and the connection that tells of changes was not: it tells of none twice."""
+    """Access was away for a moment, but the connection that reports changes was not: it reports none twice."""
 
     async def work(request: Any, context: Any) -> None:
         await asyncio.Event().wait()

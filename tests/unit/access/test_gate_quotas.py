@@ -1,4 +1,4 @@
-"""Daily quotas at the gate: what is refused is given back, what may have been done is not."""
+"""Daily quotas at the gate: refused calls are refunded, calls that may have had an effect are not."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""A server that does not read what changes costs the access service a bounded amount, and misses nothing."""
+"""A server that does not read changes costs the access service a bounded amount, and misses nothing."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tradewind.server.streams import OpenStreams
 
 
 class Changes:
-    """Lets a test say what has changed."""
+    """Lets a test report changes."""
 
     tell: Callable[[str], None]
 

@@ -17,7 +17,7 @@ from tradewind.server.rates import Rate
 
 
 class Client:
-    """A client of a store in which every token is ann's, until it is away."""
+    """A client of a store in which every token is ann's, until the store is away."""
 
     password = ""
 

@@ -12,7 +12,7 @@ ALLOWED = 8 * MIB
 
 
 def series(at: Callable[[float], float], seconds: int = 60, noise: float = 1 * MIB) -> list[float]:
-    """A value each second, 50 MiB and what `at` adds, with noise."""
+    """Return a value per second: 50 MiB plus what `at` adds, with noise."""
     draw = random.Random(1)
     return [50 * MIB + at(second) + draw.uniform(-noise, noise) for second in range(seconds)]
 

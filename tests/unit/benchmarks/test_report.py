@@ -1,4 +1,4 @@
-"""The table and the page of the benchmark: what is in a row, and that hand-written prose is never overwritten."""
+"""The table and the page of the benchmark: the contents of rows; hand-written prose is never overwritten."""
 
 import json
 

@@ -18,6 +18,6 @@ def stack() -> Iterator[FakeStack]:
 
 @pytest.fixture
 def shell(stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """Runs commands against it."""
+    """Runs commands against the fake stack."""
     monkeypatch.setenv("TRADEWIND_ADDRESS", stack.address)
     return Shell()

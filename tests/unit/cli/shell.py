@@ -1,4 +1,4 @@
-"""Runs `tradewind ...`: in this process, in one of its own, or in one at a terminal."""
+"""Runs `tradewind ...`: in this process, in a process of its own, or in one at a terminal."""
 
 import json
 import os
@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "tradewind.cli"]
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command printed, and how it ended."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str
@@ -25,12 +25,12 @@ class Ran:
 
     @property
     def json(self) -> Any:
-        """Stdout as one JSON text."""
+        """Stdout as one JSON value."""
         return json.loads(self.out)
 
     @property
     def lines(self) -> list[str]:
-        """Stdout in lines."""
+        """The lines of stdout."""
         return self.out.splitlines()
 
 
@@ -38,19 +38,19 @@ class Shell:
     """Runs commands."""
 
     def __call__(self, *arguments: str, input: str | None = None, ends: int = 0) -> Ran:
-        """Run a command in this process, as piped; it must exit with `ends`."""
+        """Run a command in this process, with piped output; it must exit with `ends`."""
         result = CliRunner().invoke(app, list(arguments), input=input, prog_name="tradewind", catch_exceptions=False)
         ran = Ran(result.exit_code, result.stdout, result.stderr)
         assert ran.code == ends, f"exit code {ran.code}, not {ends}\n{ran.out}\n{ran.err}"
         return ran
 
     def process(self, *arguments: str, timeout: float = 60) -> Ran:
-        """Run a command in a process of its own, piped."""
+        """Run a command in a process of its own, with piped output."""
         ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout)
         return Ran(ended.returncode, ended.stdout, ended.stderr)
 
     def at_terminal(self, *arguments: str, typed: str = "") -> Ran:
-        """Run a command in a process of its own at a terminal of 120 columns, at which somebody has `typed` ahead."""
+        """Run a command in a process of its own at a terminal of 120 columns, with `typed` typed ahead."""
         master, slave = pty.openpty()
         environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
         process = subprocess.Popen([*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, env=environment)
@@ -62,7 +62,7 @@ class Shell:
                 try:
                     some = screen.read(65536)
                 except OSError:
-                    # Linux says so when the last writer has gone.
+                    # Linux reports this when the last writer has gone.
                     break
                 if not some:
                     break

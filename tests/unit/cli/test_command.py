@@ -1,4 +1,4 @@
-"""The command as such: help, version, errors, exit codes, a terminal, speed of its start."""
+"""The command itself: help, version, errors, exit codes, a terminal, how fast it starts."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ def test_an_option_of_all_commands_that_stands_behind_one_is_told_where_it_goes(
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """Whoever asks for help, or presses Tab, does not want to wait for gRPC."""
+    """People who ask for help or press Tab do not want to wait for gRPC."""
     program = (
         "import sys\nfrom tradewind.cli import main\nsys.argv = ['tradewind', '--help']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
@@ -59,7 +59,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_help_is_quick() -> None:
-    """In processor time, which other programs lengthen less than the time on the clock, and not each time."""
+    """Measured repeatedly, in processor time, which other programs lengthen less than wall-clock time."""
     seconds: list[float] = []
     while len(seconds) < 20 and min(seconds, default=1) >= 0.4:
         begun = os.times()
@@ -163,7 +163,7 @@ def test_a_table_at_a_terminal(shell: Shell) -> None:
 
 
 def test_bars_at_a_terminal(shell: Shell, stack: FakeStack) -> None:
-    """While the cycle runs there is a bar; what stays is the line that says how it ended, and its outputs."""
+    """While the cycle runs there is a progress bar; only the line about its end and its outputs remain."""
     stack.scheduler.ending = None
     stack.scheduler.end_soon("momentum", 0, after=1.0)
 

@@ -1,4 +1,4 @@
-"""`tradewind cycle ...`, `task ...` and `worker ...` as they are piped."""
+"""`tradewind cycle ...`, `task ...` and `worker ...` with piped output."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

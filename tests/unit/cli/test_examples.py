@@ -1,4 +1,4 @@
-"""The commands of operators have an example in their help, and it is one."""
+"""Commands for operators have an example in their help, and the example is valid."""
 
 import shlex
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ ALONE = {"login", "logout", "whoami", "doctor", "explain", "queue", "worker list
 
 
 def commands(command: Any, *words: str) -> Iterator[tuple[str, Any]]:
-    """Yield each command by its words."""
+    """Yield each command with its words."""
     if not hasattr(command, "commands"):
         yield " ".join(words), command
         return
@@ -43,7 +43,7 @@ def test_it_is_a_line_of_that_command(name: str, shell: Shell) -> None:
     example = EXAMPLES[name]
     assert f"{example} ".startswith(f"{name} ")
     arguments = shlex.split(example)[len(name.split()) :]
-    # Parsed whole, so that a missing argument or an unknown option is an error; not run.
+    # Parse the whole line without running it: a missing argument or an unknown option is an error.
     COMMANDS[name].make_context(name, arguments)
     assert f"Example: tradewind {example}" in " ".join(shell(*name.split(), "--help").out.split())
 

@@ -1,4 +1,4 @@
-"""`tradewind flow ...` as it is piped."""
+"""`tradewind flow ...` with piped output."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 
 @pytest.fixture
 def flow_file(tmp_path: Path) -> str:
-    """A definition in a file."""
+    """A file with a definition."""
     path = tmp_path / "flow.json"
     path.write_text(json.dumps(FLOW), encoding="utf-8")
     return str(path)

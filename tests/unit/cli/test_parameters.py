@@ -1,4 +1,4 @@
-"""What people write as times, JSON and lists of items."""
+"""Times, JSON and lists of items, as people write them."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`tradewind queue` and `tradewind config` as they are piped."""
+"""`tradewind queue` and `tradewind config` with piped output."""
 
 from tests.unit.cli.shell import Shell
 

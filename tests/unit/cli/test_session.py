@@ -1,4 +1,4 @@
-"""What a command works with, and what it hands on to a process of its own."""
+"""What a command works with, and what it passes on to a process of its own."""
 
 from pathlib import Path
 

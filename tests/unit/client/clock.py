@@ -1,8 +1,8 @@
-"""A clock by which the client measures how long a server is away."""
+"""A clock with which the client measures how long a server is away."""
 
 
 class Clock:
-    """Stands until `now`, in seconds, is moved."""
+    """Stands still until `now`, in seconds, is moved."""
 
     now = 1000.0
 

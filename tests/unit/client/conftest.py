@@ -22,14 +22,14 @@ async def stack() -> AsyncIterator[FakeStack]:
 
 @pytest_asyncio.fixture
 async def client(stack: FakeStack) -> AsyncIterator[Client]:
-    """A client of the fake stack, that repeats for up to 5 s."""
+    """A client of the fake stack that repeats calls for up to 5 s."""
     async with Client(stack.address, patience=5) as client:
         yield client
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """By which absences are measured."""
+    """The clock with which absences are measured."""
     clock = Clock()
     monkeypatch.setattr(absence, "time", clock)
     return clock

@@ -1,4 +1,4 @@
-"""The other services, with little to tell."""
+"""Fakes of the other services, which know very little."""
 
 from collections.abc import AsyncIterator
 
@@ -25,7 +25,7 @@ from tradewind.api.trigger.v1 import trigger_service_pb2, trigger_service_pb2_gr
 
 
 class FakeRegistry(registry_service_pb2_grpc.RegistryServiceServicer):
-    """Knows two workers, one of which is out, and one node type."""
+    """Knows two workers, one of them offline, and one node type."""
 
     def __init__(self) -> None:
         self.workers = [
@@ -162,7 +162,7 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
 
 
 class FakeAccess(access_service_pb2_grpc.AccessServiceServicer):
-    """Makes tokens, and never gets its answer through."""
+    """Makes tokens, but its answers never arrive."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -181,7 +181,7 @@ class FakeAccess(access_service_pb2_grpc.AccessServiceServicer):
 
 
 class FakeTrigger(trigger_service_pb2_grpc.TriggerServiceServicer):
-    """Delivers triggers; the first answer is lost."""
+    """Delivers triggers; its first answer is lost."""
 
     def __init__(self) -> None:
         self.fired: set[str] = set()

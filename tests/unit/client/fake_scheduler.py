@@ -1,4 +1,4 @@
-"""A scheduler that does as it is told."""
+"""A scheduler that does as the test tells it."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2, scheduler_service_pb
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 
 START = 1_900_000_000
-"""When the first cycle begins, in epoch seconds."""
+"""The start of the first cycle, in epoch seconds."""
 
 FLOW: dict[str, Any] = {
     "interval": "5m",
@@ -35,7 +35,7 @@ STRUCTURE = flow_pb2.FlowStructure(
 
 @dataclass
 class Ending:
-    """How cycles end: their status, and what became of each node of `feed -> model`."""
+    """How cycles end: their status, and how each node of `feed -> model` ended."""
 
     status: str = "COMPLETED"
     model: str = "COMPLETED"
@@ -43,7 +43,7 @@ class Ending:
 
 
 class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
-    """Keeps what it is given. Cycles end as `ending` says, or when `end` is called while that is None."""
+    """Keeps what it is given. Cycles end as `ending` says or, while that is None, when `end` is called."""
 
     def __init__(self) -> None:
         self.flows: dict[str, flow_pb2.Flow] = {}
@@ -61,7 +61,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         self.page_size = 1000
         self.violations: list[flow_pb2.Violation] = []
         self.oddities: list[flow_pb2.Violation] = []
-        """Of what is analyzed."""
+        """The oddities that are reported about an analyzed definition."""
         self._watchers: set[asyncio.Queue[pb.WatchFlowResponse | Refusal | None]] = set()
         self._changed = asyncio.Condition()
         self._writing = asyncio.Lock()
@@ -77,7 +77,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         return sum(isinstance(request, kind) for request in self.requests)
 
     def add_flow(self, flow_id: str, config: dict[str, Any] | None = None, **fields: Any) -> flow_pb2.Flow:
-        """Have a flow."""
+        """Add a flow."""
         flow = self.flows[flow_id] = flow_pb2.Flow(
             flow_id=flow_id,
             user_id="default",
@@ -126,7 +126,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         await self._tell(record)
 
     def end_soon(self, flow_id: str, cycle: int, after: float = 0.2) -> None:
-        """End a cycle a while after somebody has begun to watch; may be called from any thread."""
+        """End a cycle some time after somebody has begun to watch; may be called from any thread."""
         self._soon = (flow_id, cycle, after)
 
     async def _end_soon(self) -> None:
@@ -154,7 +154,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
             await refusal.tell(context)
 
     async def _answered(self, context: Context) -> None:
-        """Lose the answer, though the work is done, as often as asked."""
+        """Lose the answer, though the work is done, as many times as the test asks."""
         if self.lost_answers:
             self.lost_answers -= 1
             await AWAY.tell(context)
@@ -403,7 +403,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
 
     @property
     def watchers(self) -> int:
-        """How many watch."""
+        """The number of watchers."""
         return len(self._watchers)
 
     async def ListLogs(self, request: pb.ListLogsRequest, context: Context) -> pb.ListLogsResponse:
@@ -423,7 +423,7 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         return pb.ListLogsResponse(lines=page, next_page_token=str(after) if len(lines) > after else "")
 
     def log(self, flow_id: str, message: str, cycle: int = 0, node_id: str = "", level: str = "INFO") -> None:
-        """Have a log line."""
+        """Add a log line."""
         self.lines.append(
             cycle_pb2.LogLine(
                 log_id=str(len(self.lines)),

@@ -1,4 +1,4 @@
-"""A stack that does as it is told: the services that a client calls, over a real channel."""
+"""A stack that does as the test tells it: the services that a client calls, over a real channel."""
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -14,10 +14,10 @@ from tradewind.api.trigger.v1 import trigger_service_pb2_grpc
 
 
 class FakeStack:
-    """All of them on one server at a free port of this machine."""
+    """All services on one server at a free port of this machine."""
 
     def __init__(self) -> None:
-        # They serve what tests of the client call and nothing else.
+        # They serve only the calls that tests of the client make.
         self.scheduler = FakeScheduler()  # type: ignore[abstract]
         self.registry = FakeRegistry()  # type: ignore[abstract]
         self.node_task_manager = FakeNodeTaskManager()  # type: ignore[abstract]
@@ -41,7 +41,7 @@ class FakeStack:
         await server.start()
 
     async def stop(self) -> None:
-        """Stop, at once."""
+        """Stop at once."""
         if self._server is not None:
             await self._server.stop(0)
             self._server = None

@@ -1,4 +1,4 @@
-"""Errors that fake servers answer with."""
+"""Errors with which fake servers answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(frozen=True)
 class Refusal:
-    """An error to answer with; `details` go beside its ErrorInfo, which is left out when `reason` is empty."""
+    """An error to answer with; `details` accompany its ErrorInfo, which is left out when `reason` is empty."""
 
     code: grpc.StatusCode
     reason: str = ""
@@ -23,7 +23,7 @@ class Refusal:
     metadata: dict[str, str] = field(default_factory=dict)
 
     async def tell(self, context: Context) -> NoReturn:
-        """End the call with it."""
+        """End the call with this error."""
         messages = list(self.details)
         if self.reason:
             info = error_details_pb2.ErrorInfo(reason=self.reason, domain="tradewind", metadata=self.metadata)
@@ -49,7 +49,7 @@ class RunRefused(Exception):
 
 
 class RunContext:
-    """Stands for the context of one run of a stream, so that it can be refused alone."""
+    """Stands in for the context of one run of a stream, so that this run alone can be refused."""
 
     def __init__(self, stream: Context) -> None:
         self._stream = stream

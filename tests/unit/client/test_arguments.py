@@ -1,4 +1,4 @@
-"""Arguments of calls that are of another kind than meant."""
+"""Arguments of the wrong kind."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What the client does when a server is away, and the exceptions it makes of what servers answer."""
+"""What the client does when a server is away, and the exceptions it raises for servers' errors."""
 
 import asyncio
 import gc
@@ -58,7 +58,7 @@ async def test_a_call_that_a_stopping_server_had_not_begun_with_is_repeated(clie
 
 
 def test_a_stream_that_the_server_ended_while_it_was_written_is_begun_again() -> None:
-    """gRPC has lost the reason then, and the server gives it again."""
+    """gRPC has then lost the reason, and the server gives it again."""
     nothing = grpc.aio.Metadata()
     lost = grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, "Internal error from Core")
     assert type(error_from(lost, "gate:7700", "StreamRuns")) is Unavailable
@@ -74,7 +74,7 @@ async def test_two_calls_are_two_requests(client: Client, stack: FakeStack) -> N
 
 
 async def test_a_run_is_remembered_for_as_long_as_its_call_may_be_repeated(stack: FakeStack) -> None:
-    """Under an id that the client makes up; one of the user's for as long as the server remembers any."""
+    """This is for ids that the client makes up; a user's id is remembered for as long as the server remembers any."""
     async with Client(stack.address, timeout=20, patience=30) as client:
         await client.run_flow("momentum", wait=40)
         await client.run_flows(["momentum"], wait=40)
@@ -198,7 +198,7 @@ async def test_a_server_that_does_not_answer(stack: FakeStack) -> None:
 
 
 async def test_another_program_at_the_address(stack: FakeStack) -> None:
-    """A server without our services says UNIMPLEMENTED by itself."""
+    """A server without our services answers UNIMPLEMENTED by itself."""
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -322,7 +322,7 @@ async def test_who_is_cancelled_as_a_client_closes_is_cancelled(stack: FakeStack
 
 
 async def test_patience_begins_when_the_server_goes_not_with_the_call() -> None:
-    """A call that is to wait may have waited for longer than that."""
+    """A call that waits may already have waited for longer than the patience."""
     calls = Calls("gate:7700", timeout=30, patience=0.5)
     asked = 0
 

@@ -13,7 +13,7 @@ STREAMED = pytest.mark.parametrize("streamed", [True, False])
 
 
 class Away:
-    """A codec whose keys are out of reach."""
+    """A codec that cannot reach its keys."""
 
     def encode(self, payload: bytes) -> bytes:
         raise OSError(payload.decode())
@@ -24,7 +24,7 @@ class Away:
 
 @STREAMED
 async def test_a_call_that_is_sent_again_says_the_same(stack: FakeStack, streamed: bool) -> None:
-    """AES-GCM gives a value another form each time, and a server refuses a request id that comes with other inputs."""
+    """AES-GCM encrypts a value differently each time, and a server refuses a repeated request id with other inputs."""
     stack.scheduler.refusals.extend([AWAY, None])
     async with Client(stack.address, codec=AesGcm({"2026": bytes(32)}), run_stream=streamed) as client:
         await client.run_flow("momentum", INPUTS)

@@ -1,4 +1,4 @@
-"""Running flows, and what cycles give: results, failures, descriptions, bulks, logs."""
+"""Running flows, and what cycles return: results, failures, descriptions, bulks, logs."""
 
 import asyncio
 from weakref import WeakSet
@@ -221,7 +221,7 @@ async def test_of_logs_that_are_followed_only_what_is_on_record_is_remembered() 
     told: list[str] = []
 
     class Line(LogLine):
-        """One that can be seen to be remembered."""
+        """A line that shows whether it is still remembered."""
 
         __slots__ = ("__weakref__",)
 

@@ -18,7 +18,7 @@ Step = Callable[[], object]
 
 
 def quiet(clock: Clock, seconds: float) -> Step:
-    """Return a step in which nothing comes for so long, and then the server goes."""
+    """Return a step in which nothing comes for `seconds` seconds; then the server goes away."""
 
     def step() -> object:
         clock.now += seconds
@@ -28,27 +28,27 @@ def quiet(clock: Clock, seconds: float) -> Step:
 
 
 class Stream:
-    """A stream in which things happen, and no more comes."""
+    """A stream in which these steps happen, and nothing else."""
 
     def __init__(self, *steps: Step) -> None:
         self._steps = list(steps)
         self.broken = False
 
     async def write(self, message: pb.ReceiveDueRequest) -> None:
-        """Take anything."""
+        """Accept anything."""
 
     async def read(self) -> object:
         return self._steps.pop(0)()
 
     def done(self) -> bool:
-        """Return whether the connection has broken."""
+        """Tell whether the connection has broken."""
         return self.broken
 
     async def done_writing(self) -> None:
-        """Nothing more is read then."""
+        """Do nothing: nothing is read afterwards."""
 
     def cancel(self) -> None:
-        """It has ended."""
+        """Do nothing: the stream has ended."""
 
 
 def away() -> object:
@@ -65,7 +65,7 @@ def due_together(*tokens: str) -> pb.ReceiveDueResponse:
 
 
 def lost(*tokens: str) -> Step:
-    """Return a step in which another one comes, and answers to some are said to have had no effect."""
+    """Return a step in which another trigger comes, and the answers to some are reported to have had no effect."""
     return lambda: pb.ReceiveDueResponse(due=[trigger_pb2.DueTrigger(token="t2")], lost_tokens=tokens)
 
 
@@ -88,7 +88,7 @@ async def test_patience_ends_and_begins_anew_with_the_next_question(clock: Clock
 
 
 async def test_what_nobody_has_taken_goes_with_its_connection() -> None:
-    """It is delivered again, so what was there would be handled for nothing."""
+    """The server delivers it again, so handling the old delivery would be in vain."""
     breaks = Stream(lambda: due_together("t1", "t2"), away)
     streams = [breaks, Stream(lambda: due_together("t2 again"))]
     triggers = receiver()

@@ -1,4 +1,4 @@
-"""Flows through the client: registering, listing, starting, deleting, and the definitions it takes."""
+"""Flows through the client: registering, listing, starting, deleting, and the definitions it accepts."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +32,7 @@ async def test_registers_a_dict_as_json_text(client: Client, stack: FakeStack) -
 
 
 async def test_sends_json_text_as_it_stands(client: Client, stack: FakeStack) -> None:
-    """The server judges the text, so that it can name what is wrong and integers beyond 2^53 keep their digits."""
+    """The server judges the text, so that it can name faults, and integers beyond 2^53 keep their digits."""
     text = ' {"interval": 5, "nodes": [], "n": 12345678901234567890}'
 
     await client.register_flow("prices", text)

@@ -15,11 +15,11 @@ END = 3
 
 
 class Quiet(float):
-    """Seconds for which a stream is open and nothing comes."""
+    """Seconds for which a stream is open without anything coming."""
 
 
 class Server:
-    """Streams what it is told to; an exception breaks the stream off."""
+    """Streams what the test tells it to; an exception breaks the stream off."""
 
     def __init__(self, *streams: list[int | Quiet | Exception], clock: Clock | None = None) -> None:
         self.patience = 5.0

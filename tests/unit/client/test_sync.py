@@ -29,7 +29,7 @@ def stack_elsewhere() -> Iterator[FakeStack]:
 
 @pytest.fixture
 def sync_client(stack_elsewhere: FakeStack) -> Iterator[SyncClient]:
-    """A client of it."""
+    """A client of that stack."""
     with SyncClient(stack_elsewhere.address) as client:
         yield client
 
@@ -224,7 +224,7 @@ def test_closing_it_ends_what_other_threads_wait_for(stack_elsewhere: FakeStack)
 
 
 def test_an_iteration_may_be_left_to_the_garbage_collector() -> None:
-    """Which may run in the client's own thread, where nothing can be waited for."""
+    """The collector may run in the client's own thread, where waiting is impossible."""
     loop = BackgroundLoop()
     ended = threading.Event()
 
@@ -253,9 +253,9 @@ def test_an_iteration_may_be_left_to_the_garbage_collector() -> None:
 
 
 def test_it_has_every_method_of_the_client() -> None:
-    """A method that the asynchronous client gets must come to this one too, with its documentation.
+    """Methods of the asynchronous client must be here too, with their documentation.
 
-    Only receiving is left to code with an event loop: it lasts, and is answered while it goes on.
+    Only receiving is left to code with an event loop: it lasts long, and is answered while it goes on.
     """
     public = {name for name in dir(Client) if not name.startswith("_")}
 

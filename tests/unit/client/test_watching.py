@@ -1,4 +1,4 @@
-"""Watching cycles, also across lost connections."""
+"""Watching cycles, even across lost connections."""
 
 import asyncio
 from contextlib import aclosing
@@ -12,7 +12,7 @@ from tradewind.client import Client, NotFound, Unreachable, following
 
 
 class Watch:
-    """Collects what a watch tells, as `cycle status`."""
+    """Collects what a watch reports, as `cycle status`."""
 
     def __init__(self, client: Client, *flow_ids: str) -> None:
         self.told: list[str] = []
@@ -24,7 +24,7 @@ class Watch:
                 self.told.append(f"{record.cycle} {record.status}")
 
     async def has(self, *told: str) -> None:
-        """Wait until exactly this was told."""
+        """Wait until exactly this has been reported."""
         await until(lambda: len(self.told) >= len(told), f"{told} is told, not only {self.told}")
         assert self.told == list(told)
 
@@ -34,7 +34,7 @@ class Watch:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def failed(self) -> BaseException | None:
-        """Return what ended it."""
+        """Return the exception that ended the watch."""
         await asyncio.wait([self._task])
         return self._task.exception()
 
@@ -73,7 +73,7 @@ async def test_goes_on_after_a_lost_connection_with_what_was_missed(client: Clie
 
 
 async def test_an_end_is_told_whatever_its_version(client: Client, stack: FakeStack) -> None:
-    """A store that lost its last second gives versions anew, and the end an earlier one than was told."""
+    """A store that lost its last second reuses versions, so the end may have an earlier version than one reported."""
     scheduler = stack.scheduler
     record = await scheduler.begin("momentum")
     record.version = 5

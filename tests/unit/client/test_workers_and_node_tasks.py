@@ -1,4 +1,4 @@
-"""What the registry and the node task manager tell a client."""
+"""What a client learns from the registry and the node task manager."""
 
 import pytest
 
@@ -48,7 +48,7 @@ async def test_a_node_task(client: Client) -> None:
 
 
 async def test_a_signal_that_is_sent_again_is_the_same_signal(client: Client, stack: FakeStack) -> None:
-    """A server that keeps signals would keep two."""
+    """A server that keeps signals would otherwise keep two."""
     await client.signal_node("momentum:0:0:model", "filled")
 
     first, again = stack.node_task_manager.signals

@@ -1,4 +1,4 @@
-"""Encoded values within JSON text, and the codec that encrypts."""
+"""Encoded values in JSON text, and the codec that encrypts."""
 
 import base64
 import json

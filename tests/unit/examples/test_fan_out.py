@@ -34,6 +34,6 @@ async def test_the_demonstration_runs(capsys: pytest.CaptureFixture[str]) -> Non
     assert "drawdown (drawdown)  for each of share, 2 at once" in shown
     assert "item 2: failed, ValueError: GOOG has prices of 5 months up to 2004-12, not of 12" in shown
     assert "fell most" in shown
-    # Four months after its first price the youngest share is one of few that can be judged: too few.
+    # Four months after the youngest share's first price, too few shares can be judged.
     assert await demo.main(["2000-04"]) == 1
     assert "ITEMS_FAILED: at least 3 of 4 items must complete" in capsys.readouterr().out

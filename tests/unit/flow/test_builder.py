@@ -1,4 +1,4 @@
-"""Flows put together in Python."""
+"""Flows built in Python."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from tradewind.worker import node
 
 
 def edges(flow: Flow) -> list[str]:
-    """The edges of a flow as `a.x > b.y`."""
+    """Return the edges of a flow as `a.x > b.y`."""
     return [
         f"{edge['source']}.{edge['source_handle']} > {edge['target']}.{edge['target_handle']}"
         for edge in flow.to_weather()["edges"]
@@ -288,7 +288,7 @@ def test_a_node_may_run_once_for_each_item_of_a_list() -> None:
     flow = Flow("f")
     flow.node("a", "t", map="in", max_parallel=4, min_success=0.9)
     flow.node("b", "t", map="in", min_success=2)
-    # A float is a share, of which JSON could not tell 1.0 from one item.
+    # A float is a ratio; JSON could not tell the ratio 1.0 from one item.
     flow.node("c", "t", map="in", min_success=1.0)
     assert flow.to_weather()["nodes"] == [
         {"id": "a", "type": "t", "map": "in", "max_parallel": 4, "min_success": 0.9},

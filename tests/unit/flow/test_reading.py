@@ -1,4 +1,4 @@
-"""Flows from files, and what is said of files that hold none."""
+"""Flows from files, and the messages about files that hold none."""
 
 import json
 from pathlib import Path

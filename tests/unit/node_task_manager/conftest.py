@@ -1,4 +1,4 @@
-"""A dispatcher over a store that can fail, and workers whose lines only note what they are told."""
+"""A dispatcher over a store that can fail, and workers whose lines only record what they are sent."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ from tradewind.server.clock import ManualClock
 
 @dataclass
 class Line:
-    """A WorkerLine that notes what is said."""
+    """A WorkerLine that records what it is sent."""
 
     full: bool = False
     assigned: list[Ready] = field(default_factory=list)
@@ -68,12 +68,12 @@ class Line:
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes that were assigned, in order."""
+        """The assigned nodes, in order."""
         return [each.node.node_id for each in self.assigned]
 
 
 class Bench:
-    """Two shards of one process; the first is the one that tests look at."""
+    """Two shards of one process; tests mostly use the first."""
 
     def __init__(self, caches: Callable[["Bench"], ResultCaches] | None = None) -> None:
         self.clock = ManualClock()
@@ -127,30 +127,30 @@ class Bench:
         return self.dispatchers[shard].submit(run)
 
     async def settled(self) -> None:
-        """Wait until no room is promised to a claim under way."""
+        """Wait until no room is promised to a claim that is under way."""
         await until(lambda: not any(worker.promised for worker in self.pool), "no room is promised")
 
     async def accepted(self, plan: Plan, **options: object) -> None:
-        """Submit a run and wait until it is accepted, and what is ready has gone to those who have room."""
+        """Submit a run and wait until it is accepted and its ready nodes have gone to workers with room."""
         result = await self.submit(plan, **options)  # type: ignore[arg-type]
         assert result.outcome is SubmitOutcome.ACCEPTED
         await asyncio.sleep(0)
 
 
 def outcome(ready: Ready) -> tuple[int, Outcome]:
-    """The success of an assignment, with its shard."""
+    """Return a successful outcome of an assignment, with its shard."""
     given = ready.assignment
     return ready.shard, Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))
 
 
 def held(ready: Ready) -> tuple[int, Held]:
-    """The lease of an assignment, with its shard."""
+    """Return the lease of an assignment, with its shard."""
     given = ready.assignment
     return ready.shard, Held(given.task_id, given.attempt, given.nonce)
 
 
 def forged(ready: Ready) -> tuple[int, Outcome]:
-    """An outcome for a lease that nobody has."""
+    """Return an outcome for a lease that nobody holds."""
     shard, real = outcome(ready)
     return shard, structs.replace(real, nonce="forged")
 
@@ -163,7 +163,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest_asyncio.fixture
 async def bench() -> AsyncIterator[Bench]:
-    """Dispatchers that run."""
+    """Running dispatchers."""
     bench = Bench()
     for dispatcher in bench.dispatchers.values():
         dispatcher.start()

@@ -1,4 +1,4 @@
-"""A shard's store in memory that fails, hangs or loses its answers when a test wants it to."""
+"""A shard's store in memory that fails, hangs or loses its answers on demand."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,20 +10,20 @@ from tradewind.server.clock import ManualClock
 
 
 class FaultyStore:
-    """All ports of a shard. Faults are by the name of a method, and last until they are taken out."""
+    """All ports of a shard. Faults are set by the name of a method, and last until they are removed."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._store = MemoryShard(Limits(), clock)
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         """Every call that has begun, in order, with its arguments."""
         self.refused: dict[str, Callable[..., bool]] = {}
-        """Calls for whose arguments this is true change nothing and fail."""
+        """For arguments for which this returns true, calls fail and change nothing."""
         self.lost: set[str] = set()
-        """Calls take effect, and fail."""
+        """Calls take effect, but fail."""
         self.held_up: dict[str, asyncio.Event] = {}
         """Calls reach the store once the event is set."""
         self.unanswered: dict[str, asyncio.Event] = {}
-        """Calls take effect, and are answered once the event is set."""
+        """Calls take effect, but are answered only once the event is set."""
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -49,5 +49,5 @@ class FaultyStore:
 
 
 def always(*_args: object) -> bool:
-    """For `refused`: whatever the arguments."""
+    """For `refused`: true for any arguments."""
     return True

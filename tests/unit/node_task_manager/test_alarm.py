@@ -1,4 +1,4 @@
-"""The alarm that wakes a dispatcher for what becomes due, and the dispatcher that it wakes."""
+"""The alarm that wakes a dispatcher when something becomes due, and the dispatcher that it wakes."""
 
 import asyncio
 

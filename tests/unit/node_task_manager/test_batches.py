@@ -1,4 +1,4 @@
-"""What a batch comes to, by the counts of its items, and how ad-hoc work becomes a run."""
+"""The status of a batch, by the counts of its items, and how ad-hoc work becomes a run."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ STOP = StopMark("enough", "ann", 1)
 
 
 def component(nodes: int, *, stop: StopMark | None = None, **counts: Any) -> Component:
-    """A batch; finished when all of its items have ended."""
+    """Return a batch; it is finished when all its items have ended."""
     open_ = nodes - sum(count for name, count in counts.items() if name != "running")
     status = ComponentStatus.RUNNING if open_ else ComponentStatus.FINISHED
     return Component(RunName.of_batch("b"), "r", "0", status, "ann", "p", nodes, stop=stop, **counts)

@@ -1,4 +1,4 @@
-"""Node tasks whose results may be cached: who runs, who waits, and what follows when caches or workers fail."""
+"""Node tasks whose results may be cached: who runs, who waits, and what happens when caches or workers fail."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -94,7 +94,7 @@ class CachingBench(Bench):
         await self.accepted(plan, flow_id=f"f{self.cycles}")
 
     async def tasks(self, *names: str, of: int = 0) -> list[NodeTask]:
-        """Return node tasks of a run, the latest unless told otherwise."""
+        """Return node tasks of the latest run, or of the run `of`."""
         found = await self.store.tasks([f"f{of or self.cycles}:0:0:{name}" for name in names], outputs=True)
         return [task for task in found if task is not None]
 
@@ -107,7 +107,7 @@ class CachingBench(Bench):
         await until(are, f"{', '.join(names)} are {status}")
 
     async def given(self, line: Line, count: int) -> None:
-        """Wait until so many node tasks were given in all."""
+        """Wait until `count` node tasks have been assigned in all."""
         await until(lambda: len(line.assigned) == count, f"{count} node tasks are given")
 
     async def end(self, worker: ConnectedWorker, line: Line, at: int = -1, **changed: Any) -> None:
@@ -116,7 +116,7 @@ class CachingBench(Bench):
         await self.connections.hear(worker, 1, [(shard, structs.replace(done, **changed))])
 
     async def counts(self) -> dict[str, int]:
-        """Return what was counted of the cache that is called screening."""
+        """Return the counts of the cache called screening."""
         (usage,) = await self.count("screening")
         return {what: count for what, count in usage.counts.items() if count}
 
@@ -126,7 +126,7 @@ COMPLETED, RUNNING, PENDING = NodeTaskStatus.COMPLETED, NodeTaskStatus.RUNNING, 
 
 @pytest_asyncio.fixture
 async def bench() -> AsyncIterator[CachingBench]:
-    """Dispatchers that run."""
+    """Running dispatchers."""
     bench = CachingBench()
     for dispatcher in bench.dispatchers.values():
         dispatcher.start()
@@ -138,7 +138,7 @@ async def bench() -> AsyncIterator[CachingBench]:
 
 
 async def filled(bench: CachingBench) -> None:
-    """Wait until a result was put in."""
+    """Wait until a result has been put in."""
     await until(lambda: bench.told[-1:] and bench.told[-1].endswith(":1"), "the result is there")
 
 
@@ -347,7 +347,7 @@ async def test_who_waits_can_be_stopped(bench: CachingBench) -> None:
 
 
 async def test_news_of_another_replica_wakes_those_who_wait(bench: CachingBench) -> None:
-    """Here the result is put in by somebody else, whose message alone is heard."""
+    """Another replica puts in the result here; this one only hears its message."""
     _, line = await bench.connect()
     await bench.run("a", use=replace(SCREENING, key="k"))
     await bench.given(line, 1)
@@ -363,7 +363,7 @@ async def test_news_of_another_replica_wakes_those_who_wait(bench: CachingBench)
 
 
 async def test_what_the_worker_says_of_a_type_counts(bench: CachingBench) -> None:
-    """Its cache where a node names none; and its version, of which results of others are not taken."""
+    """Its cache is used for nodes that name none, and its version, so that results of other versions are not taken."""
     worker, line = await bench.connect()
     worker.offers = {"noop": Offer("1", SCREENING)}
     await bench.run("a", use=None)

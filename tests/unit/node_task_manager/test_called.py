@@ -1,4 +1,4 @@
-"""Which replica calls a worker, how long one that refuses is left alone, and what ends with the server."""
+"""Which replica calls a worker, how long a refusing worker is left alone, and what ends with the server."""
 
 import asyncio
 from collections import Counter
@@ -52,7 +52,7 @@ def test_what_it_asks_for_is_heeded_within_a_minute() -> None:
 
 
 def called(capacity: int) -> CalledConnection:
-    """Return a worker that this process calls, and that holds nothing."""
+    """Return a worker that this process calls and that holds nothing."""
     said = CalledWorker("w1", "i1", "127.0.0.1:1", ("noop",), capacity)
     line = CalledLine(Mock(), Mock(), Mock())
     return CalledConnection("w1", "i1", ("noop",), capacity, line, said=said, mine=True)
@@ -89,7 +89,7 @@ def test_who_did_not_take_a_node_task_is_forgotten_with_its_lease() -> None:
 
 
 class Silent:
-    """Stands for the list of workers, for the replicas, and for the calls of a worker that nobody reaches."""
+    """Stands in for the list of workers, for the replicas, and for the calls of a worker that cannot be reached."""
 
     def __init__(self) -> None:
         self.listed = [CalledWorker("w1", "i1", "127.0.0.1:1", ("noop",), 1)]

@@ -1,4 +1,4 @@
-"""Cleaning keeps its pace: steps until nothing is left, rests between them, the list of all node tasks once an hour."""
+"""Cleaning keeps its pace: steps until nothing is left, rests in between, the list of all node tasks once an hour."""
 
 from typing import Any, cast
 
@@ -9,7 +9,7 @@ from tradewind.node_task_manager.use_cases.clean import Cleaner
 
 
 class Steps:
-    """A store whose steps of cleaning are what the test says."""
+    """A store whose steps of cleaning the test determines."""
 
     def __init__(self, *steps: Cleaned) -> None:
         self.steps = list(steps)
@@ -57,7 +57,7 @@ async def test_the_list_is_looked_through_once_an_hour_and_from_where_it_was_lef
     now = [7.0]
     monkeypatch.setattr("tradewind.node_task_manager.use_cases.clean.time.monotonic", lambda: now[0])
     at_100 = Cleaned(leads=True, place=100, more=True)
-    # The first does not count: it waited for leases.
+    # The first one does not count, because it waited for leases.
     steps = Steps(Cleaned(leads=True, waits=True), at_100, MORE, DONE, DONE, DONE)
     cleaner = steps.cleaner()
     for passed in (0, 5, 5, 3600):

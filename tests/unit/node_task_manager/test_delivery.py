@@ -1,4 +1,4 @@
-"""What is claimed, until its worker has it: read, held and renewed meanwhile, or taken back."""
+"""Claimed node tasks until their worker has them: read, held and renewed meanwhile, or taken back."""
 
 import asyncio
 
@@ -101,7 +101,7 @@ async def test_a_plan_that_another_one_stands_in_for_fails_its_node_alone(bench:
 
 @pytest.mark.parametrize("where", ["unanswered", "held_up"])
 async def test_what_is_claimed_for_a_worker_that_left_meanwhile_goes_to_another(bench: Bench, where: str) -> None:
-    """Whether the claim reaches the store before what the worker holds is given back, or after that."""
+    """Whether the claim reaches the store before or after the worker's node tasks are given back."""
     leaving, its_line = await bench.connect("w1")
     go_on = getattr(bench.store, where)["submit"] = asyncio.Event()
     submitted = bench.submit(await bench.save("a"))
@@ -133,7 +133,7 @@ async def test_what_was_claimed_for_a_broken_stream_is_not_handed_to_the_next_on
 async def test_a_node_with_an_edge_by_a_handle_that_its_type_has_not_fails_in_place_of_running(
     bench: Bench, known: bool
 ) -> None:
-    """Else all that follows would be skipped, as behind a branch that was not taken, and the run complete."""
+    """Otherwise everything after it would be skipped, as if a branch had not been taken, and the run would complete."""
     worker, line = await bench.connect(offers={"noop": Offer(eager=True, outputs=frozenset({"rows", "other"}))})
     plan = Plan("p", (PlanNode("a", "noop"), PlanNode("b", "noop")), (PlanEdge(0, "row", 1, "in"),))
     await bench.store.save(plan)

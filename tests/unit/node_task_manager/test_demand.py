@@ -17,7 +17,7 @@ SOME = statistics(
 
 
 class Looks:
-    """Answers with one after another, the last one for ever."""
+    """Gives these answers one after another, the last one for ever."""
 
     def __init__(self, *answers: QueueStatistics) -> None:
         self.answers = list(answers)

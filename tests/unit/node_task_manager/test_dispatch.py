@@ -1,4 +1,4 @@
-"""The flush loop where it could lose something: at every moment at which a store, a worker or a caller may go away."""
+"""The flush loop at every moment at which a store, a worker or a caller may go away: it must lose nothing."""
 
 import asyncio
 from typing import Any
@@ -245,7 +245,7 @@ async def test_a_stream_that_breaks_while_it_opens_gives_back_what_its_worker_na
 
 
 async def test_only_news_of_a_worker_is_about_one(bench: Bench) -> None:
-    """A later release may tell what this one does not know."""
+    """A later release may send news that this one does not know."""
     await bench.connect("w1")
     nobody: Any = None
     hear = HearReplicas(bench.dispatchers, bench.pool, nobody, nobody, nobody, nobody)

@@ -1,4 +1,4 @@
-"""Which nodes a worker may go on with by itself, and how what it says of them is put in order."""
+"""Which nodes a worker may go on with by itself, and how its reports about them are put in order."""
 
 from dataclasses import replace
 
@@ -89,7 +89,7 @@ def token(node_id: str) -> str:
 
 
 def said(*pairs: str) -> tuple[list[tuple[int, Outcome]], list[work_pb2.NodeTaskCompletion]]:
-    """Completions `a>b` (a ended, and b was begun with it) or `a`, and what is made of them."""
+    """Return outcomes and completions for `a>b` (a ended, and b was begun with its output) or `a`."""
     words = [pair.partition(">") for pair in pairs]
     completions = [work_pb2.NodeTaskCompletion(token=token(a), eager_token=token(b) if b else "") for a, _, b in words]
     outcomes = [(0, Outcome(f"f:0:0:{a}", 1, a, OutcomeKind.COMPLETED)) for a, _, _ in words]
@@ -97,7 +97,7 @@ def said(*pairs: str) -> tuple[list[tuple[int, Outcome]], list[work_pb2.NodeTask
 
 
 def order(outcomes: list[tuple[int, Outcome]]) -> str:
-    """Ids in order: eager ones behind `+`, those that go on in brackets."""
+    """Return ids in order: eager ones after `+`, those that are still running in brackets."""
     names = [f"({o.nonce})" if o.kind is OutcomeKind.BEGUN else o.nonce for _, o in outcomes]
     return "".join(f"+{name}" if o.eager else f" {name}" for name, (_, o) in zip(names, outcomes, strict=True)).strip()
 

@@ -1,4 +1,4 @@
-"""Events on their way to schedulers: none late, none lost, and nobody kept waiting by another."""
+"""Events on their way to schedulers: none is late, none is lost, and nobody waits for another."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ class Log(FaultyStore):
     """A shard's events."""
 
     def add(self, *numbers: int, partition: int = PARTITION) -> list[NewEvent]:
-        """Append events; return what the answer of their script brings."""
+        """Append events; return what their script's answer reports."""
         for number in numbers:
             self._store.append(ComponentEvent(f"{number}-0", partition, 0, "f:0:0", "r0", "0", 1, 1, 0, 0, 0, 1))
         return self._store.new_events()
@@ -32,7 +32,7 @@ def log() -> Log:
 
 @pytest.fixture
 def feed(log: Log) -> EventFeed:
-    """Who is not told does not look."""
+    """A feed that does not look for events that it was not told of."""
     return feed_of(log, look_s=600)
 
 
@@ -41,7 +41,7 @@ def feed_of(log: Log, look_s: float) -> EventFeed:
 
 
 async def ids(feed: EventFeed, subscriber: Subscriber) -> list[str]:
-    """Return the ids of the next events, which come without a look that nobody asked for."""
+    """Return the ids of the next events, which must come without a periodic look."""
     found, _ = await asyncio.wait_for(feed.next(subscriber), 20)
     return [event.event_id for _, event in found]
 

@@ -19,7 +19,7 @@ OVER = FanOut("in")
 
 
 def plan(fan_out: FanOut = OVER, *, errors: bool = False) -> Plan:
-    """A list, a node that runs over it, and one that gets the results."""
+    """Return a plan of a list, a node that runs over it, and one that gets the results."""
     nodes = (PlanNode("list", "noop"), PlanNode("map", "noop", fan_out=fan_out), PlanNode("sink", "noop"))
     edges = (PlanEdge(0, "out", 1, "in"), PlanEdge(1, "out", 2, "in"))
     return Plan("mapped", nodes, (*edges, PlanEdge(1, "errors", 2, "errors")) if errors else edges)
@@ -28,7 +28,7 @@ def plan(fan_out: FanOut = OVER, *, errors: bool = False) -> Plan:
 async def run(bench: Bench, of: Plan, value: str, *, failing: tuple[str, ...] = (), size: int = 1) -> NodeTask:
     """Run a flow whose list is `value`: each item emits itself `size` times, or fails.
 
-    Returns the node task of the mapped node, as it has ended.
+    Returns the ended node task of the mapped node.
     """
     worker, line = await bench.connect(capacity=20)
     await bench.store.save(of)
@@ -64,7 +64,7 @@ async def test_items_run_and_what_they_emit_comes_as_a_list(bench: Bench) -> Non
     values = [f'{{"n": {at}}}' for at in range(30)]
     task = await run(bench, plan(FanOut("in", 3)), f" [ {' ,'.join(values)} ] ")
     assert task.items == ItemCounts(30, 30, begun=30, completed=30)
-    # Each as it came, blanks and all: nothing is decoded on the way.
+    # Each value exactly as it came, blanks included: nothing is decoded on the way.
     assert task.outputs == (("out", f"[{','.join(values)}]"),)
 
 
@@ -202,7 +202,7 @@ def test_the_longest_list_is_split() -> None:
         (FanOut("in", least_count=0), 7, 0),
         (FanOut("in", least_count=9), 7, 9),
         (FanOut("in", least_ratio="0.5"), 7, 4),
-        # Exactly, whatever binary fractions make of it: 0.1 * 30 is over 3.
+        # Exact in spite of binary fractions: 0.1 * 30 is more than 3 in floating point.
         (FanOut("in", least_ratio="0.1"), 30, 3),
         (FanOut("in", least_ratio="0.7"), 10, 7),
         (FanOut("in", least_ratio="1e-05"), 10_000, 1),

@@ -1,4 +1,4 @@
-"""Parameters of ad-hoc tasks beside what workers have declared."""
+"""Parameters of ad-hoc tasks, judged by what workers have declared."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Lengths of time in sentences."""
+"""Durations in sentences."""
 
 import pytest
 

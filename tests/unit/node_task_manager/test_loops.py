@@ -1,4 +1,4 @@
-"""How often the node task manager does what it does by itself."""
+"""How often the node task manager does its periodic work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,14 +16,14 @@ from tradewind.server.awake import Awake
 
 
 class Busy:
-    """Caches that have something to do, always."""
+    """Caches that always have something to do."""
 
     async def tend(self) -> bool:
         return False
 
 
 class Rests:
-    """Stands in for beats: notes their periods, and lets time pass at once."""
+    """Stands in for beats: records their periods, and lets time pass at once."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
@@ -41,7 +41,7 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> Rests:
 
 
 async def nothing() -> None:
-    """Has nothing to do."""
+    """Do nothing."""
 
 
 def loops_of(bench: Bench, lease_s: float = 30.0, load_config: Callable[[], Awaitable[None]] = nothing) -> Loops:
@@ -101,7 +101,7 @@ async def test_the_configuration_is_read_again_in_case_a_change_was_not_heard(be
 
 
 def always_awake(since_s: float = 1000.0) -> Any:
-    """Stands in for what notices breaks: there was none since then."""
+    """Stand in for the detector of breaks: there has been none for `since_s` seconds."""
     return SimpleNamespace(since_s=lambda: since_s)
 
 

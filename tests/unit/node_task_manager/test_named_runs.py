@@ -1,4 +1,4 @@
-"""Which runs a request names: the gate reads who owns them, so they are not to be too many."""
+"""Which runs a request names: the gate looks up their owners, so there must not be too many."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tradewind.server.faults import InvalidInput
 
 
 def asks(count: int) -> sub_flow_pb2.ListSubFlowWaitsRequest:
-    """Return a request for so many node tasks, each of a run of its own."""
+    """Return a request for `count` node tasks, each of a run of its own."""
     ids = [f"flow:{cycle}:0:a" for cycle in range(count)]
     return sub_flow_pb2.ListSubFlowWaitsRequest(flow_id="flow", node_task_ids=ids)
 

@@ -1,4 +1,4 @@
-"""Names of runs and node tasks, and fencing tokens: what goes in comes out, whatever the ids hold."""
+"""Names of runs and node tasks, and fencing tokens: they survive a round trip, whatever the ids contain."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def test_names_outside_flows_tell_their_parts(id: str, item: str) -> None:
     assert (batch.task_id(item), batch.batch_id) == (f"batch:{id}:{item}", id)
     assert TaskName.parse(f"batch:{id}:{item}") == TaskName(batch, item)
     assert (RunName.of_node_task(f"task:{id}"), RunName.of_node_task(f"batch:{id}:{item}")) == (task, batch)
-    # A flow may have such a name, too.
+    # A flow may have such a name too.
     assert TaskName.parse(f"task:1:0:{item}") == TaskName(RunName("task", 1, 0), item)
     assert RunName.of_node_task(f"task:1:0:{item}") == RunName("task", 1, 0)
 

@@ -1,4 +1,4 @@
-"""Which node types are offered, where the registry does not say."""
+"""Which node types are offered, when the registry does not answer."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
 
 
 class Channel:
-    """Leads to a registry that hangs, unless it has an answer: each call fails when its time is over."""
+    """Leads to a registry that hangs unless it has an answer: each call fails when its time is over."""
 
     def __init__(self) -> None:
         self.calls = 0

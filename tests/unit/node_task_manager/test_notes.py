@@ -1,4 +1,4 @@
-"""Progress and log lines: written behind, over short outages, and never without bound."""
+"""Progress and log lines: written later, kept across short outages, and bounded."""
 
 import asyncio
 

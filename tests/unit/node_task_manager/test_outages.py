@@ -82,7 +82,7 @@ async def test_runs_that_cannot_be_stored_do_not_keep_results_back(bench: Bench)
     plan = await bench.save("b")
     refused = [bench.submit(plan, flow_id=f"f{at}") for at in range(3)]
     await bench.connections.hear(worker, 2, [outcome(line.assigned[0])])
-    # Its callers submit again as soon as they are refused, so that there is always something to submit.
+    # The callers submit again as soon as they are refused, so there is always something to submit.
     for _ in range(20):
         ends = await asyncio.gather(*refused, return_exceptions=True)
         refused = [bench.submit(plan, flow_id=f"f{at}") for at in range(3)]

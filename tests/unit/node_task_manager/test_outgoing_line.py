@@ -1,4 +1,4 @@
-"""What waits to be read by a worker: in few messages, acknowledged in order, and bounded."""
+"""Messages that wait for a worker to read them: few, acknowledged in order, and bounded."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tradewind.server.clock import SystemClock
 
 
 def ready(size: int) -> Ready:
-    """Build an assignment with an input of so many bytes."""
+    """Build an assignment with an input of `size` bytes."""
     given = Assignment("w1", "flow:0:0:a", "n1", 1, "0", "p1", 0, "r0", "default")
     return Ready(0, given, RunName("flow", 0, 0), PlanNode("a", "noop"), (("in", ("x" * size,)),))
 
@@ -74,7 +74,7 @@ async def test_what_is_refused_of_a_message_is_said_when_it_is_acknowledged_and_
     said = []
     while (message := await line.next()) is not None:
         said.append(([each.reason for each in message.losses], message.acknowledged_sequence))
-    # One of them would have fitted into the message before.
+    # One of them would have fitted into the previous message.
     assert said == [(["the lease lapsed"], 0), ([why, why], 3)]
 
 

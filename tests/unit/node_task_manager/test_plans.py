@@ -1,4 +1,4 @@
-"""The plans at hand take a bounded amount of memory, and are loaded once."""
+"""Plans kept in memory take a bounded amount of it, and each is loaded once."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ def test_a_plan_larger_than_all_room_is_kept_alone() -> None:
 
 
 class Store:
-    """Counts how often each plan is loaded, and how many at once; one that is away fails the first time."""
+    """Counts how often each plan is loaded, and how many at once; plans that are `away` fail the first time."""
 
     def __init__(self, *away: str) -> None:
         self.loaded: list[str] = []

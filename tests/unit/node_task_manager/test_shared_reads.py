@@ -1,4 +1,4 @@
-"""Reads that many ask for: as one, and never older than the question."""
+"""Reads that many callers want: done once for all, and never older than the question."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A worker that says much and reads nothing is not heard on for ever."""
+"""A worker that sends much and reads nothing is not listened to for ever."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ TOKENS = [f"0~task:none{place}~1~none" for place in range(100)]
 
 
 class Connections:
-    """Knows no lease: whatever a worker names is lost."""
+    """Knows no leases: every lease that a worker names is lost."""
 
     shards = frozenset({0})
 
@@ -58,7 +58,7 @@ class Connections:
 
 
 class Call:
-    """Sends as much as is taken, and reads the first answer only when it is told to."""
+    """Sends as much as is accepted, and reads the first answer only when told to."""
 
     def __init__(self) -> None:
         self.reads = asyncio.Event()
@@ -99,7 +99,7 @@ async def test_a_worker_that_reads_nothing_is_heard_until_its_answers_are_too_ma
 
 
 class Answering:
-    """Says hello, then what it is told to."""
+    """Says hello, then what the test tells it to."""
 
     def __init__(self) -> None:
         self.said: asyncio.Queue[work_pb2.WorkRequest] = asyncio.Queue()
@@ -133,7 +133,7 @@ async def test_the_answer_to_a_ping_brings_room_only_to_one_that_was_silent(unan
 
 
 def test_what_is_named_counts_for_how_much_may_wait() -> None:
-    """Otherwise nothing but messages would be counted, of which each may name thousands."""
+    """Otherwise only messages would be counted, and each may name thousands of leases."""
     worker: Any = None
     held = [Held("task:none", 1, "none")] * 1000
     assert Report(worker, renew=True, held=held).size == Report(worker, given_back=held).size == 100_000

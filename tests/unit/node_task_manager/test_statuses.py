@@ -1,4 +1,4 @@
-"""Statuses of node tasks: their words are those of the contract, and their ends are final."""
+"""Statuses of node tasks: their names are those of the contract, and terminal ones are final."""
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTaskStatus

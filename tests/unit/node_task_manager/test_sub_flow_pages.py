@@ -1,4 +1,4 @@
-"""Pages of the node tasks of a run that wait for cycles: each reads what it holds, and not what stands before it."""
+"""Pages of a run's node tasks that wait for cycles: each page reads only its own contents, not what comes before."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -36,11 +36,11 @@ PLACES = [
     *("flow:0:0:a", "flow:0:0:c", "flow:0:0:d"),
     *(f"{owner}:{item}" for owner, total in TOTALS.items() for item in range(total)),
 ]
-"""All that wait, in the order of their places."""
+"""All waiting node tasks, in the order of their places."""
 
 
 class Kept:
-    """Stands for a Look and the reader of its shard: all of a run are there, and what is read is written down."""
+    """Stands in for a Look and its shard's reader: it has all node tasks of a run, and records what is read."""
 
     def __init__(self) -> None:
         self.read: list[str] = []

@@ -1,4 +1,4 @@
-"""A stream of submissions when the server leaves: what has come is answered, and nothing more is waited for."""
+"""A stream of submissions when the server leaves: requests that have come are answered, no more are awaited."""
 
 import asyncio
 from collections import deque
@@ -19,7 +19,7 @@ ACCEPTED = component_pb2.SubmitResult(outcome=component_pb2.SUBMIT_OUTCOME_ACCEP
 
 
 class Line:
-    """The handler's side of a call, whose other side is the test."""
+    """The handler's side of a call; the other side is the test."""
 
     def __init__(self, *requests: int) -> None:
         self.requests = deque(requests)
@@ -34,7 +34,7 @@ class Line:
         return pb2.StreamSubmissionsRequest(number=number) if number else grpc.aio.EOF
 
     def send(self, *requests: int) -> None:
-        """Send requests of these numbers; 0 is the end."""
+        """Send requests with these numbers; 0 is the end."""
         self.requests.extend(requests)
         self._more.set()
 
@@ -43,7 +43,7 @@ class Line:
 
 
 class Store:
-    """Takes every run, once it is let."""
+    """Accepts every run, once the test lets it."""
 
     def __init__(self) -> None:
         self.asked = 0

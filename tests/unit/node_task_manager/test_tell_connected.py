@@ -1,4 +1,4 @@
-"""Keeping on record which workers are connected to a replica."""
+"""Keeping a record of which workers are connected to a replica."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from tradewind.server.ending import end_tasks
 
 
 class Told(MemoryConnectedWorkers):
-    """Where replicas tell of connections, which may be away, and counts what one call brings."""
+    """The record of connections, which may be away; it also counts how much one call brings."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -33,7 +33,7 @@ class Told(MemoryConnectedWorkers):
 
 
 class Replica:
-    """One that tells, of workers that come and go."""
+    """A replica that reports workers as they come and go."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

@@ -1,4 +1,4 @@
-"""Spans of the node task manager: below the run's trace, linked from attempt to attempt, and none when that is off."""
+"""Spans of the node task manager: below the run's trace, linked from attempt to attempt, none when tracing is off."""
 
 import pytest
 from opentelemetry import trace
@@ -24,7 +24,7 @@ NOT_SAMPLED = PARENT[:-1] + "0"
 
 
 class Recorded:
-    """Traces of one replica."""
+    """The traces of one replica."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -34,13 +34,13 @@ class Recorded:
         self.traces = traces
 
     def spans(self) -> tuple[ReadableSpan, ...]:
-        """All that it has recorded, after which it records nothing more."""
+        """Return all recorded spans; nothing is recorded afterwards."""
         self._tracing.shutdown()
         return self._exporter.get_finished_spans()
 
 
 def given(attempt: int, traceparent: str = PARENT) -> Ready:
-    """An attempt of a node task, to be handed out."""
+    """Return an attempt of a node task, to be handed out."""
     assignment = Assignment(
         "w", "f:0:0:a", f"n{attempt}", attempt, "0", "plan", 0, "run", "ada", traceparent=traceparent
     )
@@ -119,7 +119,7 @@ def test_a_submission_is_a_span_unless_it_is_asked_for_again(outcome: SubmitOutc
 
 @node("plain", outputs=["trace"])
 async def plain() -> str:
-    """Emit what trace it is in."""
+    """Emit the trace that it runs in."""
     return trace.format_trace_id(trace.get_current_span().get_span_context().trace_id)
 
 

@@ -1,4 +1,4 @@
-"""Claims of workers without streams, where a store, a cache or the worker itself goes away before they are answered."""
+"""Claims of workers without streams, while a store, a cache or the worker itself goes away before the answer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,14 +35,14 @@ class UnaryBench(CachingBench):
         self.unary = UnaryWork(self.dispatchers, self.plans, self.caches, lambda *_: None)
 
     async def claim(self, worker_id: str = "u1") -> list[str]:
-        """Claim all there is, and return the nodes that come."""
+        """Claim everything there is, and return the nodes that were claimed."""
         return [each.node.node_id for each in await self.claimed(worker_id)]
 
     async def claimed(self, worker_id: str = "u1") -> list[Ready]:
         return await self.unary.claim(worker_id, {"noop": Offer()}, 10, 2_000_000)
 
     async def fan(self) -> None:
-        """Have two nodes ready, the second with a value that is read outside the claim."""
+        """Make two nodes ready, the second with a value that is read outside the claim."""
         await self.store.save(FAN)
         await self.accepted(FAN)
         (a,) = await self.claimed()
@@ -57,7 +57,7 @@ class UnaryBench(CachingBench):
 
 @pytest_asyncio.fixture
 async def bench() -> AsyncIterator[UnaryBench]:
-    """Dispatchers that run."""
+    """Running dispatchers."""
     bench = UnaryBench()
     for dispatcher in bench.dispatchers.values():
         dispatcher.start()

@@ -14,12 +14,12 @@ END = 9
 
 @pytest.fixture(autouse=True)
 def _untold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is not told does not look."""
+    """Watchers do not look for changes that they were not told of."""
     monkeypatch.setattr(watch_runs, "_FALLBACK_S", 600.0)
 
 
 class Run:
-    """A run that counts up to its end, and one who watches it."""
+    """A run that counts up to its end, and its watcher."""
 
     def __init__(self) -> None:
         self.watch = RunWatch()

@@ -1,4 +1,4 @@
-"""Following a capped stream: told or not, everything is read once, no faster than it is taken."""
+"""Following a capped stream: told or not, everything is read once, and no faster than it is consumed."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ from tradewind.node_task_manager.use_cases.watch_streams import PAGE, StreamWatc
 
 
 class Numbers:
-    """A stream of numbers, whose positions they are, and one who follows it."""
+    """A stream of numbers, which are also their positions, and its follower."""
 
     def __init__(self) -> None:
         self.watch = StreamWatch()

@@ -1,4 +1,4 @@
-"""Watching a task whose record runs ahead of what was read of its events."""
+"""Watching a task whose record is ahead of the events read so far."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ NAME = "task:a"
 
 
 class Watched:
-    """An ad-hoc task that is suspended, and its events; each of `later` happens once a read has found nothing new."""
+    """A suspended ad-hoc task and its events; each of `later` happens once a read has found nothing new."""
 
     def __init__(self, *later: Sequence[TaskEventKind]) -> None:
         self.streams = StreamWatch()
@@ -39,7 +39,7 @@ class Watched:
         return Stretch(False, entries)
 
     async def told(self) -> list[str]:
-        """Watch it to its end; return what is told, by the event or without one."""
+        """Watch the task to its end; return the reports, by their event or, without one, by status."""
         it: Any = self
         watch = WatchTask(it, it, lambda _user_id: it, self.streams)
         changes = [change async for change in watch(NAME, "ann", "", outputs=False)]

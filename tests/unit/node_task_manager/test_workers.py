@@ -1,4 +1,4 @@
-"""Who is offered a claim: workers of every kind in turn, and none that cannot take more."""
+"""Who is offered a claim: workers of every kind in turn, and none that is full."""
 
 from tests.unit.node_task_manager.conftest import Bench, Line
 from tests.waiting import until

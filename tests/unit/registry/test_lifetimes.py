@@ -1,4 +1,4 @@
-"""When a worker is out, and how its status follows."""
+"""When a worker counts as offline, and how its status follows."""
 
 import pytest
 

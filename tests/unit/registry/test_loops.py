@@ -1,4 +1,4 @@
-"""The sweep goes on until nothing is left, and through failures."""
+"""The sweep goes on until nothing is left, even after failures."""
 
 from tests.waiting import until
 from tradewind.registry.loops import SweepLoop
@@ -6,7 +6,7 @@ from tradewind.server.side_tasks import SideTasks
 
 
 class Steps:
-    """A sweeper whose steps take what the test says."""
+    """A sweeper whose steps take what the test determines."""
 
     def __init__(self, *steps: int | Exception) -> None:
         self.steps = list(steps)

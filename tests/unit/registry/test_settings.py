@@ -1,4 +1,4 @@
-"""What the registry can be told, and what it makes of it."""
+"""The registry's settings, and what it derives from them."""
 
 import pytest
 
@@ -21,5 +21,5 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_time_to_live_that_one_lost_heartbeat_would_end_is_refused() -> None:
     with pytest.raises(ValueError, match=r"TRADEWIND_REGISTRY_TIME_TO_LIVE_SECONDS: .* three heartbeat intervals"):
         Registry(load_settings(RegistrySettings, registry_heartbeat_seconds=30))
-    # No whole number of thousandths, as floating point has it: exactly three heartbeats all the same.
+    # In floating point this is no whole number of thousandths, but it is exactly three heartbeats all the same.
     Registry(load_settings(RegistrySettings, registry_heartbeat_seconds=0.67, registry_time_to_live_seconds=2.01))

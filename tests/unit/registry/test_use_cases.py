@@ -1,4 +1,4 @@
-"""What the registry answers, and the faults it raises, over the store in memory."""
+"""The registry's answers, and the faults it raises, over the store in memory."""
 
 from collections.abc import Iterator
 

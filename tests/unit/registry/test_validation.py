@@ -1,4 +1,4 @@
-"""What is wrong with a worker or a declaration, all of it, each fault with its path."""
+"""Faults of a worker or a declaration: all of them, each with its path."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,12 +16,12 @@ WORKER = Worker("w", "i1", 10, node_types=("average", "report"), labels=(("zone"
 
 
 def found(**changes: Any) -> dict[str, str]:
-    """The faults of a good worker after some changes, by path."""
+    """Return the faults of a good worker after some changes, by path."""
     return {each.path: each.message for each in worker_violations(replace(WORKER, **changes), LIMITS)}
 
 
 def found_in(*node_types: NodeType, limits: Limits = LIMITS) -> dict[str, str]:
-    """The faults of declarations, by path."""
+    """Return the faults of declarations, by path."""
     return {each.path: each.message for each in node_type_violations(node_types, limits, schema_fault)}
 
 

@@ -1,4 +1,4 @@
-"""Flow definitions with a fault in a field of their own, and what is said: name, definition, path and sentence."""
+"""Flow definitions with a fault in one of their own fields: name, definition, and the fault's path and sentence."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ def edge(source: str, target: str, source_handle: str = "out", target_handle: st
 
 
 def flow(*, nodes: Any = None, edges: Any = None, **fields: Any) -> Weather:
-    """Return a flow without faults, but for those that the arguments bring."""
+    """Return a flow without faults, except those that the arguments bring."""
     return {
         "interval": 60,
         "nodes": [node("a"), node("b")] if nodes is None else nodes,
@@ -34,7 +34,7 @@ def analyzed(weather: object, catalogue: NodeTypeCatalogue | None = None, *, fro
 def faults_of(
     weather: object, catalogue: NodeTypeCatalogue | None = None, *, from_struct: bool = False
 ) -> list[tuple[str, str]]:
-    """Return paths and messages of all violations, and check that there is a definition only without any."""
+    """Return the paths and messages of all violations; check that there is a definition exactly when there are none."""
     found = analyzed(weather, catalogue, from_struct=from_struct)
     assert (found.definition is None) == bool(found.violations)
     return [(violation.path, violation.message) for violation in found.violations]

@@ -1,4 +1,4 @@
-"""Flow definitions with a fault in a node or an edge, and what is said of it: name, definition, path and sentence."""
+"""Flow definitions with a fault in a node or an edge: name, definition, and the fault's path and sentence."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The scheduler's use cases over stores in memory, and a node task manager that is asked directly."""
+"""The scheduler's use cases over stores in memory, and a node task manager that is called directly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from tradewind.server.telemetry import Tracing
 
 @dataclass
 class DirectNodeTasks:
-    """Notes what it is asked; refuses what names a plan it has not seen, and answers `outcomes` first."""
+    """Records its calls; refuses runs that name a plan it has not seen, and answers with `outcomes` first."""
 
     asked: list[tuple[list[RunName], list[str]]] = field(default_factory=list)
     plans: set[str] = field(default_factory=set)
@@ -55,7 +55,7 @@ def wakes_nobody(work: Work, key: str, in_ms: int) -> None:
 
 
 class MemoryScheduler:
-    """Use cases as the application puts them together."""
+    """Use cases, wired as in the application."""
 
     def __init__(self, node_tasks: DirectNodeTasks | None = None) -> None:
         self.clock = ManualClock()
@@ -75,7 +75,7 @@ class MemoryScheduler:
     async def register(
         self, flow_id: str = "f", nodes: int = 1, config: str = "", user_id: str = "", **fields: Any
     ) -> None:
-        """Register a flow of nodes that are not connected: as many components."""
+        """Register a flow of nodes that are not connected, so each is a component."""
         listed = [{"id": f"n{at}", "type": "t", "config": {"at": at, "text": config}} for at in range(nodes)]
         definition = read_weather({"interval": 60, "overlap": "allow", "nodes": listed, **fields}).definition
         assert definition is not None
@@ -100,7 +100,7 @@ class MemoryScheduler:
         return begun.run
 
     async def state(self, run: RunName) -> ChainState:
-        """Return what is on record."""
+        """Return the state on record."""
         found = await self.stores.states.load(run)
         assert found is not None, run
         return found
@@ -114,7 +114,7 @@ class MemoryScheduler:
 
 
 def event(state: ChainState, component_id: str = "0", *, run_id: str = "", **end: int) -> ComponentEvent:
-    """The end of a component, its one node completed unless said otherwise."""
+    """Return the end of a component whose only node completed, unless `end` says otherwise."""
     ended = ComponentEnd(**(end or {"completed": 1, "sinks_completed": 1}))
     partition = partition_of(state.name.flow_id)
     return ComponentEvent(state.name, run_id or state.facts.run_id, component_id, ended, partition, 0, "1")

@@ -1,4 +1,4 @@
-"""Events are acknowledged in the order of their batches, however late a part of one is seen to."""
+"""Events are acknowledged in the order of their batches, however late a part of one is handled."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from tradewind.scheduler.use_cases.background import Background
 
 
 class Told:
-    """A stream that notes what is acknowledged on it."""
+    """A stream that records what is acknowledged on it."""
 
     def __init__(self) -> None:
         self.acknowledged: list[list[str]] = []
@@ -95,7 +95,7 @@ async def test_what_a_broken_stream_left_holds_nothing_up(acks: Acks) -> None:
 
 
 async def test_a_stream_that_breaks_meanwhile_is_not_told_of_twice(acks: Acks) -> None:
-    """Who reads from it says that it is lost, and the events come again."""
+    """The stream's reader reports that it is lost, and the events come again."""
     stream = Broken()
     with capture_logs() as logged:
         acks.batch(stream, parts=1).seen_to([event("1")])
@@ -105,7 +105,7 @@ async def test_a_stream_that_breaks_meanwhile_is_not_told_of_twice(acks: Acks) -
 
 
 class SlowSubFlows:
-    """Hears of nothing before it is let."""
+    """Hears of nothing until the test lets it."""
 
     def __init__(self) -> None:
         self.let = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Which planned times a backfill has, and what of them may begin."""
+"""Which planned times a backfill has, and which of them may begin."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Beginning the cycles of backfills, however many others are under way."""
+"""Beginning the cycles of backfills, however many other cycles are running."""
 
 import itertools
 

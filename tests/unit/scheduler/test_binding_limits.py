@@ -1,4 +1,4 @@
-"""Who could run a flow, and what would hold it back."""
+"""Which workers could run a flow, and what would limit it."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ MINUTE = 60_000
 
 
 def fan(width: int, node_type: str = "model", **more: Any) -> FlowDefinition:
-    """One source, `width` nodes that need it, and one node apart from them."""
+    """Return a flow of one source, `width` nodes that need it, and one separate node."""
     nodes = [{"id": "feed", "type": "feed"}, {"id": "alone", "type": node_type}]
     nodes += [{"id": f"n{place}", "type": node_type, **more} for place in range(width)]
     edges = [

@@ -1,4 +1,4 @@
-"""The change hub: what listeners hear, also after messages were missed."""
+"""The change hub: what listeners hear, even after messages were missed."""
 
 import time
 
@@ -23,7 +23,7 @@ class Ear:
 
 
 def bench() -> tuple[MemoryScheduler, ChangeHub, Ear]:
-    """A scheduler, the hub of its changes and a listener."""
+    """Return a scheduler, the hub of its changes and a listener."""
     scheduler = MemoryScheduler()
     hub = ChangeHub(scheduler.stores.changes, scheduler.stores.cycles, scheduler.stores.states)
     return scheduler, hub, Ear()

@@ -1,4 +1,4 @@
-"""A cycle's log: beginnings and ends as records tell them, with what was written in its place."""
+"""A cycle's log: beginnings and ends are taken from records, and merged with written lines in place."""
 
 from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin
 from tradewind.scheduler.domain.cycle_log import cycle_log

@@ -1,4 +1,4 @@
-"""Flows against what live workers have declared of their node types."""
+"""Flows compared with what live workers have declared about their node types."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ NEEDED, MANY_NEEDED = InputDeclaration(required=True), InputDeclaration(gather=T
 
 @dataclass(frozen=True)
 class Declared:
-    """A node type whose config may hold numbers only."""
+    """A node type whose config may only contain numbers."""
 
     inputs: Mapping[str, InputDeclaration] = field(default_factory=dict)
     outputs: frozenset[str] = frozenset()

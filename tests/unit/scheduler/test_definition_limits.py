@@ -1,4 +1,4 @@
-"""How large and how deep a flow definition may be, and how much is said of what is not."""
+"""How large and how deep a flow definition may be, and how much is reported about one that exceeds this."""
 
 import json
 import time

@@ -21,7 +21,7 @@ LETTERS = {
 
 
 def plan_of(edges: str, **run_ifs: str) -> ComponentPlan:
-    """Return the plan of `ab bc`: nodes by letters, edges between them."""
+    """Return the plan of edges such as `ab bc`; nodes are named by letters."""
     names = sorted(set(edges) - {" "})
     nodes = [node(name, run_if=run_ifs.get(name, "all_succeeded")) for name in names]
     definition = analyzed(flow(nodes=nodes, edges=[edge(*pair) for pair in edges.split()])).definition
@@ -31,7 +31,7 @@ def plan_of(edges: str, **run_ifs: str) -> ComponentPlan:
 
 
 def divided(plan: ComponentPlan, statuses: str, begin_at: Collection[str] = ()) -> tuple[str, str, str]:
-    """Return the names of those kept, run again and expired; a letter says what became of each node."""
+    """Return the names of nodes that are kept, run again, and have expired; a letter gives each node's status."""
     names = [each.node_id for each in plan.nodes]
     results = {name: LETTERS[letter] for name, letter in zip(names, statuses, strict=True) if letter != "-"}
     found = divide(plan, results, begin_at)
@@ -47,14 +47,14 @@ def divided(plan: ComponentPlan, statuses: str, begin_at: Collection[str] = ()) 
         ("ab bc ad de", "ccccc", "", ("abcde", "", "")),
         ("ab bc ad de", "ccccc", "d", ("abc", "de", "")),
         ("ab bc ad de", "cfscc", "d", ("a", "bcde", "")),
-        # A branch that was not taken is not taken again; one that depends on what runs again is open.
+        # A branch that was not taken is not taken again; one that depends on nodes that run again is open.
         ("ab bc ad", "mssc", "", ("ad", "", "")),
         ("ab bc ad", "mssc", "d", ("a", "d", "")),
         ("ab bc ad", "mssc", "a", ("", "abcd", "")),
-        # What a stop skipped, or kept from its inputs, has no good result.
+        # A node that a stop skipped, or deprived of its inputs, has no good result.
         ("ab bc", "sss", "", ("", "abc", "")),
         ("ab bc", "css", "", ("a", "bc", "")),
-        # What would be kept, but is on record no more.
+        # Nodes that would be kept but are no longer on record.
         ("ab bc ad de", "-cfcc", "", ("bde", "c", "a")),
         ("ab bc ad de", "rcfcc", "", ("bde", "c", "a")),
         ("ab bc", "c--", "b", ("a", "bc", "")),
@@ -74,7 +74,7 @@ def test_a_node_that_runs_whatever_came_before_it_runs_again_after_a_failure() -
 
 def test_any_of_several_branches_is_enough() -> None:
     plan = plan_of("ac bc", c="any_succeeded")
-    # It was skipped by hand: one of its inputs is live.
+    # It was skipped by hand, since one of its inputs is live.
     assert divided(plan, "cms") == ("ab", "c", "")
     assert divided(plan, "mms") == ("ab", "", "")
 

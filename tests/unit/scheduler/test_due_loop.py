@@ -1,4 +1,4 @@
-"""Flows that are delivered before their time: those that cannot begin yet come back together, when they are due."""
+"""Flows that are delivered early: those that cannot begin yet come back together, when they are due."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from tradewind.scheduler.use_cases.begin_due import BegunDue
 
 
 class Stream:
-    """Delivers what it is given once, and keeps the answers."""
+    """Delivers these flows once, and keeps the answers."""
 
     def __init__(self, due: list[DueFlow]) -> None:
         self._due = [due]
@@ -44,7 +44,7 @@ class Owner:
 
 
 class Begins:
-    """Finds everything too early that is not due yet."""
+    """Treats everything that is not due yet as too early."""
 
     def __init__(self) -> None:
         self.asked: list[list[DueFlow]] = []

@@ -1,4 +1,4 @@
-"""The words in which a cycle ends: status, reason and the line of its log."""
+"""The words for the end of a cycle: status, reason and the line of its log."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Schedules of flows that begin on events: what is read, what is listened for, what a cycle is given."""
+"""Schedules of flows that begin on events: how they are read, what they listen for, what a cycle is given."""
 
 import json
 from typing import Any

@@ -21,7 +21,7 @@ def mapped(**fields: Any) -> dict[str, Any]:
         ({}, FanOut("in")),
         ({"max_parallel": 4, "min_success": 0.9}, FanOut("in", 4, 0.9)),
         ({"min_success": 0}, FanOut("in", 100, 0)),
-        # JSON knows one kind of number: this is one item.
+        # JSON has only one kind of number: this means one item.
         ({"min_success": 1.0}, FanOut("in", 100, 1)),
         ({"max_parallel": None, "min_success": None}, FanOut("in")),
     ],
@@ -39,7 +39,7 @@ def test_a_node_that_does_not_say_so_has_the_plan_it_had() -> None:
     plain, over = analyzed(flow()).definition, analyzed(mapped()).definition
     assert plain is not None
     assert over is not None
-    # As computed before there was any fan-out: every plan in store stays known.
+    # The digest is the same as without fan-out, so that stored plans stay known.
     assert plain.plans()[0].digest == "8c20ce67f7e312c0835a19104485f2c93aa8d214ab48a71e0e9f544fbaeb250c"
     assert over.plans()[0].digest != plain.plans()[0].digest
 

@@ -1,4 +1,4 @@
-"""Every fault of a flow definition, in the words that people get."""
+"""Every fault of a flow definition, in the words that people see."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What differs between two definitions of a flow."""
+"""Differences between two definitions of a flow."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.flow_diff import ChangeKind, EdgeChange, FieldCh
 
 
 def flow(nodes: list[dict[str, Any]] | None = None, edges: list[str] | None = None, **more: Any) -> dict[str, Any]:
-    """A flow of nodes and of edges such as `a.out>b.in`."""
+    """Return a flow of nodes and of edges such as `a.out>b.in`."""
     joined = []
     for edge in edges or []:
         (source, source_handle), (target, target_handle) = (end.split(".") for end in edge.split(">"))
@@ -111,7 +111,7 @@ def test_nothing_differs_exactly_when_they_are_equal_and_the_way_back_is_the_oth
 
 
 def sort(value: Any) -> Any:
-    """The same with the keys of objects in order."""
+    """Return the same value with the keys of objects in order."""
     if isinstance(value, dict):
         return {key: sort(value[key]) for key in sorted(value)}
     return [sort(each) for each in value] if isinstance(value, list) else value

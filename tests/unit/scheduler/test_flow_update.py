@@ -73,7 +73,7 @@ def test_only_what_the_mask_names_is_taken(
 
 
 def test_every_field_but_the_graph_can_be_changed() -> None:
-    # What else a flow has names nodes of its graph.
+    # The other fields of a flow name nodes of its graph.
     assert set(FLOW_FIELDS) - set(UPDATABLE) <= {"nodes", "edges", "on_failure", "finally"}
 
 

@@ -1,4 +1,4 @@
-"""Folding events: one write for each run, its end in the same write, whatever others write meanwhile."""
+"""Folding events: one write for each run, which includes its end, whatever others write meanwhile."""
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.beginning import BeginRequest

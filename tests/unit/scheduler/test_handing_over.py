@@ -1,4 +1,4 @@
-"""Handing cycles over: batches, plans, refusals, and what happens to the rest when one is at fault."""
+"""Handing over cycles: batches, plans, refusals, and what happens to the rest when one is at fault."""
 
 import asyncio
 
@@ -96,7 +96,7 @@ async def test_an_outage_is_one_line_of_the_log_however_many_cycles_meet_it() ->
 
 
 async def next_try(error: PeerUnavailable, age_ms: int) -> int:
-    """Return in how many ms a run of this age is tried again that met this error."""
+    """Return in how many ms a run of this age is retried after this error."""
     scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[error]))
     await scheduler.register()
     run = await scheduler.run()

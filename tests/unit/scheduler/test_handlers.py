@@ -1,4 +1,4 @@
-"""What runs on failure and last: where it may stand in a flow, when its turn is, what it does to the outcome."""
+"""Handlers that run on failure or last: where they may be in a flow, when they run, how they affect the outcome."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_what_is_due_follows_from_the_outcome() -> None:
 
 
 def state(stop: StopRequest | None = None, **ends: ComponentEnd) -> ChainState:
-    """A run of four components of which these have ended."""
+    """Return a run of four components of which these have ended."""
     facts = CycleFacts(
         "r", "u", 1, CycleOrigin.RUN_FLOW, 0, 0, 0, 8, 4, FailurePolicy.SKIP_DOWNSTREAM, handlers=HANDLERS
     )

@@ -10,7 +10,7 @@ AWAY = PeerUnavailable("node task manager", "down")
 
 
 class Empty(DirectNodeTasks):
-    """A node task manager that holds nothing yet; it says so even while it takes nothing."""
+    """A node task manager that holds nothing yet, and answers so even while it accepts nothing."""
 
     async def components(self, _runs: object) -> list[object]:
         return []

@@ -1,4 +1,4 @@
-"""What becomes of a cycle."""
+"""The outcome of a cycle."""
 
 import pytest
 

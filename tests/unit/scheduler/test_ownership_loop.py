@@ -1,4 +1,4 @@
-"""How often a replica says that it is here."""
+"""How often a replica reports that it is alive."""
 
 import asyncio
 from contextlib import suppress
@@ -14,7 +14,7 @@ LEASE_S, LEASES = 86_400.0, 200
 
 
 class Counted(OwnPartitions):
-    """Counts, and bears only so many turns of the loop."""
+    """Counts, and tolerates only so many turns of the loop."""
 
     shared = turns = 0
 

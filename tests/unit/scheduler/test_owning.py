@@ -9,14 +9,14 @@ from tradewind.server.partitions import PARTITIONS
 
 
 def replicas(clock: ManualClock, *names: str) -> list[OwnPartitions]:
-    """Several replicas over the same data; a lease lasts 100 ms."""
+    """Return several replicas over the same data; a lease lasts 100 ms."""
     data = Data(clock)
     stores = [MemoryStores(clock, replica=each, lease_ms=100, data=data) for each in names]
     return [OwnPartitions(each.partitions, each.partitions.replica, each.wakes) for each in stores]
 
 
 async def beat(*everybody: OwnPartitions) -> None:
-    """What each replica does at its turn, twice: what one gives up another takes."""
+    """Do what each replica does at its turn, twice, so that partitions given up by one are taken by another."""
     for _ in range(2):
         for own in everybody:
             await own.share()

@@ -1,4 +1,4 @@
-"""Text that is packed for a field: what is compressed, and what a bomb comes to."""
+"""Text that is packed for a field: what is compressed, and how decompression bombs are handled."""
 
 import zlib
 from base64 import b64encode

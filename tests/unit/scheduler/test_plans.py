@@ -1,4 +1,4 @@
-"""Plans: what is submitted for each component."""
+"""Plans, as submitted for each component."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Reading cycles by what is asked for, and what is said of flows that are not there."""
+"""Reading only as much about cycles as is asked for, and the answers about flows that do not exist."""
 
 import asyncio
 

@@ -31,13 +31,13 @@ async def test_definitions_are_kept_by_flow_and_revision() -> None:
 
 
 async def test_another_definition_under_the_same_number_is_another() -> None:
-    """As after a deletion, or when the store lost a revision with its last second."""
+    """For example after a deletion, or when the store lost a revision with its last second."""
     scheduler = MemoryScheduler()
     await scheduler.register("f", nodes=2)
     lost = await scheduler.planned()
     del scheduler.stores.data.flows["f"]
     await scheduler.register("f", nodes=3)
-    # Nobody here has heard of it; the store, which is asked to begin a cycle of the lost one, tells.
+    # Nobody here has heard of the change; the store reports it when asked to begin a cycle of the lost definition.
     assert scheduler.definitions.current("f") is lost
     run = await scheduler.run()
     assert (run.planned.shape.revision, run.state.facts.component_count) == (1, 3)

@@ -1,4 +1,4 @@
-"""Which runs are the same when they begin again after a store has forgotten them."""
+"""Which runs get the same id when they begin again after a store has forgotten them."""
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tradewind.scheduler.domain.chain_state import CycleOrigin
@@ -13,7 +13,7 @@ CHILD = Wish("f", CycleOrigin.SUB_FLOW, parent=Parent(RunName("above", 1), "r0",
 
 
 async def run_id(*wishes: Wish, nodes: int = 1) -> list[str]:
-    """The ids of the runs that a scheduler begins whose store knows of nothing but the flow."""
+    """Return the ids of the runs that a scheduler begins when its store knows nothing but the flow."""
     scheduler = MemoryScheduler()
     await scheduler.register(nodes=nodes)
     scheduler.stores.data.flows["f"].status = FlowStatus.RUNNING

@@ -1,4 +1,4 @@
-"""Running cycles now: what begins and is submitted together."""
+"""Running cycles at once: what begins and is submitted together."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ from tradewind.scheduler.use_cases.run_cycles import MOST_AT_ONCE, RunCycles, Ru
 
 
 class SlowNodeTasks(DirectNodeTasks):
-    """Takes nothing before it is told to."""
+    """Accepts nothing until it is told to."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Schedules of flows as defined."""
+"""Schedules in the definitions of flows."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tradewind.scheduler.domain.schedule_definition import (
 
 HOUR = 3_600_000
 START = 1_900_000_800_000
-"""An hour's beginning: 2030-03-17T18:00:00Z."""
+"""The beginning of an hour: 2030-03-17T18:00:00Z."""
 
 
 @pytest.mark.parametrize(

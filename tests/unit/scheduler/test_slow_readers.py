@@ -1,4 +1,4 @@
-"""Clients that do not read what they asked for cost the scheduler a bounded amount, and nobody else anything."""
+"""Clients that do not read what they asked for cost the scheduler a bounded amount, and others nothing."""
 
 import asyncio
 from typing import Any
@@ -98,7 +98,7 @@ def test_no_message_holds_more_than_a_channel_takes() -> None:
 
 
 class SilentCall:
-    """The context of a stream whose client sends as much as is taken, and reads nothing."""
+    """The context of a stream whose client sends as much as is accepted, and reads nothing."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -107,7 +107,7 @@ class SilentCall:
         if self.taken == 1000:
             return grpc.aio.EOF
         self.taken += 1
-        # What has begun has its turn before more comes.
+        # Runs that have begun get a turn before more come.
         for _ in range(5):
             await asyncio.sleep(0)
         return pb2.StreamRunsRequest(runs=[pb2.StreamedRun(number=self.taken * 10 + at) for at in range(10)])
@@ -130,7 +130,7 @@ async def test_runs_of_a_client_that_reads_no_answer_are_not_begun_without_end(m
     await until(lambda: len(begun) >= 50, "as many were begun as may be")
     for _ in range(100):
         await asyncio.sleep(0)
-    # Some answers are on their way out already, in the one message that nobody reads.
+    # Some answers are already on their way, in the one message that nobody reads.
     assert call.taken < 20
     assert len(begun) == 10 * call.taken
     serving.cancel()

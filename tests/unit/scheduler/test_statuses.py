@@ -1,4 +1,4 @@
-"""Status words and their tables of allowed moves."""
+"""Statuses and their tables of allowed moves."""
 
 from types import ModuleType
 from typing import Any

@@ -1,6 +1,6 @@
-"""A scheduler that dies at any call while it runs a cycle for a node of another flow; the next one goes on.
+"""A scheduler dies at any call while it runs a cycle for a node of another flow; the next scheduler goes on.
 
-The stores are those in memory, which the stores in Redis are tested against.
+The stores are those in memory; the stores in Redis are tested against them elsewhere.
 """
 
 import itertools
@@ -37,11 +37,11 @@ MOST_CALLS = 40
 
 
 class Killed(Exception):
-    """The process is gone."""
+    """The process has died."""
 
 
 class Mortal:
-    """Passes calls on to `target`; `dies` says of each whether the process dies before it, or after its effect."""
+    """Passes calls on to `target`; `dies` says for each call whether the process dies before it or after its effect."""
 
     def __init__(self, target: Any, dies: Callable[[], str]) -> None:
         self._target, self._dies = target, dies
@@ -69,7 +69,7 @@ class Mortal:
 
 
 class Nodes:
-    """The nodes of a node task manager in memory that wait, as the scheduler sees them."""
+    """The waiting nodes of a node task manager in memory, as the scheduler sees them."""
 
     def __init__(self, shard: MemoryShard) -> None:
         self.shard = shard
@@ -127,7 +127,7 @@ class World:
         return SubFlowEvent(RunName("above", 0), "above-run", "default", "sub", None, 0, 0, "1")
 
     def sub_flows(self, dies: Callable[[], str]) -> tuple[SubFlows, ReturnEnds]:
-        """Return what a new scheduler does it with."""
+        """Return the objects with which a new scheduler handles sub-flows."""
         of, nodes = self.scheduler, Mortal(self.nodes, dies)
         nodes.__dict__["waits"] = self.nodes.waits
         stores = of.stores
@@ -151,19 +151,19 @@ class World:
         return await self.scheduler.stores.cycles.newest("f", None, 10)
 
     async def end(self, status: CycleStatus) -> None:
-        """The cycle of `f` ends."""
+        """End the cycle of `f`."""
         (child,) = await self.children()
         await self.scheduler.stores.states.update_many([RunUpdate(child._replace(status=status), (STATUS,))])
 
 
 def at_call(fatal: int, when: str) -> Callable[[], str]:
-    """Die at a call."""
+    """Die at this call."""
     numbers = itertools.count()
     return lambda: when if next(numbers) == fatal else ""
 
 
 def never() -> str:
-    """Die at none."""
+    """Never die."""
     return ""
 
 
@@ -185,7 +185,7 @@ async def test_one_that_dies_while_it_begins_the_cycle(when: str, heard_again: b
         alive = await survived(first.heard([event]))
         second, _ = world.sub_flows(never)
         assert world.parent is not None
-        # The event comes again, or is lost and the run is looked after.
+        # Either the event comes again, or it is lost and the run is looked after.
         await (second.heard([event]) if heard_again else second.look(world.parent))
         (child,) = await world.children()
         assert child.facts.parent is not None

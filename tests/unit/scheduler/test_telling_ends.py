@@ -1,4 +1,4 @@
-"""Whether anybody listens to ends of cycles, while that is asked and told at once."""
+"""Whether anybody listens for ends of cycles, while asking and being told happen at the same time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tradewind.scheduler.use_cases.tell_ends import TellEnds
 
 
 class Events:
-    """Answers that nobody listens, once it may."""
+    """Answers that nobody listens, once the test lets it."""
 
     def __init__(self) -> None:
         self.answer = asyncio.Event()
@@ -37,7 +37,7 @@ async def test_who_begins_to_listen_while_it_is_asked_is_not_forgotten() -> None
 
 
 class Own:
-    """Partitions that are owned, and who is told that there are more."""
+    """Owned partitions, and the listener for newly gained ones."""
 
     def __init__(self) -> None:
         self.epochs = {0: 1}
@@ -47,7 +47,7 @@ class Own:
 
 
 class Tell:
-    """Another partition is gained while the first one is told of, to which nobody listens."""
+    """Gains another partition while the ends of the first are reported; nobody listens for ends."""
 
     listened = False
 

@@ -1,4 +1,4 @@
-"""Changing a chain state against other writers: what is tried again, for how long, and what is not."""
+"""Changing a chain state against other writers: what is retried, for how long, and what is not."""
 
 from collections.abc import Collection, Sequence
 

@@ -1,4 +1,4 @@
-"""Who is woken for work in a partition: the owner, here or elsewhere."""
+"""Who is woken for work in a partition: its owner, here or elsewhere."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ HOUR_S = 3600.0
 
 
 class Replica:
-    """Owns what it is told to; keeps what others hear."""
+    """Owns what it is told to own; keeps what others hear."""
 
     def __init__(self, look_s: float = LOOK_S) -> None:
         stores = MemoryStores(ManualClock())
@@ -36,7 +36,7 @@ class Replica:
 
 
 async def rings(rest: Callable[[], object], within_s: float = 1.0) -> bool:
-    """Say whether an alarm rings soon."""
+    """Tell whether an alarm rings soon."""
     begun = asyncio.get_running_loop().time()
     await asyncio.wait_for(rest(), HOUR_S)  # type: ignore[arg-type]
     return asyncio.get_running_loop().time() - begun < within_s

@@ -1,4 +1,4 @@
-"""Weather Syntax in and out."""
+"""Reading and writing Weather Syntax."""
 
 import hashlib
 import json
@@ -230,7 +230,7 @@ retries = st.fixed_dictionaries(
 
 @st.composite
 def weathers(draw: st.DrawFn) -> Weather:
-    """Flows without faults, every field of which may be there or not."""
+    """Draw flows without faults, in which every field may or may not be present."""
     ids = draw(st.lists(identifiers, min_size=1, max_size=6, unique=True))
     optional: dict[str, Any] = {
         "config": st.dictionaries(texts, json_values, max_size=3),
@@ -308,7 +308,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def as_doubles(value: Any) -> Any:
-    """Return a value as a Struct hands it over, where every number is a double."""
+    """Return a value as a Struct delivers it, with every number a double."""
     if isinstance(value, dict):
         return {key: as_doubles(item) for key, item in value.items()}
     if isinstance(value, list):

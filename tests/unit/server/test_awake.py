@@ -1,4 +1,4 @@
-"""Noticing that a process stood still."""
+"""Noticing that a process was suspended."""
 
 from types import SimpleNamespace
 

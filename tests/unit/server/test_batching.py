@@ -1,4 +1,4 @@
-"""Natural batching: what goes together, who gets what, and how it ends."""
+"""Natural batching: what is flushed together, who gets what, and how it ends."""
 
 import asyncio
 from contextvars import ContextVar

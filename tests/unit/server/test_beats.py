@@ -1,4 +1,4 @@
-"""Loops that look again and again do so together, and never less often than they say."""
+"""Loops that check periodically do so at common beats, and never less often than their period."""
 
 import asyncio
 import time
@@ -37,5 +37,5 @@ async def test_those_who_rest_for_the_same_beat_come_back_at_it() -> None:
     loop = asyncio.get_running_loop()
     due = next_beat(0.2)
     await asyncio.gather(beat(0.2), beat(0.2))
-    # A timer of an event loop may come a moment early, by the grain of its clock.
+    # A timer of an event loop may fire slightly early, by the resolution of its clock.
     assert loop.time() > due - 0.01

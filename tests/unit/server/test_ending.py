@@ -1,4 +1,4 @@
-"""Tasks end, also those that lose a cancellation."""
+"""Ending tasks, including those that lose a cancellation."""
 
 import asyncio
 import gc
@@ -10,7 +10,7 @@ from tradewind.server.ending import end_tasks
 
 
 async def deaf(times: int) -> None:
-    """Lose so many cancellations."""
+    """Swallow `times` cancellations."""
     while True:
         try:
             await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Error tables: the nearest class decides, tables join, and every reason is a documented one."""
+"""Error tables: the nearest class decides, tables are joined, and every reason is documented."""
 
 import grpc
 import pytest

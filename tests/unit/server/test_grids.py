@@ -110,7 +110,7 @@ def test_every_half_hour_goes_by_elapsed_time_through_both_changes() -> None:
 
 
 def test_within_the_hour_that_comes_again_what_is_next_lies_ahead_and_what_was_last_behind() -> None:
-    """What was planned in it the first time has passed, also what has a later time of day than it is."""
+    """Times that were planned in it the first time have passed, even those at a later time of day than now."""
     again = at("2024-10-27T01:05:00+00:00")
     assert CronGrid("10 2 * * *", BERLIN).after(again) == at("2024-10-28T02:10:00", BERLIN)
     grid = CronGrid("10 1,2,3 * * *", BERLIN)

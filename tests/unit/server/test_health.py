@@ -10,7 +10,7 @@ from tradewind.server.health import Health
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_drain_ends_the_watch_however_far_its_look_is(turns: int) -> None:
-    """The check is done so many turns of the loop before the drain."""
+    """The check finishes this many turns of the loop before the drain."""
     looks, gate = 0, asyncio.Event()
 
     async def check() -> str | None:

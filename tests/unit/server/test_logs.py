@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line with trace ids, and the level that was asked for."""
+"""Logs: one JSON object per line with trace ids, at the configured level."""
 
 import io
 import json

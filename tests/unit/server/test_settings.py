@@ -59,7 +59,7 @@ def test_an_endpoint_of_traces_over_http_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_settings_do_not_change() -> None:
     with pytest.raises(pydantic.ValidationError, match="frozen"):
-        load_settings(CommonSettings).port = 1  # type: ignore[misc]  # that it cannot be set is the point
+        load_settings(CommonSettings).port = 1  # type: ignore[misc]  # settings must be immutable
 
 
 def test_a_setting_without_a_description_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Tasks beside their callers: kept while they run, and ended together."""
+"""Tasks next to their callers: kept while they run, and ended together."""
 
 import asyncio
 from contextvars import Context, ContextVar

@@ -1,4 +1,4 @@
-"""Store URLs of every kind, and what is wrong with others."""
+"""Store URLs of every kind, and the faults of invalid ones."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The test helper that users run their nodes with."""
+"""The test helper with which users run their nodes."""
 
 import asyncio
 import math

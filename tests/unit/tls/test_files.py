@@ -1,4 +1,4 @@
-"""TLS files: what is wrong with them is said, and what replaces them is taken when it is whole."""
+"""TLS files: faults are reported, and new files are used once they are complete."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Delivering due triggers: how it sleeps, what it asks of the store, what it leaves behind."""
+"""Delivering due triggers: when it sleeps, what it asks of the store, what it leaves behind."""
 
 import asyncio
 from collections import Counter
@@ -25,7 +25,7 @@ PARTITION = 3
 
 
 class CountingStore(MemoryTriggerStore):
-    """Counts calls, may hold claims up, and has a clock of its own that goes wrong."""
+    """Counts calls, can hold up claims, and has its own clock, which goes wrong."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self.calls: Counter[str] = Counter()
@@ -52,7 +52,7 @@ class CountingStore(MemoryTriggerStore):
 
 
 class Scene:
-    """One delivery from a store in memory."""
+    """A delivery from a store in memory."""
 
     def __init__(
         self, store: CountingStore, fallback_s: float = 5.0, credits: int = 100, lease_ms: int = 30_000
@@ -73,7 +73,7 @@ class Scene:
         return await asyncio.wait_for(self.delivery.next(), 10)
 
     async def collect(self, count: int) -> list[DueTrigger]:
-        """Return what comes until there are so many."""
+        """Return the due triggers once `count` of them have come."""
         due: list[DueTrigger] = []
         while len(due) < count:
             due += (await self.next()).due
@@ -213,7 +213,7 @@ async def test_credits_bound_what_is_held_over_all_partitions() -> None:
 async def test_an_idle_partition_leaves_its_credits_to_the_others() -> None:
     scene = Scene(CountingStore(), credits=4)
     await scene.delivery.subscribe([(1, 1), (2, 1)])
-    # Overdue, so that both are ready at once however finely each partition's clock is known.
+    # They are overdue, so that both are ready at once, however precisely each partition's clock is known.
     await scene.save("a0", -1000, partition=1)
     for index in range(4):
         await scene.save(f"b{index}", -1000, partition=2)

@@ -1,4 +1,4 @@
-"""What a receiver holds, and how much more it may be given."""
+"""What a receiver holds, and how much more it may get."""
 
 from tradewind.trigger.domain.claim import DueTrigger
 from tradewind.trigger.domain.schedule import Schedule

@@ -1,4 +1,4 @@
-"""Which times follow each other: calendars through clock changes, windows, jitter, and what an ack is planned with."""
+"""Which times follow each other: calendars across clock changes, windows, jitter, and the plan after an ack."""
 
 from datetime import UTC, datetime
 
@@ -30,9 +30,9 @@ def utc(moment_ms: int) -> str:
 @pytest.mark.parametrize(
     ("zone", "begin", "days"),
     [
-        # The clocks go forward: 02:30 does not exist on the second day, and fires at the moment of the change.
+        # Clocks go forward: 02:30 does not exist on the second day, and the trigger fires at the moment of the change.
         ("Europe/Berlin", "2026-03-28T00:00", ["2026-03-28T01:30", "2026-03-29T01:00", "2026-03-30T00:30"]),
-        # They go back: 02:30 comes twice on the second day, and fires the first time only.
+        # Clocks go back: 02:30 comes twice on the second day, and the trigger fires only the first time.
         ("Europe/Berlin", "2026-10-24T00:00", ["2026-10-24T00:30", "2026-10-25T00:30", "2026-10-26T01:30"]),
         ("America/New_York", "2026-03-07T00:00", ["2026-03-07T07:30", "2026-03-08T07:00", "2026-03-09T06:30"]),
         ("Australia/Lord_Howe", "2026-10-02T12:00", ["2026-10-02T16:00", "2026-10-03T15:30", "2026-10-04T15:30"]),

@@ -1,4 +1,4 @@
-"""How long before its time a partition's receiver asks for what comes first there."""
+"""How long before its time a partition's receiver asks for the first trigger there."""
 
 from tradewind.trigger.domain.claim import Subscription
 from tradewind.trigger.ports import Heads, Survey

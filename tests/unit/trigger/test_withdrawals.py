@@ -1,4 +1,4 @@
-"""Orders that a store did not answer, because it hung: they are withdrawn, for it may have carried them out."""
+"""Orders that a hung store did not answer are withdrawn, since it may have carried them out."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tradewind.trigger.use_cases.held_claims import token_of
 
 
 class HungStore(CountingStore):
-    """Hangs for as long as `hangs`: calls fail, and claims are carried out all the same, at once or when it wakes."""
+    """Hangs as long as `hangs`: calls fail, but claims are carried out all the same, at once or when it wakes."""
 
     def __init__(self, at_once: bool = True) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class HungStore(CountingStore):
         return await super().claim_due(orders)
 
     async def carry_out(self) -> None:
-        """Carry out what was not answered."""
+        """Carry out the claims that were not answered."""
         while self._unheard:
             await super().claim_due(self._unheard.pop())
 
@@ -45,7 +45,7 @@ class HungStore(CountingStore):
 
 
 async def hung_scene(store: HungStore, lease_ms: int = 30_000) -> Scene:
-    """A delivery whose claim of `tick` was not answered."""
+    """Return a delivery whose claim of `tick` was not answered."""
     scene = Scene(store, lease_ms=lease_ms)
     await store.listen(scene.receivers.hear, scene.receivers.missed)
     await scene.delivery.subscribe([(PARTITION, 1)])
@@ -63,7 +63,7 @@ async def test_what_a_store_that_hung_has_claimed_comes_again_long_before_its_le
     scene.delivery.close()
     await until(lambda: store.calls["withdraw"], "the order is withdrawn in vain")
     store.hangs = False
-    # Of what it has not carried out yet it hears when it has answered once.
+    # Once the store answers again, it hears of the withdrawal of what it has not carried out yet.
     await until(lambda: store.calls["withdraw"] > 1, "the order is withdrawn")
     await store.carry_out()
     woken = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""An executor under test, with what it reports."""
+"""An executor under test, and its reports."""
 
 import json
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from tradewind.worker.threads import ThreadPool
 
 
 class Bench:
-    """Runs assignments; what is reported is in `runs` (by token), `given_back` and `ended` (in order).
+    """Runs assignments; its reports are in `runs` (by token), `given_back` and `ended` (in order).
 
-    `gone_on` has the token under which an eager node was begun on what each one emitted.
+    `gone_on` has, for each token, the token of the eager node that was begun on its outputs.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Bench:
         await self.executor.close()
 
     def assignment(self, node_type: str, token: str = "t1", **fields: Any) -> work_pb2.NodeTaskAssignment:
-        """Return an assignment of the node type."""
+        """Return an assignment of a node of this type."""
         return work_pb2.NodeTaskAssignment(
             token=token, node_task_id=f"flow:0:0:{token}", node_id=token, node_type=node_type, attempt=1, **fields
         )
 
     async def run(self, assignment: work_pb2.NodeTaskAssignment) -> NodeRun:
-        """Start the assignment and return what became of it."""
+        """Start the assignment and return its result."""
         self.executor.start(assignment)
         return await self.end(assignment.token)
 

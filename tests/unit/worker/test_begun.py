@@ -1,4 +1,4 @@
-"""What is said of tokens that a worker made: with what makes them known, or once that is acknowledged."""
+"""Reports about tokens that a worker made itself: sent with the message that makes them known, or after its ack."""
 
 from tests.unit.worker.test_outbox import completed, failure, new_outbox
 from tradewind.api.node_task_manager.v1 import work_pb2
@@ -6,7 +6,7 @@ from tradewind.worker.outbox import MAX_BYTES, Outbox
 
 
 def begin(outbox: Outbox) -> None:
-    """Node a has run, and b was begun with what it emitted."""
+    """Report that node a has run, and that b was begun with its output."""
     outbox.complete("a", [("output", "1")], 5, "", "b")
 
 

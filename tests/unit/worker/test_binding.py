@@ -1,4 +1,4 @@
-"""How the parameters of a node are filled, and what is said when they cannot be."""
+"""How the parameters of a node are filled, and the messages when they cannot be."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tradewind.worker import Context, Gather, node
 
 @dataclass
 class Order:
-    """What a dataclass parameter is made of."""
+    """The type of a dataclass parameter."""
 
     symbol: str
     shares: int = 1

@@ -1,4 +1,4 @@
-"""Variables through a codec, where something goes wrong."""
+"""Variables through a codec when something goes wrong."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ class Keyless:
 
 
 class Kept:
-    """Memories that answer when they are told to."""
+    """Memories that answer when the test tells them to."""
 
     def __init__(self) -> None:
         self.answer: Future[bytes] = Future()

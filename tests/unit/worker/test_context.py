@@ -1,4 +1,4 @@
-"""What a node is told and can tell."""
+"""What a node learns from its context, and what it can report."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What becomes of nodes whose deadline passes."""
+"""What happens to nodes whose deadline passes."""
 
 import asyncio
 import re

@@ -17,7 +17,7 @@ from tradewind.worker.waiting import Suspension
 
 @pytest.fixture(autouse=True)
 def long_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn is long when a node holds the loop, and not when the machine holds up the test for a moment."""
+    """Count a turn as long when a node holds the loop, but not when the machine delays the test for a moment."""
     monkeypatch.setattr(executor, "LONG_TURN", 0.1)
 
 
@@ -69,7 +69,7 @@ NODES: list[Node[..., Any]] = [source, add, add_in_thread, late_add, fail, choos
 
 
 def chain(*types: str, **fields: Any) -> work_pb2.NodeTaskAssignment:
-    """A source that is assigned and what may follow it, one node after another: n1, n2 and so on."""
+    """Return an assignment of a source with the steps that may follow it, one after the other: n1, n2 and so on."""
     given = work_pb2.NodeTaskAssignment(
         token="3~flow:7:0:n0~1~abc",
         node_task_id="flow:7:0:n0",

@@ -132,7 +132,7 @@ async def test_long_messages_and_tracebacks_are_cut(caplog: pytest.LogCaptureFix
     assert many.error is not None
     assert len(many.error.traceback.encode()) >= TRACEBACK_BYTES - 8
     assert one.error is not None
-    # A line that is too long costs no other line.
+    # A line that is too long does not displace other lines.
     assert 'raise ValueError("' in one.error.traceback
     assert " ... \n ... \n" not in one.error.traceback
     assert len(logged.encode()) < 2 * MESSAGE_BYTES

@@ -1,4 +1,4 @@
-"""Finding nodes by the name of a module, and what is said when there are none."""
+"""Finding nodes by the name of a module, and the messages when there are none."""
 
 import sys
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ number = 3
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current directory, empty; modules of it are forgotten afterwards."""
+    """The current directory, empty; its modules are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     before = set(sys.modules)
@@ -86,6 +86,6 @@ def test_what_is_wrong_is_said(folder: Path, target: str, message: str) -> None:
     with pytest.raises(NodeLoadError) as refused:
         load_nodes(target)
     assert str(refused.value).startswith(message)
-    # Where the user's own code stood, not the library that it called.
+    # The line in the user's own code, not in the library that it called.
     place = {"broken_nodes": "(broken_nodes.py:2)", "deep_nodes": "(settled.py:2)"}.get(target, "")
     assert str(refused.value).endswith(place)

@@ -54,7 +54,7 @@ async def test_what_is_too_large_fails_the_node_unless_it_minds() -> None:
 
 
 class Others(MemoryInTest):
-    """Somebody else changes the variables between the first reads and the writes that follow."""
+    """Other writers change the variables between the first reads and the writes that follow."""
 
     def __init__(self, times: int) -> None:
         super().__init__({}, {"count": 0})
@@ -96,7 +96,7 @@ async def test_the_longer_others_are_first_the_less_often_an_update_asks(monkeyp
     memory, _ = memory_over(others)
     monkeypatch.setattr(asyncio, "sleep", pause)
     await memory.update("count", lambda count: count + 1)
-    # Hundreds who ask ten times a second each leave nobody the time between a read and a write.
+    # Hundreds of writers that retry ten times a second would leave each other no time between a read and a write.
     assert len(pauses) < 40
 
 

@@ -1,4 +1,4 @@
-"""Models of pydantic as what nodes take: read by pydantic, declared with its schemas."""
+"""pydantic models as parameters of nodes: read by pydantic, and declared with its schemas."""
 
 import sys
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Tick(BaseModel):
 
 
 class Tree(BaseModel):
-    """Holds its own kind."""
+    """A model that contains its own type."""
 
     name: str
     below: list["Tree"] = []
@@ -49,7 +49,7 @@ class Sell(BaseModel):
 
 @dataclass
 class Quote:
-    """A dataclass that holds a model."""
+    """A dataclass that contains a model."""
 
     tick: Tick
     symbol: str = "IBM"
@@ -57,13 +57,13 @@ class Quote:
 
 @dataclass
 class Order:
-    """A dataclass as msgspec reads them, of a parameter without a model."""
+    """A dataclass that msgspec reads, as the type of a parameter without a model."""
 
     symbol: str
 
 
 class Settings(BaseModel):
-    """What a whole config is read as."""
+    """The model of a whole config."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -236,7 +236,7 @@ class Place(msgspec.Struct):
 
 
 class Foreign:
-    """A type that JSON knows nothing of."""
+    """A type that JSON does not know."""
 
 
 @pytest.mark.parametrize(

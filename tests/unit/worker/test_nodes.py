@@ -1,4 +1,4 @@
-"""What `@node` makes of a function: the declared type, its schemas, and what it refuses."""
+"""What `@node` makes of a function: the declared type, its schemas, and what is refused."""
 
 import functools
 import json
@@ -88,7 +88,7 @@ def test_the_declaration_tells_handles_and_schemas() -> None:
     ],
 )
 def test_configs_are_judged_by_the_declared_schema(config: dict[str, Any], paths: list[str]) -> None:
-    """The check that the servers make."""
+    """By the same check as the servers make."""
     schema = risk_check.declaration().config_schema_json
 
     assert json_schema.schema_fault(schema) is None

@@ -1,4 +1,4 @@
-"""What goes into each message, and what is said again after a stream has ended."""
+"""What goes into each message, and what is sent again after a stream has ended."""
 
 import asyncio
 import threading

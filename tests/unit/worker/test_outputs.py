@@ -1,4 +1,4 @@
-"""What a node may return, and what is said of the rest."""
+"""What a node may return, and the messages about anything else."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -20,7 +20,7 @@ class Trade:
 
 
 class Model:
-    """Gives a plain dict on request, as pydantic's models do."""
+    """Yields a plain dict on request, as pydantic's models do."""
 
     def model_dump(self, mode: str) -> dict[str, str]:
         return {"mode": mode}

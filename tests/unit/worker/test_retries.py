@@ -14,7 +14,7 @@ from tradewind.worker import Fatal, RetryLater, node
 
 
 class AccountClosed(Fatal):
-    """No order goes through any more."""
+    """No more orders go through."""
 
 
 @node("order")

@@ -1,4 +1,4 @@
-"""What a node returns is of the type that its function says it returns, or the node fails, not the one after it."""
+"""A node must return the type that its function declares; otherwise this node fails, not the one after it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from tradewind.worker.returns import return_check
 
 @dataclass
 class Order:
-    """A dataclass, as nodes return them."""
+    """A dataclass such as nodes return."""
 
     symbol: str
     shares: int = 1
@@ -28,7 +28,7 @@ class Order:
 
 @dataclass
 class Limited(Order):
-    """One with more to it."""
+    """A subclass with an additional field."""
 
     limit: float = 0.0
 
@@ -65,7 +65,7 @@ def tick(price: float) -> Tick:
 
 
 def returning(annotation: Any, value: Any) -> Any:
-    """Return a node that says it returns the one, and returns the other."""
+    """Return a node that declares one type and returns a value of another."""
 
     def average() -> Any:
         return value
@@ -160,7 +160,7 @@ async def test_a_class_that_cannot_be_made_anew_is_not_checked() -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_the_value_itself_is_what_goes_out(asynchronous: bool) -> None:
-    """It is checked, and not converted."""
+    """The value is checked, but not converted."""
     check = return_check(float)
     assert check is not None
     check("output", 1, b"1")

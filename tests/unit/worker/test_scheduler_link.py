@@ -1,4 +1,4 @@
-"""For how long a node waits for its variables while no scheduler answers."""
+"""How long a node waits for its variables while no scheduler answers."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ OUTAGE_S = 45.0
 
 
 class Channel:
-    """To a scheduler that is away for a while."""
+    """A channel to a scheduler that is away for a while."""
 
     def unary_unary(self, *_: Any, **__: Any) -> Any:
         async def call(_request: bytes, timeout: float) -> bytes:

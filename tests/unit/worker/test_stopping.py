@@ -1,4 +1,4 @@
-"""What a node hears of its stop, and what it may do in its grace."""
+"""How a node learns of its stop, and what it may do during its grace."""
 
 import asyncio
 import gc
@@ -133,7 +133,7 @@ async def test_what_comes_after_the_grace_is_dropped() -> None:
 
 
 async def test_in_its_grace_a_node_may_set_itself_a_time() -> None:
-    """What is cancelled after the stop was told is cancelled by somebody else."""
+    """A cancellation after the stop has been announced comes from somewhere else."""
     ended: list[str] = []
 
     @node("closes")

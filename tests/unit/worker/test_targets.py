@@ -1,4 +1,4 @@
-"""Which nodes a process of its own can find, and what is said of those that it cannot."""
+"""Which nodes a process of its own can find, and the messages about those that it cannot."""
 
 import functools
 import sys

@@ -1,4 +1,4 @@
-"""How nodes that run are stopped, lose their lease, are given back, and end with the worker."""
+"""How running nodes are stopped, lose their lease, are given back, and end with the worker."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from tradewind.worker import Context, NodeStopExecution, node
 
 
 class Gate:
-    """Lets a test see that a node has begun, and lets the node go on."""
+    """Shows a test that a node has begun, and lets the node go on."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -27,7 +27,7 @@ class Gate:
         await asyncio.Event().wait()
 
     async def stopped(self, bench: Bench, node_type: str, reason: str = "enough", by: str = "ada") -> NodeRun:
-        """Start a node, stop it once it has begun, and return what became of it."""
+        """Start a node, stop it once it has begun, and return its result."""
         bench.executor.start(bench.assignment(node_type))
         await until(self.begun.is_set, f"{node_type} has begun")
         bench.stop(reason=reason, by=by)

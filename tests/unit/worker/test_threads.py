@@ -14,13 +14,13 @@ from tradewind.worker.threads import ThreadPool
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread is stuck as soon as it is given up."""
+    """Count a thread as stuck as soon as it is given up."""
     monkeypatch.setattr(threads, "STUCK_AFTER", 0)
 
 
 @pytest.fixture
 def end() -> Iterator[threading.Event]:
-    """Ends what a test has left stuck."""
+    """Ends the calls that a test has left stuck."""
     event = threading.Event()
     yield event
     event.set()
@@ -138,10 +138,10 @@ async def test_one_that_ends_soon_after_it_was_given_up_is_not_stuck(
 
 
 class Refused:
-    """A thread for which the system has no room."""
+    """A thread that the system has no room for."""
 
     def __init__(self, **options: object) -> None:
-        """As that of threading."""
+        """Take the same arguments as threading's."""
 
     def start(self) -> None:
         raise RuntimeError("can't start new thread")

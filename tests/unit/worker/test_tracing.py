@@ -96,7 +96,7 @@ def test_nothing_is_traced_unless_the_process_configures_it() -> None:
 
 
 def test_a_worker_that_leaves_waits_three_seconds_for_a_batch_of_spans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDK passes no time limit on to the exporter, which by itself tries for 10 s."""
+    """The SDK passes no time limit to the exporter, which would try for 10 s by itself."""
     made: list[dict[str, Any]] = []
     providers: list[TracerProvider] = []
 
