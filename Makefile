@@ -1,4 +1,4 @@
-# Everything a person does with this project. A fresh machine needs Python 3.11 or later, git and make, nothing else.
+# Everything a person does with this project. A fresh machine only needs Python 3.11 or later, git and make.
 
 PYTHON ?= python3
 UV ?= uv
@@ -6,9 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := -m pip --disable-pip-version-check install --quiet
 PIP := $(BIN)/python $(INSTALL) --constraint constraints.txt
-# gRPC has no wheels for free-threaded builds.
+# gRPC has no wheels for free-threaded Python.
 export SUITS := import sys, sysconfig as s; sys.exit(sys.version_info < (3, 11) or s.get_config_var("Py_GIL_DISABLED") == 1)
-# Each stamp is newer than what it was made from, so a warm set-up installs nothing.
+# A stamp that is newer than the files it depends on means that nothing needs to be installed.
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 PEERS := .venv-bench/.installed
@@ -19,14 +19,14 @@ IMAGE := protos/released.binpb
 .PHONY: help setup setup-dev demo test chaos soak fuzz lint lint-style lint-types lint-imports lint-protos format protos release-image \
 	bench bench-claims bench-schedules bench-timers constraints clean
 
-help:  ## Say what can be made
+help:  ## List the targets
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(RUNTIME)  ## Install what running needs into .venv
+setup: $(RUNTIME)  ## Install what is needed to run Tradewind into .venv
 
-setup-dev: $(DEV)  ## Install what the tests and linters need as well
+setup-dev: $(DEV)  ## Also install what the tests and linters need
 
-demo: $(RUNTIME)  ## Run the example flow on a whole stack of its own
+demo: $(RUNTIME)  ## Run the example flow on a separate stack
 	@$(BIN)/python -m examples.momentum.demo
 
 test: $(DEV)  ## Run the tests; ARGS="tests/unit -k cron" chooses some
@@ -35,7 +35,7 @@ test: $(DEV)  ## Run the tests; ARGS="tests/unit -k cron" chooses some
 chaos: $(DEV)  ## Kill everything at random for ten minutes; CHAOS_SECONDS and CHAOS_SEED choose
 	$(BIN)/pytest -m chaos -s tests/system/replicas $(ARGS)
 
-soak: $(RUNTIME)  ## See whether memory stays flat over ten minutes of load and 10 000 idle connections; ARGS="--seconds 60"
+soak: $(RUNTIME)  ## Check that memory stays flat over ten minutes of load and 10 000 idle connections; ARGS="--seconds 60"
 	@$(BIN)/python -m benchmarks.soak $(ARGS)
 
 fuzz: $(DEV)  ## Send every RPC random messages for five minutes; FUZZ_SECONDS chooses
@@ -60,7 +60,7 @@ lint-protos: $(DEV)
 	$(BIN)/buf breaking protos --against $(IMAGE)
 	$(BIN)/python tools/generate_protos.py --check
 
-format: $(DEV)  ## Put code and protos into their one format
+format: $(DEV)  ## Format code and protos
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 	$(BIN)/buf format --write
@@ -68,19 +68,19 @@ format: $(DEV)  ## Put code and protos into their one format
 protos: $(DEV)  ## Regenerate libs/tradewind/api from protos/
 	$(BIN)/python tools/generate_protos.py
 
-release-image: $(DEV)  ## Make the contract of today the one that later changes must not break
+release-image: $(DEV)  ## Release the current contract: later changes must not break it
 	$(BIN)/buf build protos --exclude-source-info -o $(IMAGE)
 
-bench-claims: $(RUNTIME)  ## Measure what a claim costs with 1 000 and with 500 000 node tasks waiting
+bench-claims: $(RUNTIME)  ## Measure the cost of a claim with 1 000 and with 500 000 node tasks waiting
 	@$(BIN)/python -m benchmarks.claims $(ARGS)
 
-bench-schedules: $(RUNTIME)  ## Measure what a tick costs with 100 and with 100 000 registered schedules
+bench-schedules: $(RUNTIME)  ## Measure the cost of a tick with 100 and with 100 000 registered schedules
 	@$(BIN)/python -m benchmarks.schedules $(ARGS)
 
-bench-timers: $(RUNTIME) $(PEERS)  ## Measure how late flows begin that are due at one instant and every second, beside peers
+bench-timers: $(RUNTIME) $(PEERS)  ## Measure how late flows begin, due at one instant and every second, compared with peers
 	@$(BIN)/python -m benchmarks.timers $(ARGS)
 
-bench: $(RUNTIME) $(PEERS)  ## Measure a running stack beside its peers and write docs/benchmarks.md
+bench: $(RUNTIME) $(PEERS)  ## Compare a running stack with its peers and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks $(ARGS)
 
 constraints:  ## Raise constraints.txt to the newest versions that pyproject.toml allows (needs uv)

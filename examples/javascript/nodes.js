@@ -1,8 +1,8 @@
-// Node types of this worker: what each takes and emits, and the function that runs.
+// The node types of this worker: inputs, outputs, and the function that runs.
 
 const NUMBERS = {type: "object", additionalProperties: {type: "number"}};
 
-// How much the price of each share shook: the standard deviation of its monthly returns.
+// The volatility of each share's price: the standard deviation of its monthly returns.
 export const volatility = {
   inputs: [
     {name: "prices", required: true},
@@ -20,7 +20,7 @@ export const volatility = {
   },
 };
 
-// The share with the lowest value; emits nothing when there is none, so that what follows is skipped.
+// The share with the lowest value; emits nothing when there is none, so that the nodes after it are skipped.
 export const lowest = {
   inputs: [{name: "values", schema: NUMBERS, required: true}],
   outputs: [{name: "share", schema: {type: "string"}}],

@@ -1,5 +1,5 @@
-// A worker for Tradewind, as docs/stubs.md describes one: it registers node types, opens a Work stream, runs what it is given
-// and reports what became of it, through lost connections and restarts of the servers.
+// A worker for Tradewind, as described in docs/stubs.md: it registers node types, opens a Work stream, runs its assignments
+// and reports how they ended, across lost connections and restarts of the servers.
 
 import {randomUUID} from "node:crypto";
 import {hostname} from "node:os";
@@ -19,15 +19,15 @@ const {registry, node_task_manager: nodeTaskManager} = grpc.loadPackageDefinitio
   ),
 ).tradewind.api;
 
-const PAUSE_MS = 500; // before another stream, or another try at the registry
-const KEPT_MS = 10_000; // for which an acknowledged outcome is kept, should a resync ask for it
-const RESYNCED_MS = 5_000; // how far back a resync asks
+const PAUSE_MS = 500; // before opening another stream, or calling the registry again
+const KEPT_MS = 10_000; // how long an acknowledged outcome is kept, in case a resync asks for it
+const RESYNCED_MS = 5_000; // how far back a resync reports again
 const CALL_MS = 10_000;
-const LEAVING_MS = 5_000; // for the last acknowledgement
+const LEAVING_MS = 5_000; // how long to wait for the last acknowledgement
 const CHANNEL = {"grpc.keepalive_time_ms": 5_000, "grpc.keepalive_timeout_ms": 3_000, "grpc.max_metadata_size": 64 * 1024};
 
 // Runs `nodes`, {type: {inputs, outputs, run}}, up to `capacity` node tasks at a time. `run(args, context)` returns, or promises,
-// an object with a value for each output handle that it emits. A node that is told to stop sees it by `context.signal`.
+// an object with a value for each output handle that it emits. `context.signal` tells a node to stop.
 export class Worker {
   #nodes;
   #registry;
@@ -35,9 +35,9 @@ export class Worker {
   #metadata = new grpc.Metadata();
   #self;
   #tasks = new Map(); // by token: {assignment, controller, outcome, sequence, acknowledgedAt}
-  #stream = null; // the Work stream of now, with what it has acknowledged
+  #stream = null; // the current Work stream
   #sequence = 0;
-  #leaving = false; // it takes no more
+  #leaving = false; // no more node tasks are taken
   #left = false;
   #graceMs;
 
@@ -59,7 +59,7 @@ export class Worker {
     };
   }
 
-  // Works until `leave` is called; rejects when another process took its id, or a server refuses it.
+  // Works until `leave` is called; rejects when another process has taken its id, or a server refuses this worker.
   async run() {
     let beating;
     try {
@@ -77,7 +77,7 @@ export class Worker {
     }
   }
 
-  // Takes no more, waits for what runs, stops the rest and gives it back; then `run` ends.
+  // Takes no more node tasks, waits for the running ones, stops the rest and gives them back; then `run` ends.
   async leave() {
     if (this.#leaving) return;
     this.#leaving = true;
@@ -127,7 +127,7 @@ export class Worker {
     });
   }
 
-  // Works on one stream until that ends.
+  // Works on one stream until it ends.
   #work() {
     return new Promise((resolve, reject) => {
       const stream = (this.#stream = this.#stub.work(this.#metadata));
@@ -141,7 +141,7 @@ export class Worker {
         }
         this.#take(message, stream);
       });
-      stream.on("error", () => {}); // the status says it as well
+      stream.on("error", () => {}); // the status event follows
       stream.on("status", (status) => {
         clearInterval(renewing);
         this.#stream = null;
@@ -177,14 +177,14 @@ export class Worker {
     }
   }
 
-  // The store may have lost its last second.
+  // The store may have lost its last second, so recent outcomes are reported again.
   #resync() {
     this.#renew();
     const since = Date.now() - RESYNCED_MS;
     for (const task of this.#tasks.values()) if (task.outcome && task.endedAt >= since) this.#report(task);
   }
 
-  // What runs, and what has ended without anybody knowing.
+  // The tokens that are running, or whose end is not acknowledged yet.
   #held() {
     return [...this.#tasks].filter(([, task]) => !task.acknowledgedAt).map(([token]) => token);
   }
@@ -198,7 +198,7 @@ export class Worker {
     if (heldTokens.length) this.#send({renew: true, heldTokens});
   }
 
-  // Returns the number of the message, 0 when there is no stream to send it by.
+  // Returns the number of the message, 0 when there is no stream to send it on.
   #send(message) {
     if (!this.#stream?.welcomed) return 0;
     this.#sequence += 1;
@@ -218,7 +218,7 @@ export class Worker {
     const began = performance.now();
     let deadline;
     if (assignment.deadline) {
-      const left = timeOf(assignment.deadline) - timeOf(sentAt); // by the server's clock, whatever this one's is
+      const left = timeOf(assignment.deadline) - timeOf(sentAt); // by the server's clock, since this machine's may be wrong
       deadline = setTimeout(() => this.#stop(token, new TimedOut(`it ran for ${left} ms`), 1000), left);
     }
     let outcome;
@@ -231,7 +231,7 @@ export class Worker {
     } finally {
       clearTimeout(deadline);
     }
-    if (this.#tasks.get(token) !== task) return; // lost, or given back
+    if (this.#tasks.get(token) !== task) return; // its lease was lost or given back
     const duration = durationOf(performance.now() - began);
     for (const each of [...(outcome.completions ?? []), ...(outcome.failures ?? [])]) each.duration = duration;
     task.outcome = outcome;
@@ -275,7 +275,7 @@ export class Worker {
     };
   }
 
-  // Tells a node to stop; what goes on after its grace is reported without it, and what it does then is dropped.
+  // Tells a node to stop; if it still runs after its grace, its end is reported without it, and its result is dropped.
   #stop(token, reason, graceMs) {
     const task = this.#tasks.get(token);
     if (!task || task.outcome) return;
@@ -291,7 +291,7 @@ export class Worker {
 
 class TimedOut extends Error {}
 
-// Rejects when the grace of a stop is over.
+// Rejects when a stop's grace is over.
 function stopped(task) {
   const {signal} = task.controller;
   return new Promise((_, reject) => {
@@ -299,7 +299,7 @@ function stopped(task) {
   });
 }
 
-// Whether it is worth trying again.
+// Tells whether an error is temporary, so that trying again makes sense.
 function isPassing({code, metadata}) {
   const details = metadata?.get("grpc-status-details-bin")[0];
   if (details?.includes("SESSION_REPLACED")) return false;
@@ -312,7 +312,7 @@ function outputsOf(outputs) {
     .map(([handle, value]) => ({handle, valueJson: JSON.stringify(value)}));
 }
 
-// Replaces each {"$secret": name} by what the environment has under TRADEWIND_SECRET_<NAME>.
+// Replaces each {"$secret": name} by the environment variable TRADEWIND_SECRET_<NAME>.
 function withSecrets(value) {
   if (Array.isArray(value)) return value.map(withSecrets);
   if (value === null || typeof value !== "object") return value;
@@ -324,7 +324,7 @@ function withSecrets(value) {
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withSecrets(each)]));
 }
 
-// A config has a value for any of the parameters, and nothing else.
+// A config may have a value for each of the parameters, and nothing else.
 function configSchemaOf(inputs) {
   return {type: "object", properties: Object.fromEntries(inputs.map(({name, schema = {}}) => [name, schema])), additionalProperties: false};
 }

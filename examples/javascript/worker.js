@@ -1,4 +1,4 @@
-// `node worker.js`: offers the node types of nodes.js. TRADEWIND_ADDRESS names the servers, TRADEWIND_TOKEN who this is.
+// `node worker.js`: offers the node types of nodes.js. TRADEWIND_ADDRESS names the servers, TRADEWIND_TOKEN identifies this worker.
 
 import * as nodes from "./nodes.js";
 import {Worker} from "./tradewind.js";

@@ -1,4 +1,4 @@
-// A process of the JavaScript worker for tests: its id and the address are its arguments.
+// The JavaScript worker as a process for tests; its arguments are its id, the address and the ledger.
 
 import {appendFileSync} from "node:fs";
 import {setTimeout as sleep} from "node:timers/promises";
@@ -7,7 +7,7 @@ import {Worker} from "../../examples/javascript/tradewind.js";
 const [id, address, ledger] = process.argv.slice(2);
 
 const nodes = {
-  // Its first attempts, as many as `lingering` says, take a minute, later ones a moment; a line in the ledger says that each has begun.
+  // The first `lingering` attempts take a minute, later ones `ms`; each writes a line into the ledger when it begins.
   linger: {
     inputs: [{name: "lingering"}, {name: "ms"}],
     outputs: [{name: "attempt"}],
@@ -17,7 +17,7 @@ const nodes = {
       return {attempt};
     },
   },
-  // Never looks at its signal.
+  // Ignores its signal.
   deaf: {
     inputs: [{name: "lingering"}],
     async run() {
