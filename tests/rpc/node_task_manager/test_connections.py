@@ -1,4 +1,4 @@
-"""Which workers are connected, and what is said of a node whose type none of them offers."""
+"""Which workers are connected, and how a node is explained whose type none of them offers."""
 
 from collections.abc import Callable
 from typing import Any

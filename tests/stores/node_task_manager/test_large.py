@@ -35,7 +35,7 @@ CHAIN = Plan("chain", NODES, tuple(PlanEdge(place, "out", place + 1, "in") for p
 LONGEST_MS, HELD_UP = 150, 2
 """Scripts stay under 20 ms on a quiet machine; on a busier one, one or two scripts may be delayed beyond the limit.
 
-A machine that is always busy delays every script, by the factor by which they took longer than the processor worked.
+A machine that is always busy delays every script, so the limit grows by the ratio of elapsed to processor time.
 """
 
 
