@@ -84,7 +84,7 @@ class Bench:
         self._scheduler = RedisStores(
             client, SchedulerKeys(), ScriptTime(), Subscriber(store.url), replica="memory", lease_ms=10_000
         )
-        # Clean ended runs at once: the memory that they take until then is only needed for a minute.
+        # Look at ended runs for cleaning at once: the memory they use before cleaning is used for a minute only.
         keys, limits = NodeTaskKeys("trading_flow", 0), Limits(settle_ms=0)
         self._node_tasks = RedisNodeTaskStore(client, keys, limits, ScriptTime())
         self._plans = RedisPlanStore(client, keys, limits)

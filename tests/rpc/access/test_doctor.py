@@ -97,7 +97,7 @@ async def test_whoever_comes_after_a_user_without_a_record_has_not_their_tokens(
 
 
 async def test_a_role_that_there_is_not_is_told_only(calls: Calls, embedded: RedisServer) -> None:
-    """Such a user's tokens are good for nothing; all other tokens are listed."""
+    """Such a user's tokens are good for nothing; all other users are listed."""
     digest, _ = await ann_calls(calls)
     others = [name for name in (f"user-{number}" for number in range(90)) if partition_of(name) == AT]
     for name in others:

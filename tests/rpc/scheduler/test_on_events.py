@@ -172,7 +172,7 @@ async def test_flows_that_would_begin_each_other_are_refused_however_they_come_t
     update.update_mask.paths.append("schedule")
     error = await refused(scheduler.stub.UpdateFlow(update), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert "c -> b -> a -> c" in str(error.violations)
-    # An older revision may hold what was not a loop when it was made.
+    # The schedule of an older revision was no loop when it was made, but may be one by now.
     await stage.register("b", flow_pb2.ScheduleSpec(interval="1h"))
     await stage.register("c", finished("a"))
     request = revision_pb2.RollBackFlowRequest(flow_id="b", revision=1)

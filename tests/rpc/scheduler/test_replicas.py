@@ -21,7 +21,7 @@ async def owners(store: RedisServer) -> list[str]:
 
 
 async def shared_by(store: RedisServer, *shares: int) -> set[str]:
-    """Wait until `count` replicas own these numbers of partitions; return their names."""
+    """Wait until the replicas own exactly these numbers of partitions; return their names."""
     seen: list[Counter[str]] = []
 
     async def shared() -> bool:

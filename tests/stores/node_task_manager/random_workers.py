@@ -75,7 +75,7 @@ class Workers(Both):
                     for a in (pair.memory, pair.redis)
                 )
                 said = [(of_memory, of_redis), *self._go_on(of_memory)]
-                # Sometimes the worker says it all again over another stream, where it did not go on.
+                # Sometimes the worker reports it all again over another stream, once its last attempt has ended.
                 again = [(_ended(m), _ended(r)) for m, r in said] if self.rng.random() < 0.5 else ()
                 outcomes += [*said, *again]
         await self._complete(outcomes)

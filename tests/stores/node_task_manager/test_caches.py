@@ -210,7 +210,7 @@ async def test_redis_does_what_memory_says(redis: RedisServer, clock: ManualCloc
 async def test_whatever_vanishes_no_result_is_wrong_or_back_from_the_dead(
     redis: RedisServer, clock: ManualClock, seed: int
 ) -> None:
-    """The store evicts keys at random: then looks miss, but results that are found are those of the last fill."""
+    """The store evicts keys at random: look-ups then miss, but results that are found are those of the last fill."""
     caches, rng = cache_store(redis, clock), random.Random(seed)
     last: dict[Entry, str] = {}
     entries = [Entry("screening", f"d{at}") for at in range(3)]

@@ -372,7 +372,7 @@ async def test_a_purge_takes_what_cleaning_knows_of_the_flow(redis_bench: Bench,
 async def test_the_index_of_a_flow_lasts_while_something_of_it_is_on_record(
     redis_bench: Bench, redis_server: RedisServer
 ) -> None:
-    """A purge finds the flow's runs by it, even when a run waits for long or the flow has not run for long."""
+    """A purge finds the flow's runs by this index, even when a run waits for long or the flow has not run for long."""
     bench, index, admin = redis_bench, BASE + "flow_runs:flow", redis_server.connect()
     for cycle in range(3):
         await run_cycle(bench, cycle, plan_of("a"))

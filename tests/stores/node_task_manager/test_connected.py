@@ -54,7 +54,7 @@ async def test_who_was_the_last_is_told_until_somebody_comes(connected: Connecte
     assert await connected.since(["w1"]) == {}
     assert await connected.tell("r1", KEEP, came("w2", "a", whole=False))
     assert await connected.unoffered(["a"]) == {}
-    # The last worker is forgotten in case this one disappears without notice.
+    # The earlier last worker is forgotten: should w2 go without notice, no worker is named.
     assert await connected.tell("r1", KEEP, ConnectionNews({}, {}, whole=True))
     assert await connected.unoffered(["a"]) == {"a": LastOffer()}
 

@@ -52,7 +52,7 @@ async def test_the_more_are_due_at_once_the_earlier_they_are_claimed(
     claims = await bench.order(lead=lead)
     assert claims.due == ()
     assert claims.survey is not None
-    # With a lead of half a second they are not in sight yet; otherwise the survey says when to look again.
+    # Where the lead is half a second, none of them is in sight yet; elsewhere the survey says when to look again.
     assert claims.survey.lead_ms == (expected_ms if expected_ms < 500 else 50)
     bench.clock.advance(1)
     assert len((await bench.order(lead=lead)).due) == due

@@ -217,7 +217,7 @@ async def test_replicas_share_the_workers_and_one_takes_over_from_the_other(
         await each.has(2)
     assert all(len(call.assignments) == 1 for each in workers for call in each.calls)
 
-    # The replica that is asked to stop the run tells the worker.
+    # Whichever replica is asked for a stop, the worker is told.
     stopped = workers[0].taken[1]
     for at, ntm in enumerate((first, second)):
         running = workers[at].taken[1]
