@@ -2,11 +2,13 @@
 
 import base64
 import binascii
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
 
-ENCODED_KEY = "$encoded"
+from tradewind.server.hidden_values import ENCODED_KEY, is_encoded
+
 _SIGN = f'"{ENCODED_KEY}"'
 
 
@@ -41,7 +43,7 @@ def encode_text(codec: Codec, text: str) -> str:
 def encode_members(codec: Codec, text: str) -> str:
     """Return the text of a JSON object with each member encoded; the names stay.
 
-    A member that is encoded already stays as it is, and so does text that is not an object. Raises CodecError.
+    A member that is encoded already keeps its value, and text that is not an object stays as it is. Raises CodecError.
     """
     if not text:
         return text
@@ -49,11 +51,7 @@ def encode_members(codec: Codec, text: str) -> str:
         members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
         return text
-    values = {
-        name: value if bytes(value).lstrip().startswith(f"{{{_SIGN}".encode()) else _raw(codec, value)
-        for name, value in members.items()
-    }
-    return msgspec.json.encode(values).decode()
+    return msgspec.json.encode({name: _member(codec, bytes(member)) for name, member in members.items()}).decode()
 
 
 def decode_text(codec: Codec | None, text: str) -> str:
@@ -70,8 +68,13 @@ def decode_text(codec: Codec | None, text: str) -> str:
     return msgspec.json.encode(_decoded(codec, value)).decode()
 
 
-def _raw(codec: Codec, value: msgspec.Raw) -> msgspec.Raw:
-    return msgspec.Raw(encode_text(codec, bytes(value).decode()).encode())
+def _member(codec: Codec, text: bytes) -> object:
+    with suppress(msgspec.DecodeError):
+        value = msgspec.json.decode(text)
+        if is_encoded(value):
+            # Written anew, because a key that is given twice would keep its first value in clear.
+            return value
+    return msgspec.Raw(encode_text(codec, text.decode()).encode())
 
 
 def _decoded(codec: Codec | None, value: Any) -> Any:
@@ -79,10 +82,9 @@ def _decoded(codec: Codec | None, value: Any) -> Any:
         return [_decoded(codec, each) for each in value]
     if not isinstance(value, dict):
         return value
-    encoded = value.get(ENCODED_KEY)
-    if len(value) == 1 and isinstance(encoded, str):
+    if is_encoded(value):
         # The text stays as it was written, including numbers beyond 2^53.
-        return msgspec.Raw(_opened(codec, encoded))
+        return msgspec.Raw(_opened(codec, value[ENCODED_KEY]))
     return {name: _decoded(codec, each) for name, each in value.items()}
 
 

@@ -8,10 +8,8 @@ from typing import Any
 import jsonschema_rs
 
 from tradewind.server.faults import Violation
+from tradewind.server.hidden_values import is_hidden
 from tradewind.server.nearest_name import NearestName
-
-_HIDDEN = ("$secret", "$encoded")
-"""`{"$secret": "name"}` and `{"$encoded": "..."}` stand for values that only workers can read."""
 
 _MESSAGE_CHARACTERS = 300
 _MOST_FAULTS = 100
@@ -90,11 +88,6 @@ def _known_at(schema_text: str, additional: Sequence[str | int]) -> list[str]:
         return list(part["properties"])
     except (KeyError, IndexError, TypeError):
         return []
-
-
-def is_hidden(value: object) -> bool:
-    """Say whether a value is a placeholder for one that only workers can read."""
-    return isinstance(value, dict) and len(value) == 1 and any(isinstance(value.get(name), str) for name in _HIDDEN)
 
 
 def _instead(steps: Sequence[str | int], known: Sequence[str], nearest: NearestName) -> str:

@@ -40,6 +40,29 @@ def test_members_are_encoded_one_by_one_and_their_names_stay(members: dict[str, 
     assert json.loads(decode_text(CODEC, encoded)) == members
 
 
+@pytest.mark.parametrize(
+    "member",
+    [
+        '{"$encoded": 1, "secret": "s3cret"}',
+        '{"$encoded": "AAAA", "secret": "s3cret"}',
+        '{"$encoded": {"secret": "s3cret"}}',
+        '{"$encoded": ["s3cret"]}',
+    ],
+)
+def test_what_only_looks_encoded_is_encoded(member: str) -> None:
+    encoded = encode_members(CODEC, f'{{"a": {member}}}')
+
+    assert "s3cret" not in encoded
+    assert json.loads(encoded)["a"].keys() == {"$encoded"}
+
+
+def test_what_is_encoded_is_known_however_it_is_written() -> None:
+    once = json.loads(encode_members(CODEC, '{"a": 1}'))
+
+    assert json.loads(encode_members(CODEC, json.dumps(once, indent=2))) == once
+    assert "s3cret" not in encode_members(CODEC, '{"a": {"$encoded": "s3cret", "$encoded": "AAAA"}}'), "the last counts"
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"a": 1}', "no JSON", '"$encoded', '{"$encoded":1}'])
 def test_what_is_not_encoded_stays_as_it_is(text: str) -> None:
     assert decode_text(CODEC, text) == text

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tradewind.server.faults import Violation
-from tradewind.server.json_schema import faults, is_hidden, schema_fault
+from tradewind.server.hidden_values import is_hidden
+from tradewind.server.json_schema import faults, schema_fault
 
 SECRET = {"$secret": "api_key"}
 

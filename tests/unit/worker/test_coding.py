@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from tradewind.api.scheduler.v1 import memory_pb2
-from tradewind.codec.payloads import ENCODED_KEY
+from tradewind.server.hidden_values import ENCODED_KEY
 from tradewind.worker import MemoryFault
 from tradewind.worker.coding import CodedMemories
 
