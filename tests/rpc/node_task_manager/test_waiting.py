@@ -155,6 +155,7 @@ async def test_an_approval_asks_tells_its_user_and_goes_the_way_of_the_answer(nt
         },
     )
     assert (await refused(ntm, "ask"))[2] == [("payload_json.values.size", "is required")]
+    assert (await refused(ntm, "ask", payload_json=f'{{"values": {{"size": {10**400}}}}}'))[0] == "INVALID_ARGUMENT"
     answer = {"approved": True, "values": {"size": 100, "venue": "LSE"}}
     sent = [send(ntm, "ask", payload_json=json.dumps(answer), by=f"user{at}", only_if_waiting=True) for at in range(3)]
     taken = [each for each in await asyncio.gather(*sent, return_exceptions=True) if not isinstance(each, Exception)]

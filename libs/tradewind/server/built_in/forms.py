@@ -1,7 +1,7 @@
 """Forms: what a person is asked, and whether an answer fits."""
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ TYPES = ("text", "number", "integer", "boolean")
 MOST_FIELDS = 50
 _LONGEST_TITLE, _LONGEST_TEXT = 200, 8192
 _MOST_CHOICES = 100
+_LARGEST = sys.float_info.max
 _FORM_KEYS = ("title", "description", "fields")
 _FIELD_KEYS = ("name", "type", "title", "required", "choices")
 
@@ -63,8 +64,7 @@ def _field_faults(each: object, names: set[str]) -> list[Fault]:
     choices = each.get("choices", [])
     if not isinstance(choices, list) or len(choices) > _MOST_CHOICES:
         return [*found, (("choices",), f"must be a list of at most {_MOST_CHOICES} values")]
-    wrong = [choice for choice in choices if _type_fault(kind, choice)]
-    return [*found, *((("choices",), f"{json.dumps(choice)} is no {kind}") for choice in wrong)]
+    return [*found, *((("choices",), f"each {fault}") for choice in choices if (fault := _type_fault(kind, choice)))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,16 @@ def _value_fault(known: Mapping[str, Any], value: object) -> str:
 
 
 def _type_fault(kind: object, value: object) -> str:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    # math.isfinite raises for integers beyond what floats hold.
+    within = number is not None and abs(number) <= _LARGEST
     fits = {
         "text": isinstance(value, str) and len(value) <= _LONGEST_TEXT,
-        "number": number,
-        "integer": number and isinstance(value, int),
+        "number": within,
+        "integer": within and isinstance(value, int),
         "boolean": isinstance(value, bool),
     }
-    return "" if fits[str(kind)] else f"must be {kind}, is {json.dumps(value, default=str)[:100]}"
+    if fits[str(kind)]:
+        return ""
+    bounds = f" within ±{_LARGEST:.1e}" if number is not None and not within and kind in ("number", "integer") else ""
+    return f"must be {kind}{bounds}, is {json.dumps(value, default=str)[:100]}"
