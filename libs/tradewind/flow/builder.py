@@ -12,7 +12,7 @@ from tradewind.flow.node import DEFAULT_OUTPUT, Handle, Node
 from tradewind.flow.retry import Retry
 from tradewind.flow.rules import check_rule
 from tradewind.flow.timeouts import Timeouts
-from tradewind.flow.values import Duration, duration, json_copy, kind_of
+from tradewind.flow.values import Duration, checked_text, duration, json_copy, kind_of
 from tradewind.server.nearest_name import NearestName
 
 RunIf = Literal["all_succeeded", "any_succeeded", "all_done"]
@@ -90,7 +90,9 @@ class Flow:
             raise FlowError(f"a flow is an object with interval, nodes and edges, not {kind_of(weather)}")
         flow = cls(flow_id)
         flow._fields = {
-            str(key): json_copy(value, str(key)) for key, value in weather.items() if key not in ("nodes", "edges")
+            checked_text(str(key), ""): json_copy(value, str(key))
+            for key, value in weather.items()
+            if key not in ("nodes", "edges")
         }
         flow._nodes = _objects(weather, "nodes")
         flow._edges = _objects(weather, "edges")

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from tradewind.flow.errors import FlowError
-from tradewind.flow.values import json_copy, kind_of
+from tradewind.flow.values import checked_text, json_copy, kind_of
 from tradewind.server.nearest_name import NearestName
 
 
@@ -41,22 +41,20 @@ class Fields:
         value = self._values.get(name, "")
         if not isinstance(value, str):
             raise FlowError(f"must be text, is {kind_of(value)}", self.at(name))
-        return value
+        return checked_text(value, self.at(name))
 
     def duration(self, name: str) -> str:
         value = self._values.get(name, "")
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise FlowError(f"must be a number of seconds or text, is {kind_of(value)}", self.at(name))
         # A float's own notation may have an exponent, which durations do not allow.
-        return value if isinstance(value, str) else format(Decimal(repr(value)), "f")
+        return checked_text(value, self.at(name)) if isinstance(value, str) else format(Decimal(repr(value)), "f")
 
     def integer(self, name: str) -> int:
         value = self._values.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int):
             raise FlowError(f"must be a whole number, is {kind_of(value)}", self.at(name))
-        if not -(2**31) <= value < 2**31:
-            raise FlowError(f"{value} is too large", self.at(name))
-        return value
+        return self._int32(value, name)
 
     def object(self, name: str) -> Mapping[str, Any]:
         value = self._values.get(name, {})
@@ -66,15 +64,25 @@ class Fields:
 
     def number(self, name: str) -> float | None:
         value = self._values.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise FlowError(f"must be a number, is {kind_of(value)}", self.at(name))
-        return value
+        try:
+            return float(value)
+        except OverflowError:
+            raise FlowError("is too large", self.at(name)) from None
+
+    def share_or_count(self, name: str) -> float | int | None:
+        """Return a whole number, however it is written, as an int, any other one as a float."""
+        value = self.number(name)
+        return self._int32(int(value), name) if value is not None and value.is_integer() else value
 
     def texts(self, name: str) -> list[str]:
         value = self._values.get(name, [])
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise FlowError("must be a list of texts", self.at(name))
-        return value
+        return [checked_text(each, f"{self.at(name)}[{place}]") for place, each in enumerate(value)]
 
     def word(self, name: str, words: Mapping[str, Any]) -> Any:
         value = self.text(name)
@@ -89,12 +97,18 @@ class Fields:
 
     def labels(self) -> dict[str, str]:
         value = self._values.get("labels", {})
-        if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
+        if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
             raise FlowError("must be an object of texts", self.at("labels"))
-        return dict(value)
+        copy: dict[str, str] = json_copy(value, self.at("labels"))
+        return copy
 
     def items(self, name: str) -> list[tuple[str, Any]]:
         value = self._values.get(name, [])
         if not isinstance(value, list):
             raise FlowError(f"must be a list, is {kind_of(value)}", self.at(name))
         return [(f"{self.at(name)}[{place}]", item) for place, item in enumerate(value)]
+
+    def _int32(self, value: int, name: str) -> int:
+        if not -(2**31) <= value < 2**31:
+            raise FlowError(f"must be from {-(2**31)} to {2**31 - 1}", self.at(name))
+        return value

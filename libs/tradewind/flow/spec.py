@@ -133,12 +133,11 @@ def _node(item: Object, path: str) -> flow_pb2.NodeSpec:
         map=fields.text("map"),
         max_parallel=fields.integer("max_parallel"),
     )
-    if (least := fields.number("min_success")) is not None:
-        # An integral number, however it is written, means a number of items.
-        if float(least).is_integer():
-            node.min_success_count = fields.integer("min_success") if isinstance(least, int) else int(least)
-        else:
-            node.min_success_ratio = least
+    match fields.share_or_count("min_success"):
+        case int(count):
+            node.min_success_count = count
+        case float(share):
+            node.min_success_ratio = share
     if run_if := fields.word("run_if", _RUN_IF):
         node.run_if = run_if
     if "concurrency" in item:

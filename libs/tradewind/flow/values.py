@@ -15,6 +15,8 @@ LONGEST_S = 315_576_000_000
 """The longest duration that the contract's Duration can hold: 10 000 years."""
 
 _DEEPEST = 100
+_LONGEST_PATH = 60
+"""Characters to tell of the path to what is nested too deeply: a list that holds itself has the same step all over."""
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", re.ASCII)
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -26,8 +28,11 @@ def json_copy(value: object, path: str, depth: int = 0) -> Any:
     100 levels deep.
     """
     if depth > _DEEPEST:
-        raise FlowError(f"is nested more than {_DEEPEST} levels deep", path)
-    if value is None or isinstance(value, bool | int | str):
+        told = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
+        raise FlowError(f"is nested more than {_DEEPEST} levels deep", told)
+    if isinstance(value, str):
+        return checked_text(value, path)
+    if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -40,6 +45,15 @@ def json_copy(value: object, path: str, depth: int = 0) -> Any:
     if hasattr(value, "tolist"):
         return json_copy(value.tolist(), path, depth)
     raise FlowError(f"a {type(value).__name__} is no JSON value", path)
+
+
+def checked_text(value: str, path: str) -> str:
+    """Return `value`. Raises FlowError for a lone surrogate: an escape in JSON may be one, no message can hold it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise FlowError(f"has {value[error.start]!r}, half a character: write the whole one", path) from None
+    return value
 
 
 def duration(value: Duration, path: str) -> int | float | str:
@@ -96,4 +110,4 @@ def kind_of(value: object) -> str:
 def _key(key: object, path: str) -> str:
     if not isinstance(key, str):
         raise FlowError(f"the key {key!r} is not text", path)
-    return key
+    return checked_text(key, path)

@@ -128,6 +128,12 @@ def test_yaml_that_repeats_itself_without_end_is_refused_before_it_is_made() -> 
         ("a: !!timestamp soon", "flow: is no YAML: a value is not what its tag (!!) says"),
         ("a: 1\n---\na: 2", "is no YAML: "),
         ("nodes:\n- &n\n  config: *n\n", "is nested more than 100 levels deep"),
+        (
+            "nodes:\n- id: a\n  config: &c [*c]\n",
+            f"flow:3:11: nodes[0].config{'[0]' * 15}…: is nested more than 100 levels deep",
+        ),
+        ('{"description": "\\ud800"}', "flow: description: has '\\ud800', half a character"),
+        ('{"\\ud800": 1}', "flow: has '\\ud800', half a character"),
         ("a: " + "[" * 100_000, "flow"),
     ],
 )

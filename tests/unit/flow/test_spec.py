@@ -8,6 +8,9 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.flow import FlowError, spec_of, weather_of
 
+LONE = "\ud800"
+"""What JSON can write as an escape and no text may have: the first half of a character without the second."""
+
 WEATHER = {
     "interval": "5m",
     "nodes": [
@@ -105,9 +108,14 @@ def test_durations_become_text(interval: Any, text: str) -> None:
         ),
         ({"interval": True}, "interval: must be a number of seconds or text, is true"),
         ({"keep_cycles": "7"}, "keep_cycles: must be a whole number, is text"),
-        ({"keep_cycles": 2**31}, "keep_cycles: 2147483648 is too large"),
+        ({"keep_cycles": 2**31}, "keep_cycles: must be from -2147483648 to 2147483647"),
+        ({"nodes": [{"min_success": 10**400}]}, r"nodes\[0\]\.min_success: is too large"),
+        ({"nodes": [{"min_success": 1e300}]}, r"nodes\[0\]\.min_success: must be from -2147483648 to 2147483647"),
+        ({"nodes": [{"retry": {"factor": 10**400}}]}, r"nodes\[0\]\.retry\.factor: is too large"),
+        ({"nodes": [{"retry": {"jitter": -(10**400)}}]}, r"nodes\[0\]\.retry\.jitter: is too large"),
         ({"overlap": "sometimes"}, 'overlap: "sometimes" is none of skip, allow, queue_one, queue_all, cancel_running'),
         ({"labels": {"a": 1}}, "labels: must be an object of texts"),
+        ({"labels": {1: "a"}}, "labels: must be an object of texts"),
         ({"nodes": {}}, "nodes: must be a list, is an object"),
         ({"nodes": [{}, None]}, r"nodes\[1\]: must be an object, is null"),
         ({"nodes": [{"id": 1}]}, r"nodes\[0\]\.id: must be text, is a number"),
@@ -119,6 +127,26 @@ def test_durations_become_text(interval: Any, text: str) -> None:
 def test_what_the_message_has_no_room_for_is_refused(weather: Any, says: str) -> None:
     with pytest.raises(FlowError, match=says):
         spec_of(weather)
+
+
+@pytest.mark.parametrize(
+    ("weather", "path"),
+    [
+        ({"description": LONE}, "description"),
+        ({"interval": LONE}, "interval"),
+        ({"labels": {"a": LONE}}, "labels.a"),
+        ({"labels": {LONE: "a"}}, "labels"),
+        ({"finally": ["a", LONE]}, "finally[1]"),
+        ({"schedule": {"event": {"filter": {"symbol": LONE}}}}, "schedule.event.filter.symbol"),
+        ({"nodes": [{"id": LONE}]}, "nodes[0].id"),
+        ({"nodes": [{"config": {"a": [LONE]}}]}, "nodes[0].config.a[0]"),
+        ({"nodes": [{"config": {LONE: 1}}]}, "nodes[0].config"),
+    ],
+)
+def test_half_a_character_is_refused_with_its_path(weather: dict[str, Any], path: str) -> None:
+    with pytest.raises(FlowError, match=r"has '\\ud800', half a character: write the whole one") as caught:
+        spec_of(weather)
+    assert caught.value.path == path
 
 
 def test_messages_that_weather_syntax_cannot_say_are_refused() -> None:
