@@ -115,7 +115,8 @@ def _shared() -> list[structlog.typing.Processor]:
 def _console() -> structlog.typing.Processor:
     # Without the values of variables, which the default shows: they include passwords and what users send.
     tracebacks = structlog.dev.RichTracebackFormatter(show_locals=False)
-    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=tracebacks)
+    colors = sys.stderr is not None and sys.stderr.isatty()
+    return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=tracebacks)
 
 
 def _to_standard_error() -> structlog.PrintLoggerFactory:

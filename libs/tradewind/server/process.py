@@ -45,6 +45,7 @@ def run(
     Exits 0 after a signal, in bounded time (a second signal ends it at once), 1 when it cannot start, 2 when the
     settings or arguments are wrong. `build` runs inside the event loop. `--help-settings` prints the settings.
     """
+    _stand_in_for_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments == ["--help-settings"]:
         print_settings(settings)
@@ -146,6 +147,19 @@ def _give_up(loop: asyncio.AbstractEventLoop, after_s: float) -> None:
     _log.error("did_not_end", after_s=after_s, left=[repr(task) for task in asyncio.all_tasks(loop)])
     faulthandler.dump_traceback()
     os._exit(0)
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Open the null device for each closed standard stream: else the next socket gets its number, and our output."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    # Not by their numbers, which what was imported may have taken.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the end
 
 
 def _fail(message: str, code: int) -> NoReturn:

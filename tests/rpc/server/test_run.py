@@ -12,9 +12,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from google.protobuf.wrappers_pb2 import StringValue
 
+from tests.ports import free_port
 from tests.rpc.server.echo_service import EchoClient
+from tests.waiting import until
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
+from tradewind.server.probe import probe
 
 Spawn = Callable[..., Awaitable[Process]]
 
@@ -86,6 +89,26 @@ async def test_what_heeds_no_cancellation_is_named_and_ends_with_the_process(spa
     assert process.returncode == 0
     assert "did_not_end" in log.decode()
     assert "DeafService._go_on" in log.decode()
+
+
+async def test_one_without_standard_streams_serves_and_ends_like_others() -> None:
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", 'exec "$0" -m tests.rpc.server.echo_app >&- 2>&-', sys.executable),
+        env={**os.environ, "TRADEWIND_PORT": str(port), "TRADEWIND_FAULT": "deaf", "TRADEWIND_DRAIN_SECONDS": "0.1"},
+    )
+    try:
+
+        async def ready() -> bool:
+            return await probe(f"127.0.0.1:{port}") is None
+
+        await until(ready, "it serves")
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), timeout=30) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def test_a_second_signal_ends_it_at_once(spawn: Spawn) -> None:

@@ -102,6 +102,16 @@ def test_what_standard_error_does_not_take_is_lost_and_nothing_else(monkeypatch:
     assert [line.split("] ")[1].split()[0] for line in heard.getvalue().splitlines()] == ["heard", "heard"]
 
 
+@pytest.mark.parametrize("configure", [configure_logging, left_unsaid], ids=["console", "left unsaid"])
+def test_a_process_without_standard_error_logs_nowhere(
+    monkeypatch: pytest.MonkeyPatch, configure: Callable[[str], None]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr(sys, "__stderr__", None)
+    configure("warning")
+    structlog.get_logger("x").warning("unheard")
+
+
 @pytest.mark.parametrize("format", ["console", "json"])
 def test_an_error_of_the_store_is_told_with_what_it_says(format: str, capfd: pytest.CaptureFixture[str]) -> None:
     configure_logging("warning", format)
