@@ -11,9 +11,11 @@ from tradewind.api.scheduler.v1.scheduler_service_pb2 import GetFlowRequest, Run
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.limits import quotas_of
 from tradewind.server.access.metering import counted_calls
+from tradewind.server.access.opening import quotas_in, rates_in
 from tradewind.server.access.roles import Role
 from tradewind.server.faults import Exhausted, NotFound, Unavailable
 from tradewind.server.rates import Rate
+from tradewind.server.settings import CommonSettings, load_settings
 
 RUN = RunFlowRequest(flow_id="ann-1")
 
@@ -143,3 +145,20 @@ def test_quotas_are_read_from_a_setting() -> None:
     for text in ("RunFlow", "RunFlow=", "RunFlow=0", "RunFlow=-1", "RunFlow=60/m", "=5", "RunFlow=1000000000"):
         with pytest.raises(ValueError, match=r"METHOD=COUNT|number of calls"):
             quotas_of(text)
+
+
+@pytest.mark.parametrize(("field", "limit", "read"), [("rate_limits", "1/s", rates_in), ("quotas", "1", quotas_in)])
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["Heartbeat"], "there is no Heartbeat that users may call; leave it out"),
+        (["RunFlwo"], r'there is no RunFlwo that users may call; did you mean "RunFlow"\?'),
+        (["RunFlow", "GetFlow", "RunFlow"], "RunFlow has two limits: leave one of them out"),
+    ],
+)
+def test_a_limit_that_would_not_count_is_refused(
+    field: str, limit: str, read: Callable[[CommonSettings], Any], names: list[str], says: str
+) -> None:
+    settings = load_settings(CommonSettings, **{field: ",".join(f"{name}={limit}" for name in names)})
+    with pytest.raises(ValueError, match=f"^TRADEWIND_{field.upper()}: {says}"):
+        read(settings)

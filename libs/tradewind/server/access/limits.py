@@ -89,11 +89,13 @@ def quotas_of(text: str) -> Mapping[str, int]:
 
 
 def _limits_of(text: str, parse: Callable[[str], _Limit], form: str) -> Mapping[str, _Limit]:
-    limits = {}
+    limits: dict[str, _Limit] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         method, separator, limit = part.partition("=")
         if not separator or not method.strip():
             raise ValueError(f'"{part}" is no limit; write {form}')
+        if method.strip() in limits:
+            raise ValueError(f"{method.strip()} has two limits: leave one of them out")
         limits[method.strip()] = parse(limit.strip())
     return limits
 

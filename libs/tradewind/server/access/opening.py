@@ -8,9 +8,10 @@ from tradewind.server.access.authority import Authority
 from tradewind.server.access.certificates import CertificateRoles, certificate_roles_of
 from tradewind.server.access.gate import Gate, Owning
 from tradewind.server.access.limits import quotas_of, rates_of
-from tradewind.server.access.methods import methods
+from tradewind.server.access.methods import counted_names
 from tradewind.server.access.remote import RemoteAuthority
 from tradewind.server.channels import channels_of
+from tradewind.server.nearest_name import NearestName
 from tradewind.server.rates import Rate
 from tradewind.server.settings import LEAST_SECRET, CommonSettings, TlsSettings, text_of, variable_of
 
@@ -95,9 +96,13 @@ def quotas_in(settings: CommonSettings) -> Mapping[str, int]:
 def _limits_in(field: str, text: str, read: Callable[[str], Mapping[str, _Limit]]) -> Mapping[str, _Limit]:
     try:
         limits = read(text)
-        unknown = sorted(set(limits) - {each.rpartition("/")[2] for each in methods()})
-        if unknown:
-            raise ValueError(f"there is no method {', '.join(unknown)}")
+        counted = counted_names()
+        if unknown := sorted(set(limits) - set(counted)):
+            nearest = NearestName(counted)
+            faults = [
+                f"there is no {name} that users may call{nearest.hint(name, '; leave it out')}" for name in unknown
+            ]
+            raise ValueError(", ".join(faults))
     except ValueError as error:
         raise ValueError(f"{variable_of(field)}: {error}") from None
     return limits
