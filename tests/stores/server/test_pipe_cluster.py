@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from redis.crc import key_slot
-from redis.exceptions import ClusterDownError, RedisClusterException, RedisError
+from redis.exceptions import ClusterDownError, OutOfMemoryError, RedisClusterException, RedisError
 from redis.exceptions import ConnectionError as StoreConnectionError
 
 from tests.servers import RedisServer, RedisServers
 from tests.waiting import until
 from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.server.redis.piped import PipedCluster
 from tradewind.server.redis.script import Script
 
 KEY = "trading_flow:{f1}:n"
@@ -159,6 +160,30 @@ async def test_calls_to_other_masters_go_on_while_one_is_away(cluster: RedisServ
     await until(answers, "the cluster is whole again")
     # The slots are looked up anew, since another node might have become master.
     assert [await calls_of(cluster, node, "cluster|slots") for node in cluster.nodes] != asked
+
+
+async def test_a_master_that_does_not_take_the_library_says_why_and_calls_to_others_go_on(cluster: RedisServer) -> None:
+    client, owner = cluster.connect(), (await owner_and_other(cluster))[0]
+    keys = [f"trading_flow:{{f{partition}}}:n" for partition in range(12)]
+    for node in cluster.nodes:
+        await cluster.on_node(node, "FUNCTION", "FLUSH")
+    await cluster.on_node(owner, "CONFIG", "SET", "maxmemory", "1")
+    try:
+        ends = await asyncio.gather(*(count(client, [key], [1]) for key in keys), return_exceptions=True)
+    finally:
+        await cluster.on_node(owner, "CONFIG", "SET", "maxmemory", "0")
+    assert {end if end == 1 else type(end) for end in ends} == {1, OutOfMemoryError}
+    assert isinstance(ends[keys.index(KEY)], OutOfMemoryError)
+    assert await count(client, [KEY], [1]) == 1
+
+
+async def test_a_cluster_that_names_no_master_cannot_be_reached(cluster: RedisServer) -> None:
+    client = cluster.connect()
+    assert await client.get(KEY) is None
+    assert isinstance(client, PipedCluster)
+    client.nodes_manager.nodes_cache.clear()
+    with pytest.raises(RedisClusterException, match="names no master"):
+        await count.load(client)
 
 
 async def test_a_lost_connection_is_not_taken_for_a_redirection(cluster: RedisServer) -> None:

@@ -69,8 +69,8 @@ class Redis(Protocol):
 
     def fcall(self, function: str, numkeys: int, /, *keys_and_args: Value) -> Awaitable[Any]: ...
 
-    def load_functions(self, library: str, /) -> Coroutine[Any, Any, None]:
-        """Make functions known to the server, or to every master of a cluster."""
+    def load_functions(self, library: str, /) -> Coroutine[Any, Any, BaseException | None]:
+        """Make functions known to the server, or to every master of a cluster; return the error of one that failed."""
         ...
 
     def exists(self, /, *names: str) -> Awaitable[int]: ...

@@ -54,7 +54,7 @@ class Library:
         """Read the folder `lua` beside a package or module. Raises ModuleNotFoundError or FileNotFoundError."""
         self._folders = (_folder(package), resources.files(__package__) / "lua")
         self._shared: dict[str, str] = {}
-        self._loading: WeakKeyDictionary[Redis, asyncio.Task[None]] = WeakKeyDictionary()
+        self._loading: WeakKeyDictionary[Redis, asyncio.Task[BaseException | None]] = WeakKeyDictionary()
         names = (file.name.removesuffix(".lua") for file in self._folders[0].iterdir() if file.name.endswith(".lua"))
         texts = {name: self._read(name) for name in sorted(names)}
         included = {part for text in texts.values() for part in _INCLUDE.findall(text)}
@@ -77,15 +77,18 @@ class Library:
         """Return the text for FUNCTION LOAD."""
         return self._with_digest(self.digest(password))
 
-    async def load(self, client: Redis) -> None:
-        """Load it into the server, or into every master of a cluster; concurrent calls share one attempt."""
+    async def load(self, client: Redis) -> BaseException | None:
+        """Load it into the server, or into every master of a cluster; concurrent calls share one attempt.
+
+        Returns the error of a master that did not take it while others did.
+        """
         loading = self._loading.get(client)
         if loading is None or loading.done():
             loading = asyncio.get_running_loop().create_task(client.load_functions(self.text(client.password)))
             # If every caller has given up, nobody else retrieves an error.
             loading.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._loading[client] = loading
-        await asyncio.shield(loading)
+        return await asyncio.shield(loading)
 
     def _with_digest(self, digest: str) -> str:
         return _TEXT.format(

@@ -7,7 +7,15 @@ from typing import Any, cast
 
 from redis import asyncio as aioredis
 from redis.asyncio.cluster import ClusterNode
-from redis.exceptions import AskError, ClusterDownError, ConnectionError, ResponseError, TimeoutError, TryAgainError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    ConnectionError,
+    RedisClusterException,
+    ResponseError,
+    TimeoutError,
+    TryAgainError,
+)
 
 from tradewind.server.redis.connections import Lifetime, StoreConnection, connection_class
 from tradewind.server.redis.pipe import LastingPipe
@@ -101,15 +109,21 @@ class PipedCluster(aioredis.RedisCluster):
         command = ("FCALL", function, numkeys, *keys_and_args)
         return self.call(keys_and_args[0], *command) if numkeys else self.execute_command(*command)
 
-    async def load_functions(self, library: str) -> None:
-        """Load functions into every reachable master; an unreachable one gets them when it is back."""
+    async def load_functions(self, library: str) -> BaseException | None:
+        """Load functions into every master; one that cannot take them now gets them later. Raises when none took them.
+
+        Returns the error of one that did not take them, if any.
+        """
         if self._initialize:
             _ = await self.initialize()
         loads = [_load(self._pipe_to(node), library) for node in self.get_primaries()]
+        if not loads:
+            raise RedisClusterException("the cluster names no master")
         ends = await asyncio.gather(*loads, return_exceptions=True)
-        errors = [end for end in ends if isinstance(end, BaseException)]
+        errors = [end for end in ends if end is not None]
         if len(errors) == len(ends):
             raise errors[0]
+        return errors[0] if errors else None
 
     async def call(self, key: str, *command: Any) -> Any:
         """Run a command about `key`, and other keys in its slot; raises as redis-py does."""

@@ -74,8 +74,14 @@ class Script(Generic[Reply]):
         except ResponseError as error:
             if not is_unknown(error):
                 raise
-            await self.load(client)
-            raw = await client.fcall(function, len(keys), *keys, blob)
+            failed = await self._library.load(client)
+            try:
+                raw = await client.fcall(function, len(keys), *keys, blob)
+            except ResponseError as again:
+                # Of a cluster, the master of these keys may not have taken the library, as when it is out of memory.
+                if failed is not None and is_unknown(again):
+                    raise failed from None
+                raise
         return raw
 
     async def _measured(self, client: Redis, keys: Sequence[str], blob: bytes) -> bytes:
