@@ -131,6 +131,36 @@ async def test_subscribing_waits_for_a_store_that_is_away(redis_server: RedisSer
     await early.stop()
 
 
+async def test_a_further_subscriber_of_a_channel_waits_as_well_while_the_store_is_away(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = False
+
+    def connect(*args: Any, **options: Any) -> Any:
+        if away:
+            raise ConnectionRefusedError("on purpose")
+        return connect_single(*args, **options)
+
+    monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect)
+    subscriber, late = Subscriber(redis_server.url("node_task_manager")), Heard()
+    subscriber.start()
+    try:
+        await subscriber.subscribe(CHANNEL, Heard())
+        away = True
+        for node in redis_server.nodes:
+            await redis_server.on_node(node, "CLIENT", "KILL", "TYPE", "pubsub")
+        await until(lambda: subscriber._pubsub is None, "the connection is lost")
+        waiting = asyncio.ensure_future(subscriber.subscribe(CHANNEL, late))
+        await asyncio.wait([waiting], timeout=0.3)
+        assert not waiting.done()
+        away = False
+        await asyncio.wait_for(waiting, 30)
+        await redis_server.connect("node_task_manager").publish(CHANNEL, "ready")
+        await until(lambda: late.messages, "it is heard")
+    finally:
+        await subscriber.stop()
+
+
 async def test_whoever_gives_up_while_subscribing_breaks_nothing_for_others(
     redis_server: RedisServer, subscriber: Subscriber
 ) -> None:

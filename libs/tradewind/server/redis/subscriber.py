@@ -131,6 +131,7 @@ class Subscriber:
                     _require_sign_of_life(pubsub)
         finally:
             self._pubsub = None
+            self._forget_confirmed()
             try:
                 # Let a send in progress on it finish.
                 async with self._sending:
@@ -171,6 +172,12 @@ class Subscriber:
             # Only now is nothing missed any more, so a check made now sees everything.
             if not self._missing:
                 self._tell_gap()
+
+    def _forget_confirmed(self) -> None:
+        """Let those who subscribe from now on wait until the store has confirmed the channel on the next connection."""
+        for channel, future in self._confirmed.items():
+            if future.done():
+                self._confirmed[channel] = asyncio.get_running_loop().create_future()
 
     def _tell_gap(self) -> None:
         for entries in list(self._callbacks.values()):
