@@ -130,6 +130,14 @@ async def test_a_user_who_may_not_is_told(busy: tuple[EmbeddedStore, Client, Wri
     assert list((tmp_path / "backups").iterdir()) == []
 
 
+async def test_a_user_without_a_password_is_logged_in_as_well(tmp_path: Path, binary: str | None) -> None:
+    async with running(tmp_path / "store", binary) as (store, admin):
+        await admin.execute_command("ACL", "SETUSER", "probe", "on", "nopass", *BACKUP.split())
+        assert await fetch_snapshot(f"redis://probe@127.0.0.1:{store.port}", tmp_path / "snapshot") > 0
+        with pytest.raises(SnapshotError, match="refused AUTH: WRONGPASS"):
+            await fetch_snapshot(f"redis://nobody@127.0.0.1:{store.port}", tmp_path / "x")
+
+
 @pytest.fixture
 def copied(tmp_path: Path) -> backups.Backup:
     """Make a small backup of append-only files."""

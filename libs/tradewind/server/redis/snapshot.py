@@ -60,8 +60,8 @@ class _Link:
         self._writer = writer
 
     async def log_in(self, user: str | None, password: str | None) -> None:
-        if password:
-            await self.ask("AUTH", *([user] if user else []), password)
+        if user or password:
+            await self.ask("AUTH", *([user] if user else []), password or "")
 
     async def ask(self, *words: str) -> list[str]:
         """Send a command and return the texts of its reply; none for null."""
