@@ -82,13 +82,11 @@ def list_(
     target: Annotated[Path, typer.Argument(help="Where backups are kept.")],
     output: Output = Format.TEXT,
 ) -> None:
-    """List backups, oldest first."""
-    from tradewind.server.redis.backup import BackupError, list_backups
+    """List backups, the oldest first; what is broken is named on stderr."""
+    from tradewind.server.redis.backup import broken_backups, list_backups
 
-    try:
-        backups = list_backups(target)
-    except BackupError as error:
-        raise fail(str(error)) from None
+    backups = list_backups(target)
+    session.screen.notes(broken_backups(target))
     if output is Format.JSON:
         session.screen.json([{"path": str(each.path), "kind": each.kind, "bytes": each.bytes} for each in backups])
         return
@@ -100,11 +98,12 @@ def list_(
 @asynchronous
 async def verify(session: Session, backup: Place, output: Output = Format.TEXT) -> None:
     """Check that a backup is intact, and that a store can load it."""
-    from tradewind.server.redis.backup import BackupError, count_keys, find_backup
+    from tradewind.server.redis.backup import BackupError, broken_backups, count_keys, find_backup
     from tradewind.server.redis.embedded import EmbeddedStoreError
 
     try:
         found = find_backup(backup)
+        session.screen.notes(broken_backups(backup))
         keys = await count_keys(found)
     except (BackupError, EmbeddedStoreError) as error:
         raise fail(str(error)) from None
@@ -132,6 +131,7 @@ def restore(
 
     try:
         found = backups.find_backup(backup)
+        session.screen.notes(backups.broken_backups(backup))
         aside = backups.restore(found, data, replace=replace, persistence=persistence.value)
     except (backups.BackupError, OSError) as error:
         raise fail(str(error)) from None

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import re
+import shutil
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -194,6 +196,36 @@ def test_what_was_just_taken_is_not_removed_for_one_of_a_time_to_come(copied: ba
     assert result.exit_code == 1
     assert f"{ahead.path} is of a later time: no old one is removed" in result.output.replace("\n", " ")
     assert len(backups.list_backups(target)) == 3
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": []}', '{"files": {"a": {"bytes": "many", "sha256": ""}}}'])
+def test_a_broken_backup_is_passed_over_and_named(copied: backups.Backup, tmp_path: Path, text: str) -> None:
+    target, data = tmp_path / "backups", tmp_path / "data"
+    broken = target / "20990101T000000.000000Z"
+    broken.mkdir()
+    (broken / "backup.json").write_text(text)
+    told = f"{broken} is no backup, for its backup.json is broken: "
+
+    def run(*arguments: str) -> tuple[str, str]:
+        result = CliRunner().invoke(app, ["backup", *arguments])
+        assert result.exit_code == 0, result.output
+        return result.stdout, result.stderr
+
+    assert backups.find_backup(target) == copied
+    assert run("create", str(target), "--data", str(data), "--keep", "1")[0].endswith("; 1 old ones removed\n")
+    (taken,) = backups.list_backups(target)
+    listed, notes = run("list", str(target))
+    assert str(taken.path) in listed
+    assert str(broken) not in listed
+    assert notes.startswith(f"note: {told}")
+    restored, notes = run("restore", str(target), str(tmp_path / "new"))
+    assert restored.startswith(f"{taken.path} is in ")
+    assert notes.startswith(f"note: {told}")
+    with pytest.raises(BackupError, match=re.escape(told)):
+        backups.find_backup(broken)
+    shutil.rmtree(taken.path)
+    with pytest.raises(BackupError, match=rf"^no backup in .*\n{re.escape(told)}"):
+        backups.find_backup(target)
 
 
 async def test_a_directory_in_use_is_left_alone(copied: backups.Backup, tmp_path: Path) -> None:

@@ -90,8 +90,13 @@ def back_up_directory(data: Path, target: Path, now: datetime) -> Backup:
 
 
 def list_backups(target: Path) -> list[Backup]:
-    """Return the complete backups below a directory, oldest first."""
-    return [read_backup(path.parent) for path in sorted(target.glob("*/backup.json")) if path.parent.suffix != ".part"]
+    """Return the complete backups below a directory, oldest first, without those that `broken_backups` tells of."""
+    return _below(target)[0]
+
+
+def broken_backups(target: Path) -> list[str]:
+    """Return what is wrong with each backup below a directory whose `backup.json` cannot be read."""
+    return _below(target)[1]
 
 
 def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
@@ -112,12 +117,13 @@ def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
 
 
 def find_backup(path: Path) -> Backup:
-    """Return the backup at a path, or the newest one below it. Raises BackupError when there is none."""
+    """Return the backup at a path, or the newest complete one below it. Raises BackupError when there is none."""
     if (path / "backup.json").exists():
         return read_backup(path)
-    found = list_backups(path)
+    found, broken = _below(path)
     if not found:
-        raise BackupError(f"no backup in {path}: name a directory that `tradewind backup create` has written to")
+        none = f"no backup in {path}: name a directory that `tradewind backup create` has written to"
+        raise BackupError("\n".join([none, *broken]))
     return found[-1]
 
 
@@ -127,8 +133,8 @@ def read_backup(path: Path) -> Backup:
         facts = json.loads((path / "backup.json").read_text(encoding="utf-8"))
         files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in facts["files"].items()}
         return Backup(path, facts["kind"], datetime.fromisoformat(facts["taken_at"]), files)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BackupError(f"{path} is no backup: {error}") from error
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BackupError(f"{path} is no backup, for its backup.json is broken: {error}") from error
 
 
 def check(backup: Backup) -> None:
@@ -192,6 +198,18 @@ def restore(
         shutil.copyfile(backup.path / SNAPSHOT, data / APPEND_ONLY / _BASE)
         (data / APPEND_ONLY / MANIFEST).write_text(f"file {_BASE} seq 1 type b\n", encoding="ascii")
     return aside
+
+
+def _below(target: Path) -> tuple[list[Backup], list[str]]:
+    found, broken = list[Backup](), list[str]()
+    for path in sorted(target.glob("*/backup.json")):
+        if path.parent.suffix == ".part":
+            continue
+        try:
+            found.append(read_backup(path.parent))
+        except BackupError as error:
+            broken.append(str(error))
+    return found, broken
 
 
 def _copied(source: Path, target: Path) -> bool:
