@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import resource
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -213,6 +214,34 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         await second.stop()
     finally:
         await first.stop()
+
+
+async def test_what_the_store_said_before_it_died_outlasts_its_restart(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    try:
+        assert store.pid is not None
+        os.kill(store.pid, signal.SIGSEGV)
+        await until(lambda: store.pid is None, "the store has crashed")
+        await store.stop()
+        await store.start()
+        assert "crashed by signal: 11" in (tmp_path / "store.log").read_text(errors="replace")
+    finally:
+        await store.stop()
+
+
+async def test_a_long_log_makes_room_and_its_end_stays(tmp_path: Path) -> None:
+    log, before = tmp_path / "store.log", tmp_path / "store.log.before"
+    log.write_text("old\n" * 500_000 + "Address already in use\n")
+    program = tmp_path / "not-a-store"
+    program.write_text("#!/bin/sh\necho I am a shell script\nexit 3\n")
+    program.chmod(0o700)
+    for said in (1, 2):
+        with pytest.raises(EmbeddedStoreError, match=r"ended at once:\nI am a shell script$"):
+            await EmbeddedStore(tmp_path, binary=program).start()
+        assert log.read_text() == "I am a shell script\n" * said
+    assert before.stat().st_size == 1 << 20
+    assert before.read_text().endswith("old\nAddress already in use\n")
 
 
 async def test_a_program_that_is_no_store_is_told_with_what_it_said(tmp_path: Path) -> None:

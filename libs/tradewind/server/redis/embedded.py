@@ -38,6 +38,8 @@ more."""
 
 _SOCKET_PATH_LIMIT = 107
 _BIND_ATTEMPTS = 5
+_LONGEST_LOG = 1 << 20
+"""Bytes of `store.log` beyond which a start begins another one, and how many stay of the one before."""
 
 
 class EmbeddedStoreError(Exception):
@@ -66,6 +68,7 @@ class EmbeddedStore:
     ) -> None:
         """Take `binary` instead of the one found; `options` are passed to the server unchanged, after our own."""
         self.directory = Path(directory).resolve()
+        self._log = self.directory / "store.log"
         self.port = port
         self._unix_socket = Path(unix_socket).resolve() if unix_socket is not None else None
         if self._unix_socket is not None and len(os.fsencode(self._unix_socket)) > _SOCKET_PATH_LIMIT:
@@ -168,11 +171,12 @@ class EmbeddedStore:
         for attempt in range(_BIND_ATTEMPTS):
             if self._unix_socket is None and wanted == 0:
                 self.port = free_port()
+            begins = self._begin_log()
             self._process = self._spawn(binary)
             if await self._answers(self._process, deadline):
                 return
             failed, self._process = self._process, None
-            log = (self.directory / "store.log").read_text(encoding="utf-8", errors="replace")
+            log = self._log.read_bytes()[begins:].decode(errors="replace")
             if failed.poll() is None:
                 failed.kill()
                 await _ended(failed, 5.0)
@@ -180,6 +184,19 @@ class EmbeddedStore:
             # Another process may take a free port between choosing and listening; then try another port.
             if "Address already in use" not in log or attempt == _BIND_ATTEMPTS - 1 or wanted != 0:
                 raise EmbeddedStoreError(f"the store in {self.directory} ended at once:\n{_tail(log)}")
+
+    def _begin_log(self) -> int:
+        """Return at which byte of the log the next process goes on; a long log makes room for it.
+
+        What was said before stays: it may tell why the store died, and was started again.
+        """
+        with self._log.open("ab+") as log:
+            if (size := log.tell()) <= _LONGEST_LOG:
+                return size
+            log.seek(size - _LONGEST_LOG)
+            self._log.with_name("store.log.before").write_bytes(log.read())
+            log.truncate(0)
+            return 0
 
     def _spawn(self, binary: str) -> subprocess.Popen[bytes]:
         if self._unix_socket is not None:
@@ -195,7 +212,7 @@ class EmbeddedStore:
         ]
         # fmt: on
         assert self._lock is not None
-        with open(self.directory / "store.log", "wb") as log:
+        with self._log.open("ab") as log:
             return subprocess.Popen(
                 owned(command),
                 cwd=self.directory,
