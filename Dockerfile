@@ -18,6 +18,6 @@ ENV PATH=/opt/tradewind/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001
 VOLUME /data
 EXPOSE 7700
-# Checks readiness at TRADEWIND_PORT, 7700 unless set. Kubernetes has its own probes and ignores this one.
+# Checks readiness at TRADEWIND_HOST and TRADEWIND_PORT, 127.0.0.1:7700 unless set. Kubernetes has its own probes and ignores this one.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-m", "tradewind.server.probe"]
 CMD ["tradewind", "up", "--host", "0.0.0.0", "--data", "/data"]

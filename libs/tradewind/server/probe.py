@@ -19,6 +19,8 @@ from tradewind.server.settings import CommonSettings, SettingsError, load_settin
 from tradewind.tls import TlsError
 
 _TIMEOUT_S = 4.0
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where to ask a server that listens on every interface."""
 
 
 async def probe(
@@ -39,7 +41,7 @@ async def probe(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return the exit code. The default address is this machine's at TRADEWIND_PORT; TRADEWIND_TLS_* apply."""
+    """Return the exit code. The default address is TRADEWIND_HOST at TRADEWIND_PORT; TRADEWIND_TLS_* apply."""
     rest = [argument for argument in arguments if argument != "--liveness"]
     if len(rest) > 1 or any(argument.startswith("-") for argument in rest):
         print("usage: python -m tradewind.server.probe [--liveness] [HOST:PORT]", file=sys.stderr)
@@ -48,13 +50,18 @@ def main(arguments: Sequence[str]) -> int:
     reason: str | None
     try:
         settings = load_settings(CommonSettings)
-        address = rest[0] if rest else f"127.0.0.1:{settings.port}"
+        address = rest[0] if rest else _own_address(settings.host, settings.port)
         reason = asyncio.run(_probe(address, name, settings))
     except (SettingsError, TlsError) as error:
         reason = str(error)
     if reason is not None:
         print(reason, file=sys.stderr)
     return 0 if reason is None else 1
+
+
+def _own_address(host: str, port: int) -> str:
+    host = _LOOPBACK.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _probe(address: str, name: str, settings: CommonSettings) -> str | None:
