@@ -97,13 +97,12 @@ def list_(
 @app.command()
 @asynchronous
 async def verify(session: Session, backup: Place, output: Output = Format.TEXT) -> None:
-    """Check that a backup is intact, and that a store can load it."""
+    """Check that a backup is intact, and that a store can load it; exits with 1 if another one there is broken."""
     from tradewind.server.redis.backup import BackupError, broken_backups, count_keys, find_backup
     from tradewind.server.redis.embedded import EmbeddedStoreError
 
     try:
-        found = find_backup(backup)
-        session.screen.notes(broken_backups(backup))
+        found, broken = find_backup(backup), broken_backups(backup)
         keys = await count_keys(found)
     except (BackupError, EmbeddedStoreError) as error:
         raise fail(str(error)) from None
@@ -111,6 +110,8 @@ async def verify(session: Session, backup: Place, output: Output = Format.TEXT) 
         session.screen.json({"path": str(found.path), "keys": keys})
     else:
         session.screen.line(f"{found.path} is whole: a store loads {keys} keys from it")
+    if broken:
+        raise fail("\n".join(broken))
 
 
 @app.command()
