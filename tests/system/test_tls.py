@@ -53,7 +53,7 @@ async def test_commands_take_certificates(stack: Standalone, authority: Authorit
 
     assert await shell(*given, "flow", "list", "-o", "json") == "[]\n"
     refused = await shell("--tls-ca", str(files.ca), "flow", "list", ends=3)
-    assert "certificate that its CA has signed" in refused
+    assert "certificate signed by its CA" in refused
     absent = await shell("--tls-ca", "absent.pem", "flow", "list", ends=2)
     assert "cannot read absent.pem" in absent
     assert "--tls-ca" in CliRunner().invoke(app, ["--help"]).output

@@ -26,7 +26,7 @@ class AesGcm:
             raise ValueError("a codec needs a key")
         for name, key in keys.items():
             if not 0 < len(name.encode()) < 256:
-                raise ValueError("a key has a name of 1 to 255 bytes")
+                raise ValueError("the name of a key must have 1 to 255 bytes")
             if len(key) not in _LENGTHS:
                 raise ValueError(f'key "{name}" has {len(key)} bytes, not 16, 24 or 32')
         self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
@@ -46,12 +46,12 @@ class AesGcm:
         cipher = self._ciphers.get(name.decode(errors="replace"))
         if cipher is None:
             raise CodecError(
-                f'the value is encrypted under the key "{name.decode(errors="replace")}", which is not here'
+                f'the value is encrypted with the key "{name.decode(errors="replace")}", which this codec does not have'
             )
         try:
             return cipher.decrypt(payload[end : end + _NONCE], payload[end + _NONCE :], name)
         except InvalidTag:
-            raise CodecError("the value was changed, or encrypted under another key of the same name") from None
+            raise CodecError("the value was changed, or encrypted with a different key of the same name") from None
 
 
 def aes_gcm() -> AesGcm:
@@ -61,12 +61,12 @@ def aes_gcm() -> AesGcm:
     """
     path = os.environ.get(KEYS_VARIABLE)
     if not path:
-        raise ValueError(f"{KEYS_VARIABLE} is to name the file of the keys")
+        raise ValueError(f"{KEYS_VARIABLE} must name the file with the keys")
     keys: dict[str, bytes] = {}
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}; {KEYS_VARIABLE} names it") from None
+        raise ValueError(f"cannot read {path}: {error.strerror}; check {KEYS_VARIABLE}") from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -74,11 +74,11 @@ def aes_gcm() -> AesGcm:
             name, key = line.decode().split()
             decoded = base64.b64decode(key, validate=True)
         except ValueError:
-            raise ValueError(f"{path}, line {number}: this is not a name, a space and a key in base64") from None
+            raise ValueError(f"{path}, line {number}: must be a name, a space and a key in base64") from None
         # If name and key are swapped, the name is the key: do not show it.
         if len(decoded) not in _LENGTHS:
             raise ValueError(f"{path}, line {number}: the key has {len(decoded)} bytes, not 16, 24 or 32")
         if name in keys:
-            raise ValueError(f"{path}, line {number}: a line before has the same name")
+            raise ValueError(f"{path}, line {number}: an earlier line has the same name")
         keys[name] = decoded
     return AesGcm(keys)

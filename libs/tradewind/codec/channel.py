@@ -94,7 +94,7 @@ def _readable(codec: Codec, text: str) -> str:
     try:
         return decode_text(codec, text)
     except CodecError as error:
-        logger.warning("a value is shown as it is kept: %s", error)
+        logger.warning("a value is shown undecoded: %s", error)
         return text
 
 

@@ -40,5 +40,5 @@ def load_codec(target: str) -> Codec:
         except TypeError as error:
             raise ValueError(f'codec "{target}": {error}') from error
     if not (callable(getattr(found, "encode", None)) and callable(getattr(found, "decode", None))):
-        raise ValueError(f'codec "{target}": it has no methods encode and decode')
+        raise ValueError(f'codec "{target}": it must have the methods encode and decode')
     return cast(Codec, found)

@@ -90,14 +90,14 @@ def _decoded(codec: Codec | None, value: Any) -> Any:
 
 def _opened(codec: Codec | None, encoded: str) -> bytes:
     if codec is None:
-        raise CodecError("the value is encoded, and there is no codec here: set TRADEWIND_CODEC, or give one")
+        raise CodecError("the value is encoded, and there is no codec to decode it: set TRADEWIND_CODEC, or pass one")
     try:
         text = codec.decode(base64.b64decode(encoded, validate=True))
         msgspec.json.decode(text)
     except CodecError:
         raise
     except (binascii.Error, msgspec.DecodeError):
-        raise CodecError("the value is encoded in another way than this codec knows") from None
+        raise CodecError("this codec cannot read the value: it was encoded in a different way") from None
     except Exception as error:
         # Its message may quote its argument, so show only the type.
         raise CodecError(f"the codec cannot read the value: {type(error).__qualname__}") from None

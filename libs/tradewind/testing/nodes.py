@@ -101,7 +101,7 @@ class NodeRun:
     def output(self) -> Any:
         """The value of the only emitted handle. Raises AssertionError, with what happened, unless there is one."""
         if len(self.outputs) != 1:
-            raise AssertionError(f"expected one output, have {self.outputs or self.error}")
+            raise AssertionError(f"expected one output, got {self.outputs or self.error}")
         return next(iter(self.outputs.values()))
 
 
@@ -159,7 +159,7 @@ async def run_node(
     if `node` is not a node and for an unknown fact, ValueError for values that JSON cannot express.
     """
     if not isinstance(node, Node):
-        raise TypeError(f"run_node runs a node, and {node!r} is none: decorate the function with @node(...)")
+        raise TypeError(f"run_node needs a node, but {node!r} is not one: decorate the function with @node(...)")
     recorder = _Recorder()
     known = dict(secrets or {})
     threads = ThreadPool(1)

@@ -42,8 +42,8 @@ _EVERY_CHANNEL: Options = (
 )
 
 FORKED = (
-    "this process was forked from one with open connections, which do not go along, nor can it open others beside: "
-    'close clients and end workers before a fork, or begin the process otherwise, as multiprocessing does by "spawn"'
+    "this process was forked from one with open connections; it does not inherit them, and cannot open new ones: close "
+    'clients and stop workers before forking, or start the process differently, as multiprocessing does with "spawn"'
 )
 
 _open: WeakSet[grpc.aio.Channel] = WeakSet()
@@ -52,7 +52,7 @@ _cut_off = False
 
 _LINGER_S = 600.0
 """How long calls in flight over a connection with an older certificate may go on."""
-_CUT = "the connection with the certificate before was closed: call again"
+_CUT = "the connection with the previous certificate was closed: call again"
 
 
 def security_of(given: Security) -> Security:
@@ -66,7 +66,7 @@ def target_of(address: str) -> str:
         return address
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdecimal():
-        raise ValueError(f'"{address}" is no address of a server: give host:port, such as localhost:7700')
+        raise ValueError(f'"{address}" is not the address of a server: give host:port, such as localhost:7700')
     return f"dns:///{address}"
 
 

@@ -3,22 +3,22 @@
 _CAUSES = (
     (
         "certificate has expired",
-        "its TLS certificate has expired: whoever runs it has to put a new one in its place",
+        "its TLS certificate has expired: whoever runs the server has to replace it",
     ),
     (
         "CERTIFICATE_VERIFY_FAILED",
-        "its TLS certificate is not signed by a CA that is trusted here: TRADEWIND_TLS_CA (--tls-ca) is to name the "
+        "its TLS certificate is not signed by a CA that is trusted here: set TRADEWIND_TLS_CA (--tls-ca) to the "
         "file of the CA that signed it",
     ),
     (
         "Hostname Verification Check failed",
-        "its TLS certificate is for other names: use one of them as the address, or say which one to expect with "
+        "its TLS certificate is for other names: use one of them as the address, or set the name to expect with "
         "TRADEWIND_TLS_SERVER_NAME (--tls-server-name)",
     ),
-    ("WRONG_VERSION_NUMBER", "it speaks plain text, not TLS: leave the TRADEWIND_TLS_* variables out"),
+    ("WRONG_VERSION_NUMBER", "it speaks plain text, not TLS: unset the TRADEWIND_TLS_* variables"),
     (
         "Socket closed",
-        "it closed the connection at once, as a server does that wants TLS, or a certificate that its CA has signed: "
+        "it closed the connection at once, as a server does that expects TLS, or a certificate signed by its CA: "
         "see TRADEWIND_TLS_CA, TRADEWIND_TLS_CERT and TRADEWIND_TLS_KEY",
     ),
 )

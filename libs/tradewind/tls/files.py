@@ -98,21 +98,21 @@ class TlsFiles:
         now = datetime.now(UTC)
         if leaf.not_valid_after_utc < now:
             raise TlsError(
-                f"TLS: the certificate in {self.cert} has expired, on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: "
-                "put a new one in its place"
+                f"TLS: the certificate in {self.cert} expired on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: "
+                "replace it"
             )
         if leaf.not_valid_before_utc > now:
             raise TlsError(
                 f"TLS: the certificate in {self.cert} is valid only from {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} "
-                "UTC: look at the clock of this machine"
+                "UTC: check this machine's clock"
             )
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.cert, self.key, password=_no_password)
         except (ssl.SSLError, TlsError) as error:
             reason = error if isinstance(error, TlsError) else getattr(error, "reason", None) or error
             raise TlsError(
-                f"TLS: {self.key} holds no key of the certificate in {self.cert}: {reason}; a key is a PEM file "
-                "without a password, and made together with its certificate"
+                f"TLS: {self.key} does not hold the key of the certificate in {self.cert}: {reason}; the key must be "
+                "in a PEM file without a password, made together with the certificate"
             ) from None
         return Pem(ca, cert, key)
 
@@ -166,9 +166,7 @@ class WatchedFiles:
         except TlsError as error:
             if stamp != self._refused:
                 self._refused = stamp
-                logger.warning(
-                    "what was put in the place of TLS files is not taken, the ones before stay in use: %s", error
-                )
+                logger.warning("the new TLS files cannot be used, the previous ones stay in use: %s", error)
             return
         if self._files.stamp() != stamp:
             # Replaced while they were being read: the next check takes them.
@@ -181,7 +179,7 @@ def _read(path: Path | str, variable: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise TlsError(f"TLS: cannot read {path}: {error.strerror}; {variable} names it") from None
+        raise TlsError(f"TLS: cannot read {path}: {error.strerror}; check {variable}") from None
 
 
 def _certificates(pem: bytes, path: Path | str, variable: str) -> "list[x509.Certificate]":
@@ -191,7 +189,7 @@ def _certificates(pem: bytes, path: Path | str, variable: str) -> "list[x509.Cer
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError:
-        raise TlsError(f"TLS: {path} holds no certificate in PEM form; {variable} names it") from None
+        raise TlsError(f"TLS: {path} holds no certificate in PEM form; check {variable}") from None
 
 
 def _no_password() -> str:

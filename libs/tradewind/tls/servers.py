@@ -15,11 +15,11 @@ def server_credentials(files: TlsFiles, *, require_client_cert: bool) -> grpc.Se
     """
     if not files.cert:
         raise TlsError(
-            "TLS: a server needs a certificate and its key: set TRADEWIND_TLS_CERT and TRADEWIND_TLS_KEY beside "
+            "TLS: a server needs a certificate and its key: set TRADEWIND_TLS_CERT and TRADEWIND_TLS_KEY as well as "
             "TRADEWIND_TLS_CA"
         )
     if require_client_cert and (not files.ca or files.read().ca is None):
-        raise TlsError("TLS: callers are to show certificates, so TRADEWIND_TLS_CA must name the file of their CA")
+        raise TlsError("TLS: callers must show certificates, so TRADEWIND_TLS_CA must name the file of their CA")
     watched = WatchedFiles(files)
     known: list[Pem] = [watched.current()]
 

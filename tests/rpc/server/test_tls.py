@@ -95,11 +95,11 @@ async def test_a_user_is_told_why_there_is_no_connection(authority: Authority, t
     other = Authority(tmp_path, "other")
     own = authority.issue("server")
     async with serving(own) as server:
-        assert "is not signed by a CA that is trusted here: TRADEWIND_TLS_CA" in await told(server, TlsFiles(other.ca))
+        assert "that is trusted here: set TRADEWIND_TLS_CA" in await told(server, TlsFiles(other.ca))
         assert "is for other names" in await told(server, TlsFiles(authority.ca, server_name="door.example"))
-        assert "closed the connection at once, as a server does that wants TLS" in await told(server, None)
+        assert "closed the connection at once, as a server does that expects TLS" in await told(server, None)
     async with serving(own, tls_require_client_cert=True) as server:
-        assert "or a certificate that its CA has signed" in await told(server, TlsFiles(authority.ca))
+        assert "or a certificate signed by its CA" in await told(server, TlsFiles(authority.ca))
     plain = Server([EchoService()])
     await plain.start()
     try:

@@ -92,7 +92,7 @@ def test_another_service_answers(shell: Shell, stack: FakeStack) -> None:
 def test_no_address(shell: Shell, address: str, command: str) -> None:
     ran = shell("--address", address, *command.split(), ends=2)
 
-    assert ran.err == f'error: "{address}" is no address of a server: give host:port, such as localhost:7700\n'
+    assert ran.err == f'error: "{address}" is not the address of a server: give host:port, such as localhost:7700\n'
 
 
 def test_the_address_option_wins_over_the_environment(

@@ -166,7 +166,7 @@ def test_a_forked_process_is_told_why_it_cannot_call_and_does_no_harm(stack_else
 
     of_parent, of_its_own, *others = ended.stdout.splitlines()
     assert of_parent == of_its_own
-    assert "close clients and end workers before a fork" in of_parent
+    assert "close clients and stop workers before forking" in of_parent
     assert others == ["before: momentum"]
 
 

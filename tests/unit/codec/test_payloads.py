@@ -81,13 +81,13 @@ def test_the_same_value_is_encrypted_otherwise_each_time() -> None:
 def test_what_cannot_be_read_is_told_without_the_value() -> None:
     encoded = encode_text(CODEC, '"hidden"')
 
-    with pytest.raises(CodecError, match='under the key "2026", which is not here'):
+    with pytest.raises(CodecError, match='with the key "2026", which this codec does not have'):
         decode_text(AesGcm({"2027": KEY}), encoded)
-    with pytest.raises(CodecError, match="changed, or encrypted under another key of the same name"):
+    with pytest.raises(CodecError, match="changed, or encrypted with a different key of the same name"):
         decode_text(AesGcm({"2026": OTHER}), encoded)
-    with pytest.raises(CodecError, match="there is no codec here: set TRADEWIND_CODEC"):
+    with pytest.raises(CodecError, match="there is no codec to decode it: set TRADEWIND_CODEC"):
         decode_text(None, encoded)
-    with pytest.raises(CodecError, match="encoded in another way"):
+    with pytest.raises(CodecError, match="encoded in a different way"):
         decode_text(CODEC, '{"$encoded": "!"}')
     with pytest.raises(CodecError, match="the codec cannot read the value: IndexError"):
         decode_text(CODEC, '{"$encoded": ""}')
@@ -131,7 +131,7 @@ def test_a_file_of_keys_that_is_none_is_told_without_its_content(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TRADEWIND_CODEC_KEYS", raising=False)
-    with pytest.raises(ValueError, match="TRADEWIND_CODEC_KEYS is to name the file"):
+    with pytest.raises(ValueError, match="TRADEWIND_CODEC_KEYS must name the file"):
         aes_gcm()
     monkeypatch.setenv("TRADEWIND_CODEC_KEYS", str(tmp_path / "absent"))
     with pytest.raises(ValueError, match="No such file"):
@@ -139,7 +139,7 @@ def test_a_file_of_keys_that_is_none_is_told_without_its_content(
     keys = tmp_path / "keys"
     keys.write_text("2026 not-base64!\n")
     monkeypatch.setenv("TRADEWIND_CODEC_KEYS", str(keys))
-    with pytest.raises(ValueError, match="line 1: this is not a name") as caught:
+    with pytest.raises(ValueError, match="line 1: must be a name") as caught:
         aes_gcm()
     assert "not-base64" not in str(caught.value)
 

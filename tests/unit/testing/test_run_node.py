@@ -43,7 +43,7 @@ async def test_errors_are_in_the_result() -> None:
 
     assert run.error is not None
     assert (run.error.code, run.error.type, run.error.message) == ("NODE_ERROR", "ValueError", "a price below zero")
-    with pytest.raises(AssertionError, match="expected one output, have NodeFailure"):
+    with pytest.raises(AssertionError, match="expected one output, got NodeFailure"):
         _ = run.output
 
 
@@ -79,7 +79,7 @@ async def test_a_stop_ends_a_thread_that_looks() -> None:
 
 
 async def test_what_is_no_node_is_not_run() -> None:
-    with pytest.raises(TypeError, match=r"run_node runs a node, and <built-in function len> is none: decorate the fun"):
+    with pytest.raises(TypeError, match=r"run_node needs a node, but <built-in function len> is not one: decorate the"):
         await run_node(len, x=1)  # type: ignore[arg-type]
 
 

@@ -35,7 +35,7 @@ def test_a_missing_file_is_named_with_its_variable(authority: Authority, tmp_pat
     files = authority.issue("own")
 
     assert refusal(TlsFiles(absent)) == (
-        f"TLS: cannot read {absent}: No such file or directory; TRADEWIND_TLS_CA names it"
+        f"TLS: cannot read {absent}: No such file or directory; check TRADEWIND_TLS_CA"
     )
     assert f"cannot read {absent}" in refusal(TlsFiles(files.ca, files.cert, absent))
 
@@ -46,8 +46,8 @@ def test_files_of_the_store_are_named_by_its_variables(authority: Authority, mon
     named = load_settings(CommonSettings).store_tls_files()
     assert named is not None
     assert "set TRADEWIND_STORE_TLS_CERT and TRADEWIND_STORE_TLS_KEY" in refusal(named)
-    assert "TRADEWIND_STORE_TLS_CA names it" in refusal(StoreTlsFiles("absent.pem"))
-    assert "TRADEWIND_STORE_TLS_CERT names it" in refusal(StoreTlsFiles(None, files.key, files.key))
+    assert "check TRADEWIND_STORE_TLS_CA" in refusal(StoreTlsFiles("absent.pem"))
+    assert "check TRADEWIND_STORE_TLS_CERT" in refusal(StoreTlsFiles(None, files.key, files.key))
 
 
 def test_a_certificate_needs_its_key(authority: Authority) -> None:
@@ -56,7 +56,7 @@ def test_a_certificate_needs_its_key(authority: Authority) -> None:
     assert "a certificate without its key: set TRADEWIND_TLS_CERT" in refusal(TlsFiles(files.ca, files.cert))
     assert "a key without its certificate" in refusal(TlsFiles(files.ca, key=files.key))
     mixed = refusal(TlsFiles(files.ca, files.cert, other.key))
-    assert f"{other.key} holds no key of the certificate in {files.cert}" in mixed
+    assert f"{other.key} does not hold the key of the certificate in {files.cert}" in mixed
 
 
 def test_what_is_no_certificate_is_told(authority: Authority, tmp_path: Path) -> None:
@@ -65,13 +65,13 @@ def test_what_is_no_certificate_is_told(authority: Authority, tmp_path: Path) ->
 
     assert f"{text} holds no certificate in PEM form" in refusal(TlsFiles(text))
     assert f"{text} holds no certificate in PEM form" in refusal(TlsFiles(files.ca, text, files.key))
-    assert f"{text} holds no key of the certificate" in refusal(TlsFiles(files.ca, files.cert, text))
+    assert f"{text} does not hold the key of the certificate" in refusal(TlsFiles(files.ca, files.cert, text))
 
 
 def test_an_expired_certificate_is_told(authority: Authority) -> None:
     files = authority.issue("own", expired=True)
 
-    assert f"the certificate in {files.cert} has expired, on " in refusal(files)
+    assert f"the certificate in {files.cert} expired on " in refusal(files)
 
 
 def test_a_server_needs_a_certificate_and_for_mtls_a_ca(authority: Authority) -> None:
