@@ -217,7 +217,7 @@ async def test_items_have_retries_and_time_limits(client: Client, tmp_path: Path
     )
     with pytest.raises(TaskFailed, match="ended as failed: TIMEOUT"):
         await late.result(30)
-    with pytest.raises(ValueError, match='"soon" is no length of time'):
+    with pytest.raises(ValueError, match='"soon" is not a length of time'):
         await client.submit_task("failing", retry=Retry(2, initial="soon"))
 
 

@@ -14,7 +14,7 @@ def read_items(file: str) -> list[str]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not UTF-8 text: byte {error.start} is none of it") from None
+        raise ValueError(f"{file} is not UTF-8 text: the byte at offset {error.start} is invalid") from None
     items: list[str] = []
     faults: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):

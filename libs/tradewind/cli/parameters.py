@@ -37,7 +37,7 @@ def length_of(text: str | float) -> float:
     try:
         return seconds_in(text)
     except ValueError:
-        raise typer.BadParameter(f'"{text}" is no length of time, such as 20, 20s or 5m') from None
+        raise typer.BadParameter(f'"{text}" is not a length of time, such as 20, 20s or 5m') from None
 
 
 Patience = Annotated[
@@ -149,7 +149,7 @@ def read_json(text: str) -> Any:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number in JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def json_of(text: str | None, option: str) -> Any:

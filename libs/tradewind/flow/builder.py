@@ -139,10 +139,11 @@ class Flow:
         """
         path = f"nodes[{len(self._nodes)}]"
         if node_id in self._by_id:
-            raise FlowError(f'there is a node "{node_id}" already', f"{path}.id")
+            raise FlowError(f'there is already a node "{node_id}"', f"{path}.id")
         name = type if isinstance(type, str) else getattr(type, "type", None)
         if not isinstance(name, str):
-            raise FlowError(f"{type!r} names no node type: give its name, or the function under @node", f"{path}.type")
+            message = f"{type!r} is not a node type: give its name, or a function that is decorated with @node"
+            raise FlowError(message, f"{path}.type")
         weather: dict[str, Any] = {"id": node_id, "type": name}
         plain = {
             "config": config,
@@ -159,7 +160,7 @@ class Flow:
         weather |= {name: duration(value, f"{path}.{name}") for name, value in times.items() if value is not None}
         weather |= {name: _rule(name, rule, f"{path}.{name}") for name, rule in rules.items() if rule is not None}
         if isinstance(min_success, float) and not 0 < min_success <= 1:
-            raise FlowError(f"a share is over 0 and at most 1.0, is {min_success}", f"{path}.min_success")
+            raise FlowError(f"a share must be above 0 and at most 1.0, is {min_success}", f"{path}.min_success")
         # In JSON, 1.0 is 1, which would mean one item; leaving the field out means all of them.
         if min_success is not None and not (isinstance(min_success, float) and min_success == 1):
             weather["min_success"] = json_copy(min_success, f"{path}.min_success")
@@ -273,7 +274,7 @@ class Flow:
 
     def _require_own(self, node: Node, path: str = "") -> None:
         if node._add_edge != self._join:
-            raise FlowError(f'node "{node.id}" belongs to another flow than "{self.flow_id}"', path)
+            raise FlowError(f'node "{node.id}" belongs to another flow, not to "{self.flow_id}"', path)
 
     def _join(self, source: Handle, target: Handle) -> None:
         for handle in (source, target):
@@ -299,7 +300,8 @@ class Flow:
             raise FlowError(self._no_node(text.rpartition(".")[0] or text), path)
         if len(found) > 1:
             readings = " or ".join(f'"{handle}" of "{node_id}"' for node_id, handle in found)
-            raise FlowError(f'"{text}" may be handle {readings}: use flow["<node>"]["<handle>"] >> ...', path)
+            message = f'"{text}" is ambiguous: it may be handle {readings}; write flow["<node>"]["<handle>"] >> ...'
+            raise FlowError(message, path)
         node_id, handle = found[0]
         return self._by_id[node_id][handle]
 

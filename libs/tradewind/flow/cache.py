@@ -45,7 +45,7 @@ class Cache:
     def to_message(self) -> cache_pb2.CacheUse:
         """Return it as a message. Raises ValueError for an invalid scope or length of time."""
         if self.scope is not None and self.scope not in SCOPES:
-            raise ValueError(f'"{self.scope}" is none of {", ".join(SCOPES)}')
+            raise ValueError(f'"{self.scope}" is not one of {", ".join(SCOPES)}')
         message = cache_pb2.CacheUse(name=self.name, key=self.key or "")
         if self.scope is not None:
             message.scope = SCOPES[self.scope]

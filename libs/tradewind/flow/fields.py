@@ -18,7 +18,7 @@ def say(weather: dict[str, Any], name: str, number: int, words: Mapping[str, Any
         if value == number:
             weather[name] = word
             return
-    raise FlowError(f"{number} is no known value; one of {', '.join(words)}", path + name)
+    raise FlowError(f"{number} is not a known value; use one of {', '.join(words)}", path + name)
 
 
 class Fields:
@@ -31,8 +31,8 @@ class Fields:
         self._path = path
         for name in values:
             if name not in known:
-                hint = NearestName(known).hint(str(name), f"; one of {', '.join(known)}")
-                raise FlowError(f"is no known field{hint}", self.at(str(name)))
+                hint = NearestName(known).hint(str(name), f"; known fields are {', '.join(known)}")
+                raise FlowError(f"unknown field{hint}", self.at(str(name)))
 
     def at(self, name: str) -> str:
         return f"{self._path}.{name}" if self._path else name
@@ -87,7 +87,7 @@ class Fields:
     def word(self, name: str, words: Mapping[str, Any]) -> Any:
         value = self.text(name)
         if value and value not in words:
-            raise FlowError(f'"{value}" is none of {", ".join(words)}', self.at(name))
+            raise FlowError(f'"{value}" is not one of {", ".join(words)}', self.at(name))
         return words.get(value)
 
     def json(self, name: str) -> str:

@@ -17,7 +17,7 @@ def encode_json(value: Any, path: str = "the value") -> bytes:
         if value is not None and text.find(b"null") >= 0:
             _refuse_non_finite(msgspec.to_builtins(value, enc_hook=to_builtin), path)
     except RecursionError as error:
-        raise ValueError("it is nested too deeply, or holds itself") from error
+        raise ValueError("it is nested too deeply, or contains itself") from error
     except (TypeError, OverflowError, msgspec.MsgspecError) as error:
         raise ValueError(str(error)) from error
     return text
@@ -31,7 +31,7 @@ def to_builtin(value: Any) -> Any:
         return value.model_dump(mode="json")
     if isinstance(value, tuple | frozenset):
         # msgspec knows these as values; it asks for them only as keys.
-        raise TypeError(f"the keys of an object are text or numbers, not a {type(value).__name__}")
+        raise TypeError(f"the keys of an object must be text or numbers, not a {type(value).__name__}")
     raise TypeError(f"a value of type {type(value).__qualname__} cannot be written as JSON")
 
 

@@ -20,7 +20,7 @@ def read_flow(file: str | Path, flow_id: str | None = None) -> Flow:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FlowFileError(str(file), f"is not UTF-8 text: byte {error.start} is none of it") from None
+        raise FlowFileError(str(file), f"is not UTF-8 text: the byte at offset {error.start} is invalid") from None
     language = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}.get(path.suffix.lower())
     return _read(text, flow_id or path.stem, str(file), language)
 
@@ -52,13 +52,13 @@ def _parse_json(text: str, file: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        raise FlowFileError(file, f"is no JSON: {error.msg}", line=error.lineno, column=error.colno) from None
+        raise FlowFileError(file, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
     except _DoubleKey as double:
         place = yaml_text.place_of_double_key(text)
         raise FlowFileError(file, str(double), line=place.line, column=place.column) from None
     except (ValueError, RecursionError) as error:
         # NaN and infinities, numbers that are too long, or thousands of brackets.
-        raise FlowFileError(file, f"is no JSON: {error}") from None
+        raise FlowFileError(file, f"is not JSON: {error}") from None
 
 
 def _parse_yaml(text: str, file: str) -> Any:
@@ -77,9 +77,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
         double = next(key for key in keys if keys.count(key) > 1)
-        raise _DoubleKey(f'"{double}" stands twice in one object')
+        raise _DoubleKey(f'"{double}" occurs twice in one object')
     return values
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number in JSON")
+    raise ValueError(f"{constant} is not a JSON number")

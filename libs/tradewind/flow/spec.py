@@ -205,7 +205,7 @@ def _node_weather(node: flow_pb2.NodeSpec, path: str) -> dict[str, Any]:
         try:
             weather["config"] = json.loads(node.config_json)
         except (ValueError, RecursionError) as error:
-            raise FlowError(f"is no JSON: {error}", f"{path}.config_json") from None
+            raise FlowError(f"is not JSON: {error}", f"{path}.config_json") from None
     say(weather, "run_if", node.run_if, _RUN_IF, f"{path}.")
     if node.HasField("concurrency"):
         bound = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}

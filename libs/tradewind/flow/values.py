@@ -36,7 +36,7 @@ def json_copy(value: object, path: str, depth: int = 0) -> Any:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise FlowError(f"{value} is no JSON number", path)
+            raise FlowError(f"{value} is not a JSON number", path)
         return value
     if isinstance(value, Mapping):
         return {_key(key, path): json_copy(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
@@ -44,7 +44,7 @@ def json_copy(value: object, path: str, depth: int = 0) -> Any:
         return [json_copy(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(value)]
     if hasattr(value, "tolist"):
         return json_copy(value.tolist(), path, depth)
-    raise FlowError(f"a {type(value).__name__} is no JSON value", path)
+    raise FlowError(f"a {type(value).__name__} is not a JSON value", path)
 
 
 def checked_text(value: str, path: str) -> str:
@@ -69,7 +69,7 @@ def duration(value: Duration, path: str) -> int | float | str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise FlowError(f'give seconds, text such as "5m", or a timedelta, not {kind_of(value)}', path)
     if isinstance(value, float) and not math.isfinite(value):
-        raise FlowError(f"{value} is no duration", path)
+        raise FlowError(f"{value} is not a duration", path)
     return value
 
 
@@ -86,7 +86,7 @@ def seconds_in(length: Duration) -> float:
             return math.inf
     match = _LENGTH.fullmatch(length.strip())
     if match is None:
-        raise ValueError(f'"{length}" is no length of time: give seconds, or text such as "500ms", "5s", "5m"')
+        raise ValueError(f'"{length}" is not a length of time: give seconds, or text such as "500ms", "5s", "5m"')
     return float(match[1]) * _UNITS[match[2]]
 
 

@@ -68,12 +68,12 @@ def load(text: str) -> Any:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise YamlFault(f"is no YAML: {said}", _place(error.problem_mark or error.context_mark)) from None
+        raise YamlFault(f"is not YAML: {said}", _place(error.problem_mark or error.context_mark)) from None
     except (yaml.YAMLError, ValueError) as error:
-        raise YamlFault(f"is no YAML: {error}", Place()) from None
+        raise YamlFault(f"is not YAML: {error}", Place()) from None
     except (LookupError, AttributeError):
         # What PyYAML raises for `!!bool maybe`.
-        raise YamlFault("is no YAML: a value is not what its tag (!!) says", Place()) from None
+        raise YamlFault("is not YAML: a value does not match its tag (!!)", Place()) from None
 
 
 def place_of(text: str, path: str) -> Place:
@@ -125,7 +125,7 @@ def _check_size(text: str) -> None:
         elif isinstance(event, yaml.NodeEvent):
             values[-1] += known.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
         if values[-1] > _MOST_VALUES:
-            message = f"has more than {_MOST_VALUES} values, with those that aliases repeat"
+            message = f"has more than {_MOST_VALUES} values, counting those that aliases repeat"
             raise YamlFault(message, _place(event.start_mark))
 
 
@@ -147,9 +147,9 @@ def _check_keys(root: yaml.Node) -> None:
             if key.tag == _MERGE:
                 continue
             if key.tag != _STRING or not isinstance(key, yaml.ScalarNode):
-                raise YamlFault("a key must be text: put it between quotes", _place(key.start_mark))
+                raise YamlFault("a key must be text: put it in quotes", _place(key.start_mark))
             if key.value in seen:
-                raise YamlFault(f'"{key.value}" stands twice in one object', _place(key.start_mark))
+                raise YamlFault(f'"{key.value}" occurs twice in one object', _place(key.start_mark))
             seen.add(key.value)
 
 

@@ -212,7 +212,7 @@ def test_what_cannot_be_a_worker_is_refused() -> None:
     for grace in (-1, math.nan, math.inf):
         with pytest.raises(ValueError, match=f"grace must be from 0 to 365 days, is {grace!r}"):
             Worker([average], grace=grace)
-    with pytest.raises(ValueError, match='grace: "soon" is no length of time: give seconds, or text such as'):
+    with pytest.raises(ValueError, match='grace: "soon" is not a length of time: give seconds, or text such as'):
         Worker([average], grace="soon")
     with pytest.raises(ValueError, match='grace: give seconds, text such as "5m", or a timedelta, not null'):
         Worker([average], grace=None)  # type: ignore[arg-type]

@@ -296,8 +296,8 @@ def test_a_file_that_is_no_flow_is_told_with_its_place(shell: Shell, tmp_path: P
     path = tmp_path / "flow.json"
     path.write_text('{"interval": 5,\n "nodes": [}', encoding="utf-8")
 
-    assert shell("flow", "analyze", str(path), ends=2).err == f"error: {path}:2:12: is no JSON: Expecting value\n"
-    assert "<stdin>:1:2: is no JSON" in shell("flow", "register", "prices", "-", input="{", ends=2).err
+    assert shell("flow", "analyze", str(path), ends=2).err == f"error: {path}:2:12: is not JSON: Expecting value\n"
+    assert "<stdin>:1:2: is not JSON" in shell("flow", "register", "prices", "-", input="{", ends=2).err
 
 
 def test_a_file_that_is_not_there(shell: Shell) -> None:
@@ -311,4 +311,4 @@ def test_a_time_to_wait_is_a_number_or_text(shell: Shell, stack: FakeStack, time
     stack.scheduler.ending = None
     assert "still runs after 0.1 s" in shell("flow", "run", "momentum", "--wait", "--timeout", timeout, ends=1).err
     ran = shell("flow", "run", "momentum", "--wait", "--timeout", "soon", ends=2)
-    assert '"soon" is no length of time' in ran.err
+    assert '"soon" is not a length of time' in ran.err

@@ -54,7 +54,7 @@ def test_a_trigger_is_fired_with_an_object(payload: str, shell: Shell) -> None:
 @pytest.mark.parametrize("text", ["1e300", "inf", "nan", "-5", "soon", "5 minutes"])
 def test_what_is_no_length_of_time_is_refused(text: str, shell: Shell) -> None:
     save = ("trigger", "save", "a", "-q", "q", "--event", "e")
-    told = f'"{text}" is no length of time, such as 20, 20s or 5m'
+    told = f'"{text}" is not a length of time, such as 20, 20s or 5m'
     for command in (
         ("trigger", "save", "a", "-q", "q", "--every", text),
         ("trigger", "save", "a", "-q", "q", "--after", text),
@@ -77,7 +77,7 @@ def test_a_length_of_time_is_seconds_or_text(text: str, length: float) -> None:
 
 def test_text_that_python_alone_takes_for_a_number_is_text() -> None:
     assert inputs_of(["a=NaN", "b=-Infinity", "c=1.5"], None) == {"a": "NaN", "b": "-Infinity", "c": 1.5}
-    with pytest.raises(typer.BadParameter, match="NaN is no number in JSON"):
+    with pytest.raises(typer.BadParameter, match="NaN is not a JSON number"):
         inputs_of(None, '{"a": NaN}')
 
 
@@ -87,5 +87,5 @@ def test_a_line_of_items_ends_where_a_line_of_json_does(tmp_path: Path) -> None:
     assert read_items(str(file)) == ['{"a": "x\u2028y\u0085z"}', '{"a": 2}']
 
     file.write_bytes(b'{"a": "\xe9"}')
-    with pytest.raises(ValueError, match=r"items\.jsonl is not UTF-8 text: byte 7 is none of it"):
+    with pytest.raises(ValueError, match=r"items\.jsonl is not UTF-8 text: the byte at offset 7 is invalid"):
         read_items(str(file))

@@ -52,7 +52,7 @@ def test_a_setting_that_is_none_is_told(shell: Shell) -> None:
         "max_running=0": "a limit is at least 1",
         "max_running": "sets nothing",
         "enable_cache=maybe": "say true or false",
-        "cache_ttl=soon": "is no length of time",
+        "cache_ttl=soon": "is not a length of time",
         "caches=5": "sets nothing",
     }.items():
         assert told in shell("config", "set", setting, ends=2).err

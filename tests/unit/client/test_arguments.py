@@ -55,7 +55,7 @@ async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client
         (lambda client: client.get_cycle("f", 1.5), TypeError, "cycle must be a whole number; 1.5 is a float"),
         (lambda client: client.get_cycle("f", 2**70), ValueError, "cycle: Value out of range"),
         (lambda client: client.rerun_cycle("f", from_nodes=[5]), TypeError, "must be a list, each text; [5] is a list"),
-        (lambda client: client.run_flow("f", wait="soon"), ValueError, '"soon" is no length of time'),
+        (lambda client: client.run_flow("f", wait="soon"), ValueError, '"soon" is not a length of time'),
         (lambda client: client.run_flow("f", wait=[5]), TypeError, 'text such as "5m", or a timedelta, not a list'),
         (lambda client: client.update_flow("f", "interval=5s"), TypeError, 'as in {"interval": "5s"}; \'interval=5s\''),
         (lambda client: client.update_flow("f", {"intervall": "5s"}), ValueError, 'did you mean "interval"?'),
@@ -92,9 +92,9 @@ async def test_all_faults_of_an_update_are_told_at_once(client: Client) -> None:
 
     assert str(caught.value).splitlines() == [
         "the changes have faults:",
-        '  overlap: "skp" is none of skip, allow, queue_one, queue_all, cancel_running',
+        '  overlap: "skp" is not one of skip, allow, queue_one, queue_all, cancel_running',
         "  nodes: is part of the graph, which is changed by registering the flow again",
-        '  interval: "abc" is no length of time: give seconds, or text such as "500ms", "5s", "5m"',
+        '  interval: "abc" is not a length of time: give seconds, or text such as "500ms", "5s", "5m"',
     ]
 
 

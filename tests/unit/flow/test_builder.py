@@ -133,7 +133,9 @@ def test_edges_are_named_as_text(flow: Flow) -> None:
 
 def test_dots_in_ids_and_handles_are_made_out_by_the_nodes_that_are_there(flow: Flow) -> None:
     flow.node("a.b", "noop")
-    with pytest.raises(FlowError, match=r'edges\[0\]\.source: "a.b.x" may be handle "b.x" of "a" or "x" of "a.b"'):
+    with pytest.raises(
+        FlowError, match=r'edges\[0\]\.source: "a.b.x" is ambiguous: it may be handle "b.x" of "a" or "x" of'
+    ):
         flow.edge("a.b.x", "c.y")
     flow["a.b"]["x"] >> flow["c"]["y.z"]
     flow.edge("b.p.q", "c.y.z")
@@ -183,7 +185,7 @@ def test_arrows_that_lead_nowhere_are_refused(flow: Flow) -> None:
         "a" >> b["x"]  # type: ignore[operator]
     with pytest.raises(FlowError, match=r'"b.prices" is text: write a\[\'output\'\] >> flow'):
         arrow >> "b.prices"
-    with pytest.raises(FlowError, match='node "z" belongs to another flow than "flow"'):
+    with pytest.raises(FlowError, match='node "z" belongs to another flow, not to "flow"'):
         a["x"] >> Flow("other").node("z", "noop")["y"]
     with pytest.raises(TypeError):
         list(arrow)
@@ -194,13 +196,13 @@ def test_arrows_that_lead_nowhere_are_refused(flow: Flow) -> None:
 
 def test_what_names_no_node_type_is_refused(flow: Flow) -> None:
     undecorated: Any = len
-    with pytest.raises(FlowError, match=r"nodes\[3\]\.type: <built-in function len> names no node type: give its name"):
+    with pytest.raises(FlowError, match=r"nodes\[3\]\.type: <built-in function len> is not a node type: give its name"):
         flow.node("d", undecorated)
     assert "d" not in flow
 
 
 def test_an_id_is_taken_once(flow: Flow) -> None:
-    with pytest.raises(FlowError, match=r'nodes\[3\]\.id: there is a node "a" already'):
+    with pytest.raises(FlowError, match=r'nodes\[3\]\.id: there is already a node "a"'):
         flow.node("a", "other")
 
 
@@ -212,10 +214,10 @@ def test_an_array_in_a_config_is_a_list(flow: Flow) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"at": timedelta(1)}, r"nodes\[3\]\.config\.at: a timedelta is no JSON value"),
-        ({"a": [1, {"b": float("nan")}]}, r"nodes\[3\]\.config\.a\[1\]\.b: nan is no JSON number"),
+        ({"at": timedelta(1)}, r"nodes\[3\]\.config\.at: a timedelta is not a JSON value"),
+        ({"a": [1, {"b": float("nan")}]}, r"nodes\[3\]\.config\.a\[1\]\.b: nan is not a JSON number"),
         ({1: 2}, r"nodes\[3\]\.config: the key 1 is not text"),
-        ({"a": b"x"}, r"a bytes is no JSON value"),
+        ({"a": b"x"}, r"a bytes is not a JSON value"),
     ],
 )
 def test_a_config_that_json_cannot_say_is_refused_where_it_is_written(
@@ -295,7 +297,7 @@ def test_a_node_may_run_once_for_each_item_of_a_list() -> None:
         {"id": "b", "type": "t", "map": "in", "min_success": 2},
         {"id": "c", "type": "t", "map": "in"},
     ]
-    with pytest.raises(FlowError, match=r"nodes\[3\].min_success: a share is over 0 and at most 1.0, is 2.0"):
+    with pytest.raises(FlowError, match=r"nodes\[3\].min_success: a share must be above 0 and at most 1.0, is 2.0"):
         flow.node("d", "t", map="in", min_success=2.0)
 
 
@@ -309,7 +311,7 @@ def test_what_is_no_retry_no_time_limits_no_cache_and_no_node_is_told() -> None:
         flow.node("a", "t", cache={"name": "prices"})  # type: ignore[arg-type]
     with pytest.raises(FlowError, match=r'^on_failure: "a" is text: write flow\["a"\]$'):
         flow.on_failure("a")  # type: ignore[arg-type]
-    with pytest.raises(FlowError, match=r'^finally: node "b" belongs to another flow than "f"$'):
+    with pytest.raises(FlowError, match=r'^finally: node "b" belongs to another flow, not to "f"$'):
         flow.finally_(other.node("b", "t"))
     assert flow.to_weather() == {"nodes": [], "edges": []}
 

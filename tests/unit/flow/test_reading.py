@@ -95,7 +95,7 @@ def test_yaml_may_repeat_itself_by_anchors() -> None:
 
 def test_yaml_that_repeats_itself_without_end_is_refused_before_it_is_made() -> None:
     levels = [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 8)]
-    with pytest.raises(FlowFileError, match=r"^f:7:30: has more than 1000000 values, with those that aliases repeat"):
+    with pytest.raises(FlowFileError, match=r"^f:7:30: has more than 1000000 values, counting those that aliases"):
         parse_flow("\n".join(["a0: &a0 [1]", *levels]), "f", "f")
 
 
@@ -107,26 +107,26 @@ def test_yaml_that_repeats_itself_without_end_is_refused_before_it_is_made() -> 
         ("# nothing\n", "flow: a flow is an object with interval, nodes and edges, not null"),
         ("just text", "flow:1:1: a flow is an object with interval, nodes and edges, not text"),
         ("[1]", "flow:1:1: a flow is an object with interval, nodes and edges, not a list"),
-        ('{"interval": 1,\n "nodes": [}', "flow:2:12: is no JSON: Expecting value"),
-        ('{"interval": 1,\n "interval": 2}', 'flow:2:2: "interval" stands twice in one object'),
-        ('{"interval": NaN}', "flow: is no JSON: NaN is no number in JSON"),
-        ('{"a": ' * 100_000, "flow: is no JSON: "),
+        ('{"interval": 1,\n "nodes": [}', "flow:2:12: is not JSON: Expecting value"),
+        ('{"interval": 1,\n "interval": 2}', 'flow:2:2: "interval" occurs twice in one object'),
+        ('{"interval": NaN}', "flow: is not JSON: NaN is not a JSON number"),
+        ('{"a": ' * 100_000, "flow: is not JSON: "),
         ('{"nodes": [\n  {},\n  3\n]}', "flow:3:3: nodes[1]: must be an object, is a number"),
         ('{"edges":\n {"a": 1}}', "flow:2:2: edges: must be a list, is an object"),
         (
             "interval: 1\nnodes: [",
-            "flow:3:1: is no YAML: while parsing a flow node, did not find expected node content",
+            "flow:3:1: is not YAML: while parsing a flow node, did not find expected node content",
         ),
-        ("interval: 1\ninterval: 2", 'flow:2:1: "interval" stands twice in one object'),
-        ("nodes:\n  - id: a\n    config: {1: 2}", "flow:3:14: a key must be text: put it between quotes"),
-        ("? !!str [a]\n: 1", "flow:1:3: a key must be text: put it between quotes"),
+        ("interval: 1\ninterval: 2", 'flow:2:1: "interval" occurs twice in one object'),
+        ("nodes:\n  - id: a\n    config: {1: 2}", "flow:3:14: a key must be text: put it in quotes"),
+        ("? !!str [a]\n: 1", "flow:1:3: a key must be text: put it in quotes"),
         ("nodes:\n  - 3\n", "flow:2:5: nodes[0]: must be an object, is a number"),
-        ("a: !!python/object:os.system 1", "flow:1:4: is no YAML: could not determine a constructor"),
-        ("a: *b", "flow:1:4: is no YAML: found undefined alias"),
-        ("a: !!bool maybe", "flow: is no YAML: a value is not what its tag (!!) says"),
-        ("a: !!int ''", "flow: is no YAML: a value is not what its tag (!!) says"),
-        ("a: !!timestamp soon", "flow: is no YAML: a value is not what its tag (!!) says"),
-        ("a: 1\n---\na: 2", "is no YAML: "),
+        ("a: !!python/object:os.system 1", "flow:1:4: is not YAML: could not determine a constructor"),
+        ("a: *b", "flow:1:4: is not YAML: found undefined alias"),
+        ("a: !!bool maybe", "flow: is not YAML: a value does not match its tag (!!)"),
+        ("a: !!int ''", "flow: is not YAML: a value does not match its tag (!!)"),
+        ("a: !!timestamp soon", "flow: is not YAML: a value does not match its tag (!!)"),
+        ("a: 1\n---\na: 2", "is not YAML: "),
         ("nodes:\n- &n\n  config: *n\n", "is nested more than 100 levels deep"),
         (
             "nodes:\n- id: a\n  config: &c [*c]\n",
@@ -161,5 +161,5 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_flow(tmp_path / "missing.json")
     file = tmp_path / "flow.json"
     file.write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(FlowFileError, match=r"flow\.json: is not UTF-8 text: byte 7"):
+    with pytest.raises(FlowFileError, match=r"flow\.json: is not UTF-8 text: the byte at offset 7"):
         read_flow(file)

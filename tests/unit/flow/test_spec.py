@@ -95,13 +95,13 @@ def test_durations_become_text(interval: Any, text: str) -> None:
     ("weather", "says"),
     [
         ([], "must be an object, is a list"),
-        ({"colour": "red"}, "colour: is no known field; one of interval, schedule, nodes"),
-        ({"schedules": "daily"}, 'schedules: is no known field; did you mean "schedule"\\?'),
+        ({"colour": "red"}, "colour: unknown field; known fields are interval, schedule, nodes"),
+        ({"schedules": "daily"}, 'schedules: unknown field; did you mean "schedule"\\?'),
         ({"schedule": "0 * * * *"}, r'schedule: must be an object, such as {"cron": "0 \* \* \* \*"}, is text'),
         ({"schedule": 5}, "schedule: must be an object, is a number"),
         ({"schedule": {"at": 5}}, "schedule.at: must be a list of texts"),
         ({"schedule": {"event": "price"}}, "schedule.event: must be an object, is text"),
-        ({"schedule": {"event": {"names": "a"}}}, 'schedule.event.names: is no known field; did you mean "name"'),
+        ({"schedule": {"event": {"names": "a"}}}, 'schedule.event.names: unknown field; did you mean "name"'),
         (
             {"schedule": {"flow_finished": {"flow_ids": "a"}}},
             "schedule.flow_finished.flow_ids: must be a list of texts",
@@ -113,15 +113,18 @@ def test_durations_become_text(interval: Any, text: str) -> None:
         ({"nodes": [{"min_success": 1e300}]}, r"nodes\[0\]\.min_success: must be from -2147483648 to 2147483647"),
         ({"nodes": [{"retry": {"factor": 10**400}}]}, r"nodes\[0\]\.retry\.factor: is too large"),
         ({"nodes": [{"retry": {"jitter": -(10**400)}}]}, r"nodes\[0\]\.retry\.jitter: is too large"),
-        ({"overlap": "sometimes"}, 'overlap: "sometimes" is none of skip, allow, queue_one, queue_all, cancel_running'),
+        (
+            {"overlap": "sometimes"},
+            'overlap: "sometimes" is not one of skip, allow, queue_one, queue_all, cancel_running',
+        ),
         ({"labels": {"a": 1}}, "labels: must be an object of texts"),
         ({"labels": {1: "a"}}, "labels: must be an object of texts"),
         ({"nodes": {}}, "nodes: must be a list, is an object"),
         ({"nodes": [{}, None]}, r"nodes\[1\]: must be an object, is null"),
         ({"nodes": [{"id": 1}]}, r"nodes\[0\]\.id: must be text, is a number"),
-        ({"nodes": [{"config": {"a": float("nan")}}]}, r"nodes\[0\]\.config\.a: nan is no JSON number"),
-        ({"nodes": [{"run_if": "never"}]}, r'nodes\[0\]\.run_if: "never" is none of all_succeeded'),
-        ({"edges": [{"from": "a"}]}, r"edges\[0\]\.from: is no known field"),
+        ({"nodes": [{"config": {"a": float("nan")}}]}, r"nodes\[0\]\.config\.a: nan is not a JSON number"),
+        ({"nodes": [{"run_if": "never"}]}, r'nodes\[0\]\.run_if: "never" is not one of all_succeeded'),
+        ({"edges": [{"from": "a"}]}, r"edges\[0\]\.from: unknown field"),
     ],
 )
 def test_what_the_message_has_no_room_for_is_refused(weather: Any, says: str) -> None:
@@ -150,9 +153,9 @@ def test_half_a_character_is_refused_with_its_path(weather: dict[str, Any], path
 
 
 def test_messages_that_weather_syntax_cannot_say_are_refused() -> None:
-    with pytest.raises(FlowError, match=r"nodes\[0\]\.config_json: is no JSON"):
+    with pytest.raises(FlowError, match=r"nodes\[0\]\.config_json: is not JSON"):
         weather_of(flow_pb2.FlowSpec(nodes=[flow_pb2.NodeSpec(config_json="{")]))
     unknown = flow_pb2.FlowSpec()
     unknown.ParseFromString(b"\x20\x63")
-    with pytest.raises(FlowError, match="overlap: 99 is no known value; one of skip, allow"):
+    with pytest.raises(FlowError, match="overlap: 99 is not a known value; use one of skip, allow"):
         weather_of(unknown)

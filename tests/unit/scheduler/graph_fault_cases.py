@@ -318,7 +318,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "no JSON value",
         flow(nodes=[node("a", config={"x": b"1"})], edges=[]),
-        [("nodes[0].config.x", "a bytes is no JSON value")],
+        [("nodes[0].config.x", "a bytes is not a JSON value")],
     ),
     (
         "key no text",

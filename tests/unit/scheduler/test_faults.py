@@ -59,7 +59,7 @@ def test_all_faults_are_told_at_once_and_the_structure_still() -> None:
         (
             '{"interval": 1, "nodes": [{"id": "a", "id": "b", "type": "t", "config": {"n": [NaN, -Infinity, 1e999]}}]}',
             [
-                ("weather_json", 'the key "id" stands twice in one object'),
+                ("weather_json", 'the key "id" occurs twice in one object'),
                 *(
                     (
                         f"nodes[0].config.n[{i}]",

@@ -235,7 +235,7 @@ def test_a_node_says_which_cache_it_uses() -> None:
     assert (offer.node_type, offer.cache.name, offer.cache.ttl.seconds) == ("n", "mine", 300)
     assert node("n", cache="screening")(lambda x: x).offer().cache.name == "screening"
     assert not node("n")(lambda x: x).offer().HasField("cache")
-    with pytest.raises(NodeDefinitionError, match='cache: "soon" is no length of time'):
+    with pytest.raises(NodeDefinitionError, match='cache: "soon" is not a length of time'):
         node("n", cache=Cache("mine", ttl="soon"))(lambda x: x)
     with pytest.raises(NodeDefinitionError, match="version is text of at most 64 characters"):
         node("n", version="x" * 65)(lambda x: x)

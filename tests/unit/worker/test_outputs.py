@@ -65,7 +65,7 @@ def test_several_outputs_are_emitted_by_name() -> None:
             "the output is not JSON: output[0] is nan; give null or leave it out",
         ),
         (object(), "the output is not JSON: a value of type object cannot be written as JSON"),
-        ({(1, 2): 3}, "the output is not JSON: the keys of an object are text or numbers, not a tuple"),
+        ({(1, 2): 3}, "the output is not JSON: the keys of an object must be text or numbers, not a tuple"),
         ("\ud800", "the output is not JSON: 'utf-8' codec can't encode character '\\ud800'"),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_structure_that_holds_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
 
-    with pytest.raises(NodeFault, match=r"the output is not JSON: it is nested too deeply, or holds itself"):
+    with pytest.raises(NodeFault, match=r"the output is not JSON: it is nested too deeply, or contains itself"):
         encode_outputs(endless, ["output"])
 
 

@@ -93,7 +93,7 @@ def test_a_wait_for_nothing_is_none() -> None:
     for never in (float("inf"), float("nan"), 1e306, 10**400, 1e20):
         with pytest.raises(ValueError, match="at most 10 000 years; to wait without end, leave it out"):
             Wait("go", until=never)
-    with pytest.raises(ValueError, match=r'Wait\(until=.soon.\): "soon" is no length of time'):
+    with pytest.raises(ValueError, match=r'Wait\(until=.soon.\): "soon" is not a length of time'):
         Wait(until="soon")
     assert repr(Wait("go", until=5, completes=True)) == "Wait('go', until=5, completes=True)"
 

@@ -40,7 +40,7 @@ def cache_faults(path: str, message: cache_pb2.CacheUse) -> Iterator[Violation]:
     if len(message.key) > _LONGEST_KEY:
         yield Violation(f"{path}.key", f"must have at most {_LONGEST_KEY} characters, has {len(message.key)}")
     if message.scope not in _SCOPES:
-        yield Violation(f"{path}.scope", f"{message.scope} is no known value")
+        yield Violation(f"{path}.scope", f"{message.scope} is not a known value")
     if message.HasField("ttl"):
         yield from _ttl_faults(f"{path}.ttl", message.ttl)
 

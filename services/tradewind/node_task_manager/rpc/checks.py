@@ -242,7 +242,7 @@ def concurrency_faults(path: str, concurrency: node_task_pb2.Concurrency) -> Ite
     if concurrency.max < 1:
         yield Violation(f"{path}.max", f"must be at least 1, is {concurrency.max}")
     if concurrency.when_full not in node_task_pb2.WhenFull.values():
-        yield Violation(f"{path}.when_full", f"{concurrency.when_full} is no known value")
+        yield Violation(f"{path}.when_full", f"{concurrency.when_full} is not a known value")
 
 
 def _has_cycle(plan: component_pb2.Plan) -> bool:

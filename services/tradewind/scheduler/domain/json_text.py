@@ -47,5 +47,5 @@ def read_json_text(text: str, path: str, faults: FaultList) -> Any:
         faults.add(path, "holds an integer of more digits than can be read")
         return UNREADABLE
     for key in repeated:
-        faults.add(path, f"the key {quoted(key)} stands twice in one object")
+        faults.add(path, f"the key {quoted(key)} occurs twice in one object")
     return value

@@ -44,7 +44,7 @@ class _Walk:
             if isinstance(value, dict):
                 return self._object(value, trail, depth)
             return [self.value(item, (trail, index), depth + 1) for index, item in enumerate(value)]
-        self._fault(trail, f"{shown(value)} is no JSON value")
+        self._fault(trail, f"{shown(value)} is not a JSON value")
         return None
 
     def _object(self, value: dict[Any, Any], trail: _Trail, depth: int) -> dict[str, Any]:

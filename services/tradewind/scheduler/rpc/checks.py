@@ -100,7 +100,7 @@ def text(path: str, value: str, longest: int) -> str:
 def chosen(path: str, numbers: Iterable[Any], words: Mapping[Any, Word]) -> frozenset[Word]:
     """Return the meanings of enum values. Raises InvalidInput for values that are not known."""
     faults = [
-        Violation(f"{path}[{place}]", f"{number} is no known value")
+        Violation(f"{path}[{place}]", f"{number} is not a known value")
         for place, number in enumerate(numbers)
         if number not in words
     ]

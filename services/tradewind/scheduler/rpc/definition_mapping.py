@@ -200,4 +200,4 @@ def _choose(
     if number in words:
         weather[name] = words[number]
     elif number:
-        faults.add(path, f"{number} is no known value; one of {', '.join(words.values())}")
+        faults.add(path, f"{number} is not a known value; use one of {', '.join(words.values())}")
