@@ -157,7 +157,7 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
     assert file.read_text().strip() == guarded.new_admin_token
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
-    assert "send a token" in await shell("flow", "list", ends=1)
+    assert "send one as" in await shell("flow", "list", ends=1)
     assert "logged in as admin (admin)" in await shell("login", "--token-file", str(file))
     kept = tmp_path / "config" / "tradewind" / "tokens.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -175,7 +175,7 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
         await until(lambda: _is(ann, None), "the token is good no more")
     await shell("logout")
     refused = await shell("whoami", ends=1)
-    assert "send a token" in refused
+    assert "send one as" in refused
     assert "tradewind login begins a session" in refused
 
 

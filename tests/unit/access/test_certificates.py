@@ -48,7 +48,7 @@ def test_no_certificate_stands_for_a_user_on_record() -> None:
 
 @pytest.mark.parametrize("text", ["scheduler", "=service", "scheduler=", "scheduler=user", "scheduler=root"])
 def test_what_a_setting_may_not_say(text: str) -> None:
-    with pytest.raises(ValueError, match=r"write NAME=ROLE|is no role of a certificate"):
+    with pytest.raises(ValueError, match=r"write NAME=ROLE|is not a role for a certificate"):
         certificate_roles_of(text)
     with pytest.raises(ValueError, match=r"^TRADEWIND_TLS_ROLES: "):
         gate_of(load_settings(CommonSettings, tls_roles=text), [])
@@ -59,7 +59,7 @@ def test_what_a_setting_may_not_say(text: str) -> None:
 )
 def test_what_nothing_would_heed_is_refused(field: str, text: str) -> None:
     settings = load_settings(CommonSettings, **{field: text})
-    with pytest.raises(ValueError, match=f"^TRADEWIND_{field.upper()} goes by who calls.*set TRADEWIND_ACCESS_ADDRESS"):
+    with pytest.raises(ValueError, match=f"^TRADEWIND_{field.upper()} depends on who calls.*set TRADEWIND_ACCESS"):
         gate_of(settings, [])
 
 
@@ -73,7 +73,7 @@ def test_a_secret_that_is_accepted_is_no_shorter_than_others() -> None:
     settings = load_settings(
         CommonSettings, access_address="localhost:7705", service_token="x" * 16, service_tokens_accepted="short"
     )
-    with pytest.raises(ValueError, match=r"^TRADEWIND_SERVICE_TOKENS_ACCEPTED: each has 16 characters or more"):
+    with pytest.raises(ValueError, match=r"^TRADEWIND_SERVICE_TOKENS_ACCEPTED: each secret must have at least 16"):
         gate_of(settings, [])
 
 

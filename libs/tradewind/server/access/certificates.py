@@ -44,11 +44,11 @@ def certificate_roles_of(text: str) -> CertificateRoles:
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, separator, role = (each.strip() for each in part.rpartition("="))
         if not separator or not name:
-            raise ValueError(f'"{part}" says of no certificate who its holder is; write {_FORM}')
+            raise ValueError(f'"{part}" is not a name and a role; write {_FORM}')
         if role not in _ROLES:
             raise ValueError(
-                f'"{role}" is no role of a certificate: take {", ".join(_ROLES)}; users have tokens, so that what is '
-                "theirs, and their quotas, are on record"
+                f'"{role}" is not a role for a certificate: use one of {", ".join(_ROLES)}; users need tokens, so that '
+                "their data and quotas are on record"
             )
         roles.append((name, Role(role)))
     return CertificateRoles(roles)

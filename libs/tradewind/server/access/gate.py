@@ -125,7 +125,7 @@ class Gate:
 
         async def refused(request: Any, context: Context) -> Any:
             await self._caller(context, "")
-            raise PermissionDenied("METHOD_CLOSED", f"nobody may call {name}: no role has the right to")
+            raise PermissionDenied("METHOD_CLOSED", f"{name} is closed: no role may call it")
 
         if found is None:
             return refused
@@ -141,7 +141,10 @@ class Gate:
                 _name_caller(request, identity)
                 if allowed.owned and not identity.role.sees_all:
                     if owning is None:
-                        raise PermissionDenied("METHOD_CLOSED", f"{name} cannot tell whose things are: ask an operator")
+                        raise PermissionDenied(
+                            "METHOD_CLOSED",
+                            f"{name} cannot tell who owns what it names, so users may not call it: ask an operator",
+                        )
                     require_own(await owning.owners(request))
             if self._limits and identity.role is Role.USER:
                 set_meter(self._limits)
@@ -187,7 +190,8 @@ class Gate:
             if certified is not None:
                 return certified
             raise Unauthenticated(
-                "TOKEN_MISSING", "who are you? send a token as `authorization: Bearer <token>`, or set TRADEWIND_TOKEN"
+                "TOKEN_MISSING",
+                "this call has no token: send one as `authorization: Bearer <token>`, or set TRADEWIND_TOKEN",
             )
         for each in self._service_tokens:
             if hmac.compare_digest(token.encode(), each):
@@ -212,7 +216,7 @@ class Gate:
         if isinstance(answer, Identity) and (works or self._goes_on(name)):
             return answer
         raise Unavailable(
-            "PEER_UNAVAILABLE", "the access service cannot be asked who you are at the moment; try again", _AGAIN_S
+            "PEER_UNAVAILABLE", "the access service cannot be reached to check your token; try again", _AGAIN_S
         )
 
     async def _ask(self, digest: str) -> Identity:
@@ -298,7 +302,7 @@ class Gate:
                 stream.refusal = now
             elif now.role is not stream.identity.role:
                 stream.refusal = Unauthenticated(
-                    "TOKEN_INVALID", f"your role is {now.role} now, no longer {stream.identity.role}: call again"
+                    "TOKEN_INVALID", f"your role has changed from {stream.identity.role} to {now.role}: call again"
                 )
             if stream.refusal is not None and stream in self._streams:
                 _log.info("stream_ended", user_id=stream.identity.user_id, why=str(stream.refusal))
@@ -308,7 +312,8 @@ class Gate:
 def _too_small(identity: Identity, allowed: Rule, name: str) -> PermissionDenied:
     return PermissionDenied(
         "ROLE_TOO_SMALL",
-        f'{name} needs the role {allowed.open_to()}, and "{identity.user_id}" is {identity.role}: ask an admin for it',
+        f'{name} needs the role {allowed.open_to()}, but "{identity.user_id}" has the role {identity.role}: '
+        "ask an admin for it",
         {"role": identity.role, "needed": allowed.open_to(), "user_id": identity.user_id},
     )
 

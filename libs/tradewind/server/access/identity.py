@@ -72,6 +72,6 @@ def not_owner(identity: Identity) -> PermissionDenied:
     """Return the refusal for something that another user owns; it does not name the owner."""
     return PermissionDenied(
         "NOT_OWNER",
-        f'this belongs to another user than "{identity.user_id}": use a token of its owner, or of an operator',
+        f'this does not belong to "{identity.user_id}": use a token of its owner, or of an operator',
         {"user_id": identity.user_id},
     )

@@ -46,7 +46,7 @@ class Limits:
 
     async def give_back(self, endpoint: str, reserved: Reservation, calls: int) -> None:
         identity = current_identity()
-        assert identity is not None, "what was reserved was so for somebody"
+        assert identity is not None, "every reservation is for somebody"
         try:
             await self._authority.refund(identity.user_id, endpoint, reserved.date, calls)
         except Unavailable:
@@ -93,7 +93,7 @@ def _limits_of(text: str, parse: Callable[[str], _Limit], form: str) -> Mapping[
     for part in filter(None, (each.strip() for each in text.split(","))):
         method, separator, limit = part.partition("=")
         if not separator or not method.strip():
-            raise ValueError(f'"{part}" is no limit; write {form}')
+            raise ValueError(f'"{part}" is not a limit; write {form}')
         if method.strip() in limits:
             raise ValueError(f"{method.strip()} has two limits: leave one of them out")
         limits[method.strip()] = parse(limit.strip())
@@ -102,14 +102,14 @@ def _limits_of(text: str, parse: Callable[[str], _Limit], form: str) -> Mapping[
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= MOST):
-        raise ValueError(f'"{text}" is no number of calls; take 1 to {MOST}')
+        raise ValueError(f'"{text}" is not a number of calls; use 1 to {MOST}')
     return int(text)
 
 
 def _too_often(identity: Identity, endpoint: str, rate: Rate, retry_after_s: float) -> Exhausted:
     return Exhausted(
         "RATE_LIMITED",
-        f"{endpoint} may be called {rate} by each user: come back in {retry_after_s:.3g} s",
+        f"each user may call {endpoint} at most {rate}: try again in {retry_after_s:.3g} s",
         retry_after_s,
         {"endpoint": endpoint, "limit": str(rate), "user_id": identity.user_id},
     )
@@ -118,8 +118,8 @@ def _too_often(identity: Identity, endpoint: str, rate: Rate, retry_after_s: flo
 def _used_up(identity: Identity, endpoint: str, quota: int, reserved: Reservation) -> Exhausted:
     return Exhausted(
         "QUOTA_EXCEEDED",
-        f"{endpoint} may be called {quota} times a day by each user, and {reserved.date} ({reserved.time_zone}) "
-        f"has not so many left: the next day begins in {reserved.retry_after_s:.0f} s",
+        f"each user may call {endpoint} {quota} times a day, and not enough calls are left for {reserved.date} "
+        f"({reserved.time_zone}): the next day begins in {reserved.retry_after_s:.0f} s",
         reserved.retry_after_s,
         {
             "endpoint": endpoint,

@@ -41,8 +41,9 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
             return None
         if not (token or settings.tls_cert):
             raise ValueError(
-                f"{variable_of('service_token')} is required where {variable_of('access_address')} is set, or a "
-                f"certificate ({variable_of('tls_cert')}) with a name that {variable_of('tls_roles')} of access lists"
+                f"{variable_of('service_token')} is required when {variable_of('access_address')} is set, or else a "
+                f"certificate ({variable_of('tls_cert')}) with a name that {variable_of('tls_roles')} of the access "
+                "service lists"
             )
         authority = RemoteAuthority(with_token(channels_of(settings)(settings.access_address, traced=False), token))
     return Gate(
@@ -62,8 +63,8 @@ def require_open(settings: CommonSettings) -> None:
     for field in ("tls_roles", "rate_limits", "quotas"):
         if getattr(settings, field):
             raise ValueError(
-                f"{variable_of(field)} goes by who calls, and nobody is asked for that here: set "
-                f"{variable_of('access_address')} (or {variable_of('auth')} of a whole stack) as well, or leave it out"
+                f"{variable_of(field)} depends on who calls, but this server does not check callers: set "
+                f"{variable_of('access_address')} (or {variable_of('auth')} for a whole stack) as well, or unset it"
             )
 
 
@@ -71,7 +72,9 @@ def service_tokens_in(settings: CommonSettings) -> list[str]:
     """Return the secrets that identify other servers. Raises ValueError, naming the variable."""
     further = [each.strip() for each in text_of(settings.service_tokens_accepted).split(",")]
     if any(0 < len(each) < LEAST_SECRET for each in further):
-        raise ValueError(f"{variable_of('service_tokens_accepted')}: each has {LEAST_SECRET} characters or more")
+        raise ValueError(
+            f"{variable_of('service_tokens_accepted')}: each secret must have at least {LEAST_SECRET} characters"
+        )
     return [each for each in (text_of(settings.service_token), *further) if each]
 
 

@@ -3,8 +3,8 @@
 from tradewind.server.faults import Unauthenticated
 
 _SENTENCES = {
-    "TOKEN_INVALID": "this token is not known: it was revoked or is mistyped; log in, or have another one made",
-    "TOKEN_EXPIRED": "this token's time is over: log in again, or have another one made",
+    "TOKEN_INVALID": "this token is not known: it was revoked or mistyped; log in, or ask for a new one",
+    "TOKEN_EXPIRED": "this token has expired: log in again, or ask for a new one",
 }
 
 
