@@ -126,6 +126,6 @@ async def test_who_holds_a_port(stack: Standalone) -> None:
     assert why_taken("127.0.0.1", 0) is None
     assert why_taken("127.0.0.1", free_port()) is None
     assert why_taken("no-such-host.invalid", 7700) == (
-        'cannot listen on "no-such-host.invalid": it is no address of this machine'
+        'cannot listen on "no-such-host.invalid": it is not an address of this machine'
     )
     assert holder_of(free_port()) == "another process"

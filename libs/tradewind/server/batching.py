@@ -55,7 +55,7 @@ class Batcher(Generic[Item, Result]):
         Raises RuntimeError when the batcher is closed.
         """
         if self._closed:
-            raise RuntimeError("this batcher is closed and takes nothing more")
+            raise RuntimeError("this batcher is closed and accepts nothing more")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         if ahead:

@@ -234,7 +234,7 @@ def _listen(
     except RuntimeError:
         bound = 0
     if not bound:
-        raise StartError(f"cannot listen on {address}: it is in use or not an address of this machine; set {variable}")
+        raise StartError(f"cannot listen on {address}: it is in use, or not an address of this machine; set {variable}")
     return bound
 
 

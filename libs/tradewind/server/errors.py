@@ -77,7 +77,7 @@ class ErrorAnswers(StatusAnswers):
         if status is None:
             correlation_id = secrets.token_hex(8)
             _log.exception("call_failed", method=method, correlation_id=correlation_id)
-            message = f"internal error; the server's log has more under correlation id {correlation_id}"
+            message = f"internal error; see the server's log for correlation id {correlation_id}"
             return status_with(grpc.StatusCode.INTERNAL, "INTERNAL", message, {"correlation_id": correlation_id})
         # The caller's message leaves out what operators need to know, such as which host is away.
         if status.message in away.MESSAGES.values():

@@ -123,7 +123,7 @@ class _Servicer(HealthServicer):
     async def Check(self, request: health_pb2.HealthCheckRequest, context: Context) -> health_pb2.HealthCheckResponse:
         status = self._statuses.get(request.service)
         if status is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f'nothing here has the name "{request.service}"')
+            await context.abort(grpc.StatusCode.NOT_FOUND, f'unknown service "{request.service}"')
         return health_pb2.HealthCheckResponse(status=status)
 
     async def List(self, request: object, context: Context) -> Any:

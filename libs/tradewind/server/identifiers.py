@@ -25,7 +25,7 @@ def check_identifier(path: str, value: str) -> Violation | None:
     if len(value) > 128:
         return Violation(path, f"must have at most 128 characters, has {len(value)}")
     return Violation(
-        path, f'"{value}" must begin with a letter or digit and hold only letters, digits, ".", "_" and "-"'
+        path, f'"{value}" must begin with a letter or digit and contain only letters, digits, ".", "_" and "-"'
     )
 
 
@@ -34,7 +34,7 @@ def request_id_faults(request_id: str, path: str = "request_id") -> list[Violati
     if len(request_id) > 128:
         return [Violation(path, f"must have at most 128 characters, has {len(request_id)}")]
     if not request_id.isprintable() or " " in request_id:
-        return [Violation(path, "must hold printable characters only, and no spaces")]
+        return [Violation(path, "must contain only printable characters, without spaces")]
     return []
 
 

@@ -96,7 +96,7 @@ def _lenient(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 def _unknown(method: str) -> Behavior:
     async def call(_request: Any, _context: Context) -> None:
-        raise MethodUnknown(f"this server knows no method {method}")
+        raise MethodUnknown(f"this server has no method {method}")
 
     return call
 

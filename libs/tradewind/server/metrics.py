@@ -31,23 +31,23 @@ RPC_SECONDS = Histogram(
     buckets=FAST,
     registry=REGISTRY,
 )
-STREAMS_OPEN = Gauge("tradewind_streams_open", "Streams that are open, by method.", ["method"], registry=REGISTRY)
+STREAMS_OPEN = Gauge("tradewind_streams_open", "Open streams, by method.", ["method"], registry=REGISTRY)
 LOOP_LAG_SECONDS = Histogram(
     "tradewind_event_loop_lag_seconds",
-    "How much later than asked for the event loop wakes a sleeper, looked at four times a second.",
+    "How late the event loop wakes a sleeping task, sampled four times a second.",
     buckets=FAST,
     registry=REGISTRY,
 )
 READY = Gauge("tradewind_ready", "1 while the service can serve, 0 while it cannot.", ["service"], registry=REGISTRY)
 SCRIPT_SECONDS = Histogram(
     "tradewind_store_script_seconds",
-    "Time from sending a script to the store until its reply is there, by script.",
+    "Time from sending a script to the store until its reply arrives, by script.",
     ["script"],
     buckets=FAST,
     registry=REGISTRY,
 )
 SCRIPT_ERRORS = Counter(
-    "tradewind_store_script_errors_total", "Scripts that the store has refused or not answered.", registry=REGISTRY
+    "tradewind_store_script_errors_total", "Scripts that the store refused or did not answer.", registry=REGISTRY
 )
 
 _LAG_S = 0.25

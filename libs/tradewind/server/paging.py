@@ -59,5 +59,5 @@ def page_position(token: str, shape: type[Position], path: str = "page_token") -
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         return msgspec.msgpack.decode(raw, type=shape)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
-        fault = Violation(path, "is not a token of this list; pass a next_page_token as it came, or nothing")
+        fault = Violation(path, "is not a page token of this list; pass a next_page_token unchanged, or nothing")
         raise InvalidInput([fault]) from None

@@ -58,10 +58,10 @@ class AllowedCallers:
             identity = peer_identity(context)
             names = identity.names if identity is not None else ()
             if not any(fnmatchcase(name, pattern) for name in names for pattern in self._patterns):
-                shown = f"names {', '.join(names)}" if names else "no name"
+                shown = ", ".join(names) or "none"
                 raise CallerNotAllowed(
-                    f"the caller's certificate {shown}, which may not call this server: "
-                    "TRADEWIND_TLS_ALLOWED_NAMES says who may"
+                    f"no name in the caller's certificate ({shown}) may call this server: "
+                    "TRADEWIND_TLS_ALLOWED_NAMES lists those that may"
                 )
             return await behavior(request, context)
 

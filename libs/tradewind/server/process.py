@@ -55,7 +55,7 @@ def run(
     try:
         values = load_settings(settings)
     except SettingsError as error:
-        _fail(f"wrong settings:\n{error}", 2)
+        _fail(f"invalid settings:\n{error}", 2)
     configure_logging(values.log_level, values.log_format)
     raise_open_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

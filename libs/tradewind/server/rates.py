@@ -25,7 +25,7 @@ class Rate:
         """Read `COUNT/UNIT`. Raises ValueError."""
         found = _FORM.fullmatch(text)
         if found is None:
-            raise ValueError(f'"{text}" is no rate; write COUNT/UNIT, such as "100/m", the unit being s, m, h or d')
+            raise ValueError(f'"{text}" is not a rate; write COUNT/UNIT, such as "100/m", where UNIT is s, m, h or d')
         return cls(int(found[1]), _UNITS_MS[found[2]])
 
     def __str__(self) -> str:
@@ -62,5 +62,5 @@ def cost_fault(cost: int, rate: Rate) -> str | None:
     if cost < 1:
         return f"must be at least 1, is {cost}"
     if cost > rate.count:
-        return f"must be at most {rate.count}, as many as the limit {rate} ever lets begin at once, is {cost}"
+        return f"must be at most {rate.count}, the most that the limit {rate} admits at once, is {cost}"
     return None

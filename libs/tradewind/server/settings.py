@@ -40,30 +40,32 @@ class TlsSettings(Settings):
     """The certificates of a server; without any, it speaks plain text."""
 
     tls_cert: Path | None = Field(
-        None, description="PEM file of the certificate and the chain below it; read again when it is replaced."
+        None, description="PEM file of the certificate and its chain; read again when it is replaced."
     )
-    tls_key: Path | None = Field(None, description="PEM file of its key.")
+    tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
     tls_ca: str | None = Field(
-        None, description="PEM file of the CA that other servers and callers are known by; system for the machine's."
+        None,
+        description="PEM file of the CA that signs the certificates of other servers and of callers; system for the "
+        "CAs that this machine trusts.",
     )
     tls_server_name: str | None = Field(
-        None, description="The name in the certificates of the servers it calls, where it is not in their address."
+        None, description="The name in the certificates of the servers that it calls, if not the one in their address."
     )
     tls_require_client_cert: bool = Field(
         False, description="Whether callers must show a certificate that the CA has signed (mTLS)."
     )
     tls_allowed_names: str | None = Field(
         None,
-        description="Names in certificates whose holders may call, as patterns with *, with commas between; "
+        description="Names in certificates whose holders may call, as patterns with *, separated by commas; "
         "everybody with a certificate when not set.",
     )
     tls_roles: str = Field(
         "",
-        description="Who calls without a token, by the names in certificates (patterns with *), and what they may, as "
-        "scheduler.tradewind.svc=service,*.workers.example=worker; callers must show a certificate then.",
+        description="Roles of callers without a token, by the names in their certificates (patterns with *), such as "
+        "scheduler.tradewind.svc=service,*.workers.example=worker; callers must then show a certificate.",
     )
     health_port: int = Field(
-        0, ge=0, le=65535, description="A port for health in plain text, for probes that know no TLS; 0 for none."
+        0, ge=0, le=65535, description="Port that serves health in plain text, for probes without TLS; 0 for none."
     )
 
     def tls_files(self) -> TlsFiles | None:
@@ -75,21 +77,21 @@ class TelemetrySettings(Settings):
     """Settings of servers and workers for logs, traces and metrics."""
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The least level that is logged."
+        "info", description="The lowest level that is logged."
     )
     log_format: Literal["console", "json"] = Field(
-        "console", description="Lines for people, or one JSON object a line."
+        "console", description="Lines for people, or one JSON object per line."
     )
     otlp_endpoint: str | None = Field(
-        None, description="Where traces go by gRPC, as http://host:4317; off when not set."
+        None, description="OTLP endpoint that gets traces over gRPC, such as http://host:4317; none when not set."
     )
-    trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces that is recorded.")
+    trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces to record, from 0 to 1.")
     metrics_port: int = Field(0, ge=0, le=65535, description="Port that serves /metrics for Prometheus; 0 for none.")
     metrics_host: str | None = Field(
-        None, description="Address that it listens on; that of the server, or 127.0.0.1, when not set."
+        None, description="Address to serve /metrics on; the server's own, or 127.0.0.1, when not set."
     )
     metrics_seconds: float = Field(
-        5.0, ge=0.05, le=3600, description="How long between two looks at queues and the store for their metrics."
+        5.0, ge=0.05, le=3600, description="Seconds between two readings of the queues and the store for metrics."
     )
 
     @field_validator("otlp_endpoint")
@@ -97,7 +99,7 @@ class TelemetrySettings(Settings):
     def _has_no_path(cls, endpoint: str | None) -> str | None:
         """Refuse `http://host:4318/v1/traces`: the exporter would drop the path and speak the wrong protocol."""
         if endpoint and endpoint.startswith("http") and "/" in endpoint.partition("://")[2].rstrip("/"):
-            message = "traces go by gRPC, to http://host:4317 without a path; OTLP over HTTP is not spoken"
+            message = "traces go over gRPC, to http://host:4317 without a path; OTLP over HTTP is not supported"
             raise PydanticCustomError("endpoint", message)
         return endpoint
 
@@ -114,12 +116,12 @@ class CommonSettings(TelemetrySettings, TlsSettings):
     store_user: str | None = Field(None, description="ACL user to log in to the store as; overrides the URL's.")
     store_password: SecretStr | None = Field(None, description="Password of the store's user; overrides the URL's.")
     store_tls_ca: str | None = Field(
-        None, description="PEM file of the CA of a store at rediss://; those that this machine trusts when not set."
+        None, description="PEM file of the CA for a store at rediss://; the CAs that this machine trusts when not set."
     )
     store_tls_cert: Path | None = Field(None, description="PEM file of a certificate to show to the store.")
-    store_tls_key: Path | None = Field(None, description="PEM file of its key.")
+    store_tls_key: Path | None = Field(None, description="PEM file of that certificate's key.")
     key_prefix: str = Field(
-        "trading_flow", pattern=r"^[A-Za-z0-9_.-]+$", description="What every key in the store begins with."
+        "trading_flow", pattern=r"^[A-Za-z0-9_.-]+$", description="Prefix of every key in the store."
     )
     drain_seconds: float = Field(
         10.0, ge=0, le=3600, description="How long calls in flight may go on after SIGTERM before they are cut off."
@@ -128,46 +130,59 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         0.0, ge=0, description="Age at which clients are asked to reconnect, to spread over replicas; 0 means never."
     )
     max_connection_idle_seconds: float = Field(
-        1800.0, ge=0, le=31_622_400, description="A connection without calls is closed after so long; 0 means never."
+        1800.0,
+        ge=0,
+        le=31_622_400,
+        description="Seconds after which a connection without calls is closed; 0 means never.",
     )
     max_connections: int = Field(
-        0, ge=0, le=10_000_000, description="How many are taken, others being closed; 0 for what open files allow."
+        0,
+        ge=0,
+        le=10_000_000,
+        description="Most connections at a time, further ones are closed; 0 for as many as open files allow.",
     )
-    max_message_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="Largest request that is taken.")
+    max_message_bytes: int = Field(
+        4 * 1024 * 1024, ge=1024, description="Size of the largest request that is accepted, in bytes."
+    )
     metrics_store_user: str | None = Field(
-        None, description="Store user who may INFO, for metrics of the store; the service's own when not set."
+        None, description="Store user that may call INFO, for metrics of the store; the service's own when not set."
     )
     metrics_store_password: SecretStr | None = Field(None, description="Password of that user.")
     doctor_seconds: float = Field(
-        600.0, ge=0, le=86_400, description="How long between two looks for broken invariants; 0 for never."
+        600.0, ge=0, le=86_400, description="Seconds between two checks for broken invariants; 0 for never."
     )
     doctor_records_per_second: int = Field(
-        200, ge=1, le=100_000, description="How many records such a look examines in a second, at most."
+        200, ge=1, le=100_000, description="Most records that such a check examines per second."
     )
-    doctor_mend: bool = Field(True, description="Whether such a look mends what it finds, or only tells.")
+    doctor_mend: bool = Field(True, description="Whether such a check mends what it finds, or only reports it.")
     access_address: str | None = Field(
-        None, description="Where the access service answers; calls need a token then, and without it none."
+        None, description="Address of the access service; calls need a token when it is set, and none when not."
     )
     service_token: SecretStr | None = Field(
-        None, min_length=LEAST_SECRET, description="A secret that all servers share, by which they know each other."
+        None, min_length=LEAST_SECRET, description="A secret shared by all servers, by which they recognize each other."
     )
     service_tokens_accepted: SecretStr | None = Field(
-        None, description="Secrets that other servers may show as well while theirs is changed, with commas between."
+        None,
+        description="Further secrets accepted from other servers while the shared one is being changed, separated by "
+        "commas.",
     )
     access_cache_seconds: float = Field(
-        5.0, ge=0, le=60, description="For how long is remembered whose a token is; changes are told at once."
+        5.0,
+        ge=0,
+        le=60,
+        description="Seconds for which the owner of a token is remembered; changes take effect at once.",
     )
     rate_limits: str = Field(
         "",
-        description="How often each user may call which methods, as RunFlow=60/m,SubmitTask=10/s; operators any time.",
+        description="Rates at which each user may call methods, as RunFlow=60/m,SubmitTask=10/s; operators are exempt.",
     )
     quotas: str = Field(
         "",
-        description="How many calls each user may make in a day, as SubmitTask=1000,RunFlow=200; operators any number.",
+        description="Calls that each user may make per day, as SubmitTask=1000,RunFlow=200; operators are exempt.",
     )
     access_on_outage: Literal["refuse", "reads", "all"] = Field(
         "reads",
-        description="Which calls go on, with what was last known of a token, while the access service is away.",
+        description="Calls still served while the access service is away, going by what was last known about a token.",
     )
 
     def store_tls_files(self) -> TlsFiles | None:

@@ -18,7 +18,7 @@ STATUS_KEY = "grpc-status-details-bin"
 _MOST_BYTES = 7 * 1024 + 512
 """The most that an error's message and details may take: stock clients refuse metadata beyond 8 KiB and see neither."""
 _MOST_MESSAGE_BYTES = 1000
-UNDECODABLE = "the request is no valid message of this method"
+UNDECODABLE = "the request is not a valid message for this method"
 
 
 class StatusAnswers(ABC):
@@ -85,7 +85,7 @@ def _cut(bad_request: details_pb2.BadRequest, budget: int) -> details_pb2.BadReq
         if size > budget:
             break
         kept.field_violations.append(violation)
-    kept.field_violations.add(field="", description="and more, too many for one answer: mend these first")
+    kept.field_violations.add(field="", description="and more, too many for one answer: fix these first")
     return kept
 
 

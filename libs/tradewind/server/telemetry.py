@@ -123,7 +123,8 @@ class Tracing:
     def _give_up(self) -> None:
         # The SDK bounds each batch by itself: without its exporter it soon gets through all of them.
         assert self._exporter is not None
-        _log.warning("spans_dropped", hint="the endpoint of traces does not take what is left: TRADEWIND_OTLP_ENDPOINT")
+        hint = "the endpoint for traces does not accept the remaining spans: see TRADEWIND_OTLP_ENDPOINT"
+        _log.warning("spans_dropped", hint=hint)
         self._exporter.shutdown()
 
 

@@ -24,5 +24,5 @@ class CallAnswers(StatusAnswers):
             return status_with(StatusCode.INVALID_ARGUMENT, "INVALID_INPUT", UNDECODABLE)
         number = secrets.token_hex(8)
         logger.exception("a call of %s failed, correlation id %s", method, number)
-        message = f"internal error; the worker's log has more under correlation id {number}"
+        message = f"internal error; see the worker's log for correlation id {number}"
         return status_with(StatusCode.INTERNAL, "INTERNAL", message)

@@ -91,7 +91,7 @@ class CalledLink(WorkerServiceServicer):
         except RuntimeError:
             port = 0
         if not port:
-            raise WorkerError(f"cannot listen on {listen}: it is in use, or no address of this machine (host:port)")
+            raise WorkerError(f"cannot listen on {listen}: it is in use, or not an address of this machine (host:port)")
         await server.start()
         for name in ("", SERVICE):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -30,7 +30,7 @@ def telemetry_settings() -> "TelemetrySettings | None":
     try:
         return load_settings(TelemetrySettings)
     except SettingsError as error:
-        raise WorkerError(f"wrong settings:\n{error}") from error
+        raise WorkerError(f"invalid settings:\n{error}") from error
 
 
 def configure_worker_logging(least: int | None = None) -> None:

@@ -20,7 +20,7 @@ def why_taken(host: str, port: int) -> str | None:
             trial.bind(address)
             trial.listen(1)
     except socket.gaierror:
-        return f'cannot listen on "{host}": it is no address of this machine'
+        return f'cannot listen on "{host}": it is not an address of this machine'
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return f"port {port} is in use by {holder_of(port)}: stop that one, or choose another port"

@@ -67,7 +67,7 @@ class Standalone:
                 StandaloneSettings, **{name: value for name, value in given.items() if value is not None}
             )
         except SettingsError as error:
-            raise StandaloneError(f"wrong settings:\n{error}") from error
+            raise StandaloneError(f"invalid settings:\n{error}") from error
         self._store: EmbeddedStore | None = None
         self._server: Server | None = None
         self._watching_store = SideTasks()

@@ -223,7 +223,7 @@ async def test_a_method_that_nobody_serves(client: EchoClient, name: str) -> Non
     status = rpc_status.from_call(caught.value)  # type: ignore[arg-type]
     assert status is not None
     assert detail(status, details_pb2.ErrorInfo).reason == "METHOD_UNKNOWN"
-    assert caught.value.details() == f"this server knows no method /{NAME}/Nothing"
+    assert caught.value.details() == f"this server has no method /{NAME}/Nothing"
 
 
 @pytest.mark.parametrize("kind", ["unary_unary", "unary_stream", "stream_unary", "stream_stream"])
@@ -248,7 +248,7 @@ async def test_more_violations_than_a_stock_client_takes_are_cut_and_counted(
     told = detail(status, details_pb2.BadRequest).field_violations
     assert len(told) > 50
     assert told[0].field == "nodes[0].id"
-    assert told[-1].description == "and more, too many for one answer: mend these first"
+    assert told[-1].description == "and more, too many for one answer: fix these first"
     assert str(error.details()).endswith("(and 4999 more)")
 
 

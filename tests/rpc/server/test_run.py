@@ -159,7 +159,7 @@ async def test_wrong_settings_are_all_named(spawn: Spawn) -> None:
     _, log = await process.communicate()
     assert process.returncode == 2
     assert {line.partition(":")[0] for line in log.decode().splitlines()} == {
-        "wrong settings",
+        "invalid settings",
         "TRADEWIND_PORT",
         "TRADEWIND_LOG_LEVEL",
     }

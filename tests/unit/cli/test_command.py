@@ -78,7 +78,7 @@ def test_nobody_there(shell: Shell) -> None:
 
 
 def test_another_service_answers(shell: Shell, stack: FakeStack) -> None:
-    message = "this server knows no method /tradewind.api.scheduler.v1.SchedulerService/ListFlows"
+    message = "this server has no method /tradewind.api.scheduler.v1.SchedulerService/ListFlows"
     stack.scheduler.refusals.append(Refusal(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN", message))
 
     assert shell("flow", "list", ends=1).err == (

@@ -5,7 +5,7 @@ from typing import Any
 from tests.unit.scheduler.flows import flow, node
 
 FORMS = 'give seconds as a number, or text such as "500ms", "5s", "5m", "1h" or "1d"'
-ID_RULE = 'must begin with a letter or digit and hold only letters, digits, ".", "_" and "-"'
+ID_RULE = 'must begin with a letter or digit and contain only letters, digits, ".", "_" and "-"'
 A = node("a")
 
 
@@ -130,7 +130,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             ("schedule.flow_finished.flow", 'unknown field; did you mean "flow_ids"?'),
             (
                 "schedule.flow_finished.flow_ids[0]",
-                '"a b" must begin with a letter or digit and hold only letters, digits, ".", "_" and "-"',
+                '"a b" must begin with a letter or digit and contain only letters, digits, ".", "_" and "-"',
             ),
         ],
     ),

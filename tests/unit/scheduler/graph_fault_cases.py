@@ -109,9 +109,9 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             ("nodes[0].rate.cost", "must be a whole number from 1 to 999999999, is 0"),
             (
                 "nodes[1].rate.limit",
-                '"100 a minute" is no rate; write COUNT/UNIT, such as "100/m", the unit being s, m, h or d',
+                '"100 a minute" is not a rate; write COUNT/UNIT, such as "100/m", where UNIT is s, m, h or d',
             ),
-            ("nodes[2].rate.cost", "must be at most 5, as many as the limit 5/s ever lets begin at once, is 6"),
+            ("nodes[2].rate.cost", "must be at most 5, the most that the limit 5/s admits at once, is 6"),
             ("nodes[3].rate.max", 'unknown field; there are "key", "limit", "cost"'),
             ("nodes[3].rate.key", "is required"),
             ("nodes[3].rate.limit", "is required"),

@@ -18,7 +18,7 @@ def test_identifiers(value: str) -> None:
         ("", "must not be empty"),
         ("x" * 129, "must have at most 128 characters, has 129"),
         ("-a", '"-a" must begin with a letter or digit'),
-        ("a:b", '"a:b" must begin with a letter or digit and hold only'),
+        ("a:b", '"a:b" must begin with a letter or digit and contain only'),
         ("a\n", "must begin with"),
         ("é", "must begin with"),
         ("{f1}", "must begin with"),

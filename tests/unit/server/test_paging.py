@@ -37,6 +37,6 @@ def test_the_first_and_the_last_page() -> None:
 
 @pytest.mark.parametrize("token", ["nonsense!", "a", "AAAA", page_token("other"), page_token([1]), "é"])
 def test_a_token_of_something_else_is_a_violation(token: str) -> None:
-    with pytest.raises(InvalidInput, match="page_token: is not a token of this list") as caught:
+    with pytest.raises(InvalidInput, match="page_token: is not a page token of this list") as caught:
         page_position(token, Position)
     assert [violation.path for violation in caught.value.violations] == ["page_token"]

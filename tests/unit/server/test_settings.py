@@ -50,7 +50,9 @@ def test_every_wrong_variable_is_named_at_once_and_no_secret_told(monkeypatch: p
 
 def test_an_endpoint_of_traces_over_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", "https://collector:4318/v1/traces")
-    with pytest.raises(SettingsError, match="TRADEWIND_OTLP_ENDPOINT: traces go by gRPC, to http://host:4317 without"):
+    with pytest.raises(
+        SettingsError, match="TRADEWIND_OTLP_ENDPOINT: traces go over gRPC, to http://host:4317 without"
+    ):
         load_settings(CommonSettings)
     for taken in ("http://collector:4317/", "collector:4317", "unix:/run/otel.sock"):
         monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", taken)
