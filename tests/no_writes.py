@@ -1,4 +1,4 @@
-"""A store that answers but takes no writes."""
+"""A store that answers but accepts no writes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,15 +7,15 @@ from tests.ports import free_port
 from tests.servers import RedisServer
 
 REFUSALS = {
-    "the store is out of memory and takes no writes": (
+    "the store is out of memory and accepts no writes": (
         ("CONFIG", "SET", "maxmemory", "1"),
         ("CONFIG", "SET", "maxmemory", "0"),
     ),
-    "the store has too few replicas at hand and takes no writes": (
+    "the store has too few replicas and accepts no writes": (
         ("CONFIG", "SET", "min-replicas-to-write", "1"),
         ("CONFIG", "SET", "min-replicas-to-write", "0"),
     ),
-    "the store is read-only and takes no writes": (
+    "the store is read-only and accepts no writes": (
         ("REPLICAOF", "127.0.0.1", str(free_port())),
         ("REPLICAOF", "NO", "ONE"),
     ),

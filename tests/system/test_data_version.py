@@ -53,7 +53,7 @@ async def test_a_service_notes_the_version_and_refuses_a_later_one(store: RedisS
         version = noted["version"]
         await admin.set(key, json.dumps({**noted, "version": version + 1}))
         later = Server([build(settings(store_url=store.url(name), service_token="a-token-of-the-services"))], drain_s=0)
-        with pytest.raises(StartError, match=f"written by a later release; this one knows version {version}"):
+        with pytest.raises(StartError, match=f"written by a later release; this one reads versions up to {version}"):
             await later.start()
     finally:
         await store.close_clients()
@@ -67,6 +67,6 @@ async def test_shards_are_fixed_once_there_are_data(store: RedisServer) -> None:
     await first.stop()
     other = Server([NodeTaskManager(NodeTaskManagerSettings(store_url=url))], drain_s=0)
     with pytest.raises(
-        StartError, match="have 2 shards, this server is set to 1 by TRADEWIND_NODE_TASK_MANAGER_SHARDS"
+        StartError, match="have 2 shards, but this server is set to 1 by TRADEWIND_NODE_TASK_MANAGER_SHARDS"
     ):
         await other.start()

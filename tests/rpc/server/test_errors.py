@@ -129,10 +129,10 @@ def embedded(redis_servers: RedisServers) -> RedisServer:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ("OOM command not allowed", "the store is out of memory and takes no writes"),
-        ("MISCONF No space left on device", "the store cannot write to its disk and takes no writes"),
-        ("NOREPLICAS Not enough", "the store has too few replicas at hand and takes no writes"),
-        ("READONLY You can't write", "the store is read-only and takes no writes"),
+        ("OOM command not allowed", "the store is out of memory and accepts no writes"),
+        ("MISCONF No space left on device", "the store cannot write to its disk and accepts no writes"),
+        ("NOREPLICAS Not enough", "the store has too few replicas and accepts no writes"),
+        ("READONLY You can't write", "the store is read-only and accepts no writes"),
     ],
 )
 async def test_why_the_store_takes_no_writes_is_told(

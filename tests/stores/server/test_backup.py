@@ -160,7 +160,7 @@ def test_what_a_rewrite_left_behind_is_not_copied(copied: backups.Backup) -> Non
 def test_a_damaged_backup_is_not_restored(copied: backups.Backup, tmp_path: Path) -> None:
     base = copied.path / "appendonlydir" / "base"
     base.write_text("BASF")
-    with pytest.raises(BackupError, match="is not what was written"):
+    with pytest.raises(BackupError, match="has changed since the backup"):
         backups.restore(copied, tmp_path / "new")
     base.unlink()
     with pytest.raises(BackupError, match="is missing"):
@@ -194,7 +194,7 @@ def test_what_was_just_taken_is_not_removed_for_one_of_a_time_to_come(copied: ba
     ahead = backups.back_up_directory(data, target, NOW + timedelta(days=36_500))
     result = CliRunner().invoke(app, ["backup", "create", str(target), "--data", str(data), "--keep", "1"])
     assert result.exit_code == 1
-    assert f"{ahead.path} is of a later time: no old one is removed" in result.output.replace("\n", " ")
+    assert f"{ahead.path} has a later time, so no old backup was removed" in result.output.replace("\n", " ")
     assert len(backups.list_backups(target)) == 3
 
 
@@ -230,7 +230,7 @@ def test_a_broken_backup_is_passed_over_and_named(copied: backups.Backup, tmp_pa
 
 async def test_a_directory_in_use_is_left_alone(copied: backups.Backup, tmp_path: Path) -> None:
     async with running(tmp_path / "store", None):
-        with pytest.raises(BackupError, match="a store runs over"):
+        with pytest.raises(BackupError, match="a store is running in"):
             backups.restore(copied, tmp_path / "store", replace=True)
 
 

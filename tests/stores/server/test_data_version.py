@@ -31,7 +31,7 @@ async def test_the_first_start_notes_it_and_later_ones_leave_it(client: Client) 
 
 async def test_a_later_version_is_refused(client: Client) -> None:
     await client.set(KEY, json.dumps({"version": VERSION + 1, "shards": 2}))
-    with pytest.raises(OtherData, match=f"have version {VERSION + 1}, written by a later release; this one knows"):
+    with pytest.raises(OtherData, match=f"have version {VERSION + 1}, written by a later release; this one reads"):
         await require_data_version(client, DATA)
 
 
@@ -43,12 +43,12 @@ async def test_a_version_that_is_read_no_more_is_refused(client: Client) -> None
 
 async def test_data_that_are_divided_otherwise_are_refused(client: Client) -> None:
     await require_data_version(client, replace(DATA, fixed={"shards": 4}))
-    with pytest.raises(OtherData, match="have 4 shards, this server is set to 2 by SHARDS"):
+    with pytest.raises(OtherData, match="have 4 shards, but this server is set to 2 by SHARDS"):
         await require_data_version(client, DATA)
 
 
 @pytest.mark.parametrize("noted", ["", "[]", "{}", "soon", '{"version": null}'])
 async def test_what_is_no_version_is_refused(client: Client, noted: str) -> None:
     await client.set(KEY, noted or " ")
-    with pytest.raises(OtherData, match="holds no version of the data"):
+    with pytest.raises(OtherData, match="instead of a data version"):
         await require_data_version(client, DATA)

@@ -149,7 +149,7 @@ async def test_passwords_last_and_new_users_join_them(tmp_path: Path) -> None:
 
 async def test_passwords_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     (tmp_path / "passwords.json").write_text("")
-    with pytest.raises(EmbeddedStoreError, match=r"passwords\.json holds no passwords: remove it"):
+    with pytest.raises(EmbeddedStoreError, match=r"passwords\.json does not hold passwords: remove it"):
         await EmbeddedStore(tmp_path).start()
 
 
@@ -194,7 +194,7 @@ async def test_a_directory_in_use_names_its_owner(tmp_path: Path) -> None:
     try:
         with pytest.raises(EmbeddedStoreError, match=rf"{tmp_path} is in use by process {os.getpid()}: stop that one"):
             await EmbeddedStore(tmp_path, lock_wait_s=0.1).start()
-        with pytest.raises(EmbeddedStoreError, match="running already"):
+        with pytest.raises(EmbeddedStoreError, match="already running"):
             await store.start()
     finally:
         await store.stop()

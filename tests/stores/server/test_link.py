@@ -57,7 +57,7 @@ async def test_a_moment_without_writes_is_none_of_readiness(link: RedisLink, red
         assert found[:2] == [None, None]
         for reason in found[2:]:
             assert reason is not None
-            assert reason.startswith("the store takes no writes: ")
+            assert reason.startswith("the store accepts no writes: ")
             assert "Not enough good replicas to write" in reason
         assert await link.not_ready() is None
 
@@ -96,7 +96,7 @@ async def test_who_cannot_write_still_answers(
             with capture_logs() as logs:
                 await on_all(store, *begin)
                 try:
-                    await until(refuses, "it sees that the store takes no writes")
+                    await until(refuses, "it sees that the store accepts no writes")
                     assert [await health(name) for name in ("liveness", "readiness", "")] == [SERVING] * 3
                 finally:
                     await on_all(store, *end)

@@ -55,7 +55,7 @@ _GONE = "the store cannot be reached at the moment"
         (ConnectionError("host x refused"), _GONE),
         (TimeoutError("slow"), _GONE),
         (BusyLoadingError("loading"), _GONE),
-        (ReadOnlyError("a replica"), "the store is read-only and takes no writes"),
+        (ReadOnlyError("a replica"), "the store is read-only and accepts no writes"),
         (RedisClusterException("no node"), _GONE),
     ],
 )

@@ -16,7 +16,7 @@ _KINDS: dict[str, tuple[Kind, bool]] = {
     "rediss+cluster": ("cluster", True),
 }
 _DEFAULT_PORTS: dict[Kind, int] = {"single": 6379, "unix": 0, "sentinel": 26379, "cluster": 6379}
-_QUOTED = 'a password is to be quoted, as "%23" for "#"'
+_QUOTED = 'quote special characters in a password, such as "#" as "%23"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class StoreAddress:
         try:
             parts = urlsplit(url)
         except ValueError:
-            raise ValueError(f"store URL: it cannot be read: {_QUOTED}") from None
+            raise ValueError(f"store URL: cannot be parsed: {_QUOTED}") from None
         if parts.scheme not in _KINDS:
             raise ValueError(
                 f'store URL: unknown scheme "{parts.scheme}"; use redis://, rediss://, unix://, redis+sentinel:// '
@@ -46,7 +46,7 @@ class StoreAddress:
             )
         kind, tls = _KINDS[parts.scheme]
         if parts.query or parts.fragment or ("@" in parts.path and kind != "unix"):
-            raise ValueError(f'store URL: it takes no "?" and no "#", and "@" before the host only: {_QUOTED}')
+            raise ValueError(f'store URL: it must not have a "?" or "#", and an "@" only before the host: {_QUOTED}')
         login, _, places = parts.netloc.rpartition("@")
         name, _, secret = login.partition(":")
         user, password = unquote(name) or None, unquote(secret) or None
@@ -74,7 +74,7 @@ def _host(place: str, default_port: int) -> tuple[str, int]:
         parts = urlsplit(f"//{place}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise ValueError(f'store URL: "{place}" is no host:port') from None
+        raise ValueError(f'store URL: "{place}" is not of the form host:port') from None
     if not host:
         raise ValueError("store URL: a host is missing")
     return host, port or default_port
@@ -84,5 +84,5 @@ def _database(text: str) -> int:
     if not text:
         return 0
     if not text.isdecimal():
-        raise ValueError(f'store URL: "{text}" is no database number')
+        raise ValueError(f'store URL: "{text}" is not a database number')
     return int(text)

@@ -20,11 +20,11 @@ from tradewind.server.spells import Spells
 _UNREACHABLE = (ConnectionError, TimeoutError, ClusterError, RedisClusterException, TryAgainError)
 MESSAGES: Mapping[type[Exception], str] = {
     **dict.fromkeys(_UNREACHABLE, "the store cannot be reached at the moment"),
-    ReadOnlyError: "the store is read-only and takes no writes",
-    OutOfMemoryError: "the store is out of memory and takes no writes",
-    DiskFails: "the store cannot write to its disk and takes no writes",
-    ReplicasMissing: "the store has too few replicas at hand and takes no writes",
-    StoreRefuses: "the store refuses to do it at the moment",
+    ReadOnlyError: "the store is read-only and accepts no writes",
+    OutOfMemoryError: "the store is out of memory and accepts no writes",
+    DiskFails: "the store cannot write to its disk and accepts no writes",
+    ReplicasMissing: "the store has too few replicas and accepts no writes",
+    StoreRefuses: "the store refuses this at the moment",
 }
 """What callers hear for redis-py's exceptions while the store, or the part of it they need, is unusable.
 

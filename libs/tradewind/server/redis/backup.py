@@ -76,13 +76,15 @@ def back_up_directory(data: Path, target: Path, now: datetime) -> Backup:
     """
     source = data / APPEND_ONLY
     if not (source / MANIFEST).exists():
-        raise BackupError(f"no append-only files in {data}: name the directory of a store with appendonly yes")
+        raise BackupError(
+            f"no append-only files in {data}: give the directory of a store that runs with appendonly yes"
+        )
     with _new_directory(target, now) as directory:
         for _ in range(_ATTEMPTS):
             if _copied(source, directory / APPEND_ONLY):
                 break
         else:
-            raise BackupError(f"the store in {data} rewrites its files again and again: try when it is less busy")
+            raise BackupError(f"the store in {data} keeps rewriting its files: try again when it is less busy")
         if (data / _STACK).exists():
             shutil.copy2(data / _STACK, directory / _STACK)
         _write_down(directory, "append-only", now)
@@ -107,8 +109,8 @@ def remove_old(target: Path, keep: int, taken: Backup) -> list[Path]:
     found = list_backups(target) if keep > 0 else []
     if found and found[-1] != taken:
         raise BackupError(
-            f"{taken.path} is taken, but {found[-1].path} is of a later time: no old one is removed; look at the clock "
-            "of this machine, or move away what is of a time to come"
+            f"{taken.path} was taken, but {found[-1].path} has a later time, so no old backup was removed: check the "
+            "clock of this machine, or move away the backups that are dated in the future"
         )
     old = [backup.path for backup in found[:-keep]]
     for path in old:
@@ -122,7 +124,7 @@ def find_backup(path: Path) -> Backup:
         return read_backup(path)
     found, broken = _below(path)
     if not found:
-        none = f"no backup in {path}: name a directory that `tradewind backup create` has written to"
+        none = f"no backup in {path}: give a directory that `tradewind backup create` has written to"
         raise BackupError("\n".join([none, *broken]))
     return found[-1]
 
@@ -134,7 +136,7 @@ def read_backup(path: Path) -> Backup:
         files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in facts["files"].items()}
         return Backup(path, facts["kind"], datetime.fromisoformat(facts["taken_at"]), files)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise BackupError(f"{path} is no backup, for its backup.json is broken: {error}") from error
+        raise BackupError(f"{path} is not a backup, because its backup.json is broken: {error}") from error
 
 
 def check(backup: Backup) -> None:
@@ -142,9 +144,9 @@ def check(backup: Backup) -> None:
     for name, expected in backup.files.items():
         path = backup.path / name
         if not path.is_file():
-            raise BackupError(f"{path} is missing: this backup cannot be used, take another one")
+            raise BackupError(f"{path} is missing: this backup cannot be used, choose another one")
         if _fingerprint(path) != expected:
-            raise BackupError(f"{path} is not what was written: this backup cannot be used, take another one")
+            raise BackupError(f"{path} has changed since the backup: it cannot be used, choose another one")
 
 
 async def count_keys(backup: Backup) -> int:
@@ -183,7 +185,7 @@ def restore(
     aside: Path | None = None
     if there:
         if not replace:
-            raise BackupError(f"{data} holds data: choose an empty directory, or say that they are to be replaced")
+            raise BackupError(f"{data} holds data: choose an empty directory, or ask to replace the data (--replace)")
         aside = Path(tempfile.mkdtemp(prefix="replaced-", dir=data))
         for path in there:
             path.rename(aside / path.name)
@@ -273,7 +275,7 @@ def _require_unused(data: Path) -> None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise BackupError(f"a store runs over {data}: stop it first") from None
+            raise BackupError(f"a store is running in {data}: stop it first") from None
 
 
 def _name(now: datetime) -> str:

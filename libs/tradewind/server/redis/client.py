@@ -233,14 +233,17 @@ async def require_safe_policy(client: Client) -> None:
         else:
             sections = [await client.info("memory")]
     except NoPermissionError:
-        _log.debug("store_policy_unknown", hint="this ACL user may not call INFO; see to maxmemory-policy noeviction")
+        _log.debug(
+            "store_policy_unknown",
+            hint="this ACL user may not call INFO; make sure that maxmemory-policy is noeviction",
+        )
         return
     for section in sections:
         policy = str(section.get("maxmemory_policy", "noeviction"))
         if policy != "noeviction":
             raise UnsafeStore(
                 f'the store evicts keys when memory is short (maxmemory-policy is "{policy}"): set it to "noeviction", '
-                "state must not be lost"
+                "so that no state is lost"
             )
 
 
@@ -261,4 +264,4 @@ async def require_reachable(client: Client) -> None:
     """
     reason = await why_unreachable(client)
     if reason is not None:
-        raise ConnectionError(f"{reason}; start it, or set TRADEWIND_STORE_URL to where it is")
+        raise ConnectionError(f"{reason}; start it, or set TRADEWIND_STORE_URL to its address")

@@ -48,21 +48,21 @@ async def require_data_version(client: Client, data: DataVersion) -> None:
         found = json.loads(noted or data.text)
         version = int(found["version"])
     except (ValueError, TypeError, KeyError):
-        raise OtherData(f'the key {data.key} holds no version of the data, but "{noted!r:.80}"') from None
+        raise OtherData(f"the key {data.key} holds {noted!r:.80} instead of a data version") from None
     if version > data.version:
         raise OtherData(
-            f"the data in the store have version {version}, written by a later release; this one knows version "
-            f"{data.version}: start that release, or restore a backup from before the upgrade"
+            f"the data in the store have version {version}, written by a later release; this one reads versions up "
+            f"to {data.version}: start that release, or restore a backup from before the upgrade"
         )
     if version < data.oldest:
         raise OtherData(
-            f"the data in the store have version {version}, written by an earlier release; this one reads version "
-            f"{data.oldest} on: let that release end what runs, then start this one over an empty store "
-            "(of `tradewind up`, another directory: --data)"
+            f"the data in the store have version {version}, written by an earlier release; this one reads versions "
+            f"from {data.oldest} on: let that release finish its work, then start this one over an empty store (with "
+            "`tradewind up`, another directory: --data)"
         )
     for name, number in data.fixed.items():
         if found.get(name, number) != number:
             raise OtherData(
-                f"the data in the store have {found[name]} {name}, this server is set to {number}"
-                f"{data.hints.get(name, '')}: the number is fixed once there are data"
+                f"the data in the store have {found[name]} {name}, but this server is set to {number}"
+                f"{data.hints.get(name, '')}: the number cannot change once there are data"
             )

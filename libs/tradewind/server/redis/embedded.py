@@ -106,7 +106,7 @@ class EmbeddedStore:
         OSError when the directory cannot be written.
         """
         if self._process is not None:
-            raise EmbeddedStoreError("this embedded store is running already")
+            raise EmbeddedStoreError("this embedded store is already running")
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         binary = str(self._binary or find_server())
         await self._take_directory()
@@ -160,7 +160,9 @@ class EmbeddedStore:
         try:
             known: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         except ValueError:
-            raise EmbeddedStoreError(f"{path} holds no passwords: remove it, and the start makes others") from None
+            raise EmbeddedStoreError(
+                f"{path} does not hold passwords: remove it, and the next start makes new ones"
+            ) from None
         names = [ADMIN, *(user.name for user in self._users)]
         passwords = {**known, **{name: secrets.token_urlsafe(24) for name in names if name not in known}}
         write_private(path, json.dumps(passwords, indent=2))
@@ -183,7 +185,7 @@ class EmbeddedStore:
                 raise EmbeddedStoreError(f"the store in {self.directory} did not answer in time:\n{_tail(log)}")
             # Another process may take a free port between choosing and listening; then try another port.
             if "Address already in use" not in log or attempt == _BIND_ATTEMPTS - 1 or wanted != 0:
-                raise EmbeddedStoreError(f"the store in {self.directory} ended at once:\n{_tail(log)}")
+                raise EmbeddedStoreError(f"the store in {self.directory} exited at once:\n{_tail(log)}")
 
     def _begin_log(self) -> int:
         """Return at which byte of the log the next process goes on; a long log makes room for it.

@@ -54,7 +54,7 @@ class RedisLink:
         except (RedisError, OSError) as error:
             return f"the store does not answer: {error}"
         self._refused = self._refused + 1 if refusal else 0
-        return OnlyReads(f"the store takes no writes: {refusal}") if self._refused >= _REFUSALS else None
+        return OnlyReads(f"the store accepts no writes: {refusal}") if self._refused >= _REFUSALS else None
 
     async def takes_no_writes(self) -> str:
         refusal = await self._refusal()
@@ -63,7 +63,7 @@ class RedisLink:
     async def _refusal(self) -> Exception | None:
         """Return how the store refuses a write; None when it accepts it. Raises RedisError when it does not answer."""
         try:
-            # The version is there already, so this changes nothing; but a store that takes no writes refuses it.
+            # The version is there already, so this changes nothing; but a store that accepts no writes refuses it.
             await self.client.call(self._data.key, "SET", self._data.key, self._data.text, "NX")
         except (ReadOnlyError, OutOfMemoryError, StoreRefuses) as error:
             return error

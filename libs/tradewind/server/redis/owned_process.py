@@ -26,7 +26,7 @@ def main() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != owner:
-            sys.exit("the owner has gone already")
+            sys.exit("the owning process has already exited")
     os.execv(program[0], program)
 
 

@@ -76,7 +76,7 @@ class Pipe(asyncio.Protocol):
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not _INCOMPLETE:
                 if not self._waiting:
-                    raise InvalidResponse(f"the store sent a reply that nobody had asked for: {reply!r}"[:200])
+                    raise InvalidResponse(f"unexpected reply: {reply!r}"[:200])
                 call, _ = self._waiting.popleft()
                 if not isinstance(reply, Exception):
                     if not call.done():
@@ -89,7 +89,7 @@ class Pipe(asyncio.Protocol):
                     self._lose(ConnectionError("the store has become a replica"))
                     return
         except InvalidResponse as error:
-            self._lose(ConnectionError(f"what the store sent makes no sense: {error}"))
+            self._lose(ConnectionError(f"cannot read what the store sent: {error}"))
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail every waiting call."""
@@ -187,7 +187,7 @@ class LastingPipe:
         try:
             await connection.connect()  # type: ignore[no-untyped-call]
             if await connection.can_read():
-                raise ConnectionError("the store sent something before it was asked")
+                raise ConnectionError("the store sent something before it was asked for anything")
             self._pipe = Pipe(connection, self._timeout_s, self._on_loss)
         except BaseException:
             await connection.disconnect(nowait=True)

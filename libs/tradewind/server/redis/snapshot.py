@@ -33,7 +33,7 @@ async def fetch_snapshot(
         raise SnapshotError(str(error)) from None
     if address.kind == "cluster":
         raise SnapshotError(
-            "a cluster has no snapshot of its own: make one of each master, as redis://host:port, into a directory each"
+            "a cluster cannot be backed up as one: back up each master, as redis://host:port, into its own directory"
         )
     try:
         link = await (
@@ -48,7 +48,7 @@ async def fetch_snapshot(
     except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
         what = str(error) or type(error).__name__
         raise SnapshotError(
-            f"the store did not send a whole snapshot: {what}; see that it runs, and try again"
+            f"the store did not send a complete snapshot: {what}; check that it is running, and try again"
         ) from error
 
 
@@ -89,7 +89,7 @@ class _Link:
                 async with asyncio.timeout(_ANSWER_S):
                     piece = await self._reader.read(min(left, _CHUNK))
                 if not piece:
-                    raise OSError(f"it ended {left} of {size} bytes too early")
+                    raise OSError(f"it ended {left} bytes short of {size}")
                 await asyncio.to_thread(file.write, piece)
                 left -= len(piece)
         return size
@@ -152,4 +152,4 @@ async def _master(address: StoreAddress, context: ssl.SSLContext | None) -> _Lin
         if found:
             return await _open(address, context, (found[0], int(found[1])))
         failed = f'it knows no master "{address.service}"'
-    raise SnapshotError(f"no Sentinel says where the master is: {failed}")
+    raise SnapshotError(f"no Sentinel knows the address of the master: {failed}")

@@ -28,19 +28,19 @@ MEMORY_MAX = Gauge(
 )
 CONNECTIONS = Gauge("tradewind_store_connections", "Connections of clients to the store.", _NODE, registry=REGISTRY)
 CONNECTIONS_MAX = Gauge(
-    "tradewind_store_connections_max", "Connections that the store takes (maxclients).", _NODE, registry=REGISTRY
+    "tradewind_store_connections_max", "Most connections that the store accepts (maxclients).", _NODE, registry=REGISTRY
 )
 KEYSPACE_HITS = Gauge(
     "tradewind_store_keyspace_hits",
-    "Look-ups of keys that were there.",
+    "Lookups of keys that existed.",
     _NODE,
     registry=REGISTRY,
 )
 KEYSPACE_MISSES = Gauge(
-    "tradewind_store_keyspace_misses", "Look-ups of keys that were not there.", _NODE, registry=REGISTRY
+    "tradewind_store_keyspace_misses", "Lookups of keys that did not exist.", _NODE, registry=REGISTRY
 )
 
-_HINT = "name one who may by TRADEWIND_METRICS_STORE_USER and TRADEWIND_METRICS_STORE_PASSWORD"
+_HINT = "set TRADEWIND_METRICS_STORE_USER and TRADEWIND_METRICS_STORE_PASSWORD to a user that may call INFO"
 _SECTIONS = ("memory", "clients", "stats")
 _log = structlog.get_logger(__name__)
 
