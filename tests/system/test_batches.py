@@ -61,7 +61,7 @@ async def test_parameters_that_workers_do_not_take_are_refused_at_once(client: C
     with pytest.raises(InvalidInput) as caught:
         await client.submit_task("numbers", {"begin": 5, "count": "three", "start": {"$secret": "first"}})
     assert {(fault.path, fault.message) for fault in caught.value.violations} == {
-        ("parameters_json.begin", "is not known; there are start, count"),
+        ("parameters_json.begin", "unknown key; known keys are start, count"),
         ("parameters_json.count", '"three" is not of type "integer"'),
     }
     with pytest.raises(InvalidInput, match='parameters_json: "total" is required: the node has no default for it'):
@@ -80,7 +80,7 @@ async def test_the_faults_of_all_items_are_told_before_anything_is_taken(client:
         await client.submit_batch("numbers", given)
     told = [(fault.path, fault.message.partition(":")[0]) for fault in caught.value.violations]
     assert sorted(told[:2]) == [
-        ("parameters_json[1].begin", "is not known; there are start, count"),
+        ("parameters_json[1].begin", "unknown key; known keys are start, count"),
         ("parameters_json[1].count", '"three" is not of type "integer"'),
     ]
     assert told[2:] == [

@@ -99,7 +99,9 @@ async def test_a_worker_that_was_killed_is_told_of_within_seconds(stack: Standal
         await until(is_told, "nobody runs the node", timeout=10)
         reason, _ = await client.explain_node("f", "first")
         assert (reason.facts["last_worker"], reason.facts["gone"]) == ("w3", [])
-        words = f'no live worker offers node type "numbers"; w3 did, and was connected until {reason.facts["until"]}'
+        words = (
+            f'no live worker offers node type "numbers"; w3 offered it, and was connected until {reason.facts["until"]}'
+        )
         assert reason.sentence == words
         assert f"  first (numbers): {words}" in (await shell("explain", "f")).splitlines()
         ad_hoc = await client.submit_task("numbers")

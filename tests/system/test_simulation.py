@@ -294,7 +294,7 @@ def test_a_flow_is_checked_against_what_workers_offer_from_the_first_moment() ->
     async def main(stack: VirtualStack) -> None:
         flow = Flow("wrong", 0)
         flow.node("only", feed, {"nothing": 1})
-        with pytest.raises(InvalidInput, match=r"nodes\[0\]\.config\.nothing: is not known"):
+        with pytest.raises(InvalidInput, match=r"nodes\[0\]\.config\.nothing: unknown key"):
             await stack.client.register_flow("wrong", flow)
 
     simulate(main, [feed])

@@ -75,7 +75,7 @@ async def test_an_approval_is_shown_with_its_form_and_answered(client: Client, s
         assert "size: integer, required" in shown
         assert f"tradewind cycle approve release {cycle} ask" in shown
         refused = await shell("cycle", "approve", "release", str(cycle), "ask", "--value", "size=much", ends=2)
-        assert "must be integer" in refused
+        assert "must be of type integer" in refused
         said = await shell("cycle", "approve", "release", str(cycle), "ask", *answer)
         assert f"ask is {'rejected' if cycle else 'approved'}" in said
         assert (await handle.wait(30)).status is CycleStatus.COMPLETED

@@ -65,7 +65,7 @@ def faults_by_place(schema_text: str, value: object) -> list[tuple[tuple[str | i
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AdditionalProperties):
             # At the top level, callers say in their own words which keys exist.
             names = NearestName(_known_at(schema_text, error.schema_path) if place else ())
-            found += [((*place, key), f"is not known{names.hint(key)}") for key in error.kind.unexpected]
+            found += [((*place, key), f"unknown key{names.hint(key)}") for key in error.kind.unexpected]
         else:
             found.append((place, _shortened(error.message)))
         if len(found) >= _MOST_FAULTS:
@@ -93,7 +93,7 @@ def _known_at(schema_text: str, additional: Sequence[str | int]) -> list[str]:
 def _instead(steps: Sequence[str | int], known: Sequence[str], nearest: NearestName) -> str:
     if not known or len(steps) != 1 or steps[0] in known:
         return ""
-    return nearest.hint(str(steps[0]), f"; there are {', '.join(known)}")
+    return nearest.hint(str(steps[0]), f"; known keys are {', '.join(known)}")
 
 
 @lru_cache(maxsize=512)

@@ -47,7 +47,9 @@ def store_takes_no_writes(why: str) -> list[Reason]:
     """Say that the store refuses to write, so that nothing can begin or end; nothing if `why` is empty."""
     if not why:
         return []
-    return [Reason("store_takes_no_writes", f"{why}: until it does, nothing goes on", {"why": why})]
+    return [
+        Reason("store_takes_no_writes", f"{why}; nothing can begin or end until it accepts writes again", {"why": why})
+    ]
 
 
 def waits_for_nodes(sources: Mapping[str, str]) -> Reason:
@@ -75,12 +77,12 @@ def no_live_worker(
     words = f'no live worker offers node type "{node_type}"'
     seen = last_seen or {}
     if draining:
-        words += f"; {_list(draining)} {'do' if len(draining) > 1 else 'does'}, but {_are(draining)} draining"
+        words += f"; {_list(draining)} {_offer(len(draining))} it, but {_are(draining)} draining"
     if last_worker:
-        words += f"; {last_worker} did, and was connected until {until}"
+        words += f"; {last_worker} offered it, and was connected until {until}"
     elif seen:
         latest = max(seen, key=lambda worker: seen[worker])
-        words += f"; {latest} did, and was last heard of at {iso(seen[latest])}"
+        words += f"; {latest} offered it, and was last heard from at {iso(seen[latest])}"
     facts: dict[str, Fact] = {
         "node_type": node_type,
         "draining": list(draining),
@@ -97,13 +99,13 @@ def workers_busy(
     """Say that workers for the type have no room, as far as known; some may be alive on record, but `not_connected`."""
     words = f'waits for a worker that offers "{node_type}" to have room'
     if workers:
-        do = "do" if workers > 1 else "does"
-        words += f": {workers} {do}, with {slots} slots, of which {free} were free at their last heartbeats"
+        words += (
+            f": {workers} {_offer(workers)} it, with {slots} slots, of which {free} were free at the last heartbeats"
+        )
     if free:
-        words += "; one that has room and gets nothing is not connected with this type: see its log"
+        words += "; if a worker has room but gets nothing, it is not connected for this type: see its log"
     if not_connected:
-        words += f"; {_list(not_connected)} {'do' if len(not_connected) > 1 else 'does'}, but {_are(not_connected)} "
-        words += "not connected"
+        words += f"; {_list(not_connected)} {_offer(len(not_connected))} it, but {_are(not_connected)} not connected"
     facts: dict[str, Fact] = {
         "node_type": node_type,
         "workers": workers,
@@ -116,6 +118,10 @@ def workers_busy(
 
 def _list(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def _offer(count: int) -> str:
+    return "offer" if count > 1 else "offers"
 
 
 def _are(names: Sequence[str]) -> str:

@@ -55,7 +55,7 @@ async def test_that_nobody_is_connected_who_offers_the_type_is_told_by_every_rep
         assert facts["last_worker"] == "w2"
         assert facts["until"].endswith("Z")
     _, words, _ = (await explained(here))[0]
-    assert words == f'no live worker offers node type "noop"; w2 did, and was connected until {facts["until"]}'
+    assert words == f'no live worker offers node type "noop"; w2 offered it, and was connected until {facts["until"]}'
 
 
 async def connected(ntm: Ntm, *wanted: str) -> None:

@@ -135,7 +135,11 @@ async def test_a_store_that_takes_no_writes_is_what_keeps_node_tasks_back(
     await ntm.submit(CHAIN)
     async with taking_no_writes(embedded, why):
         (code, words, facts), *others = await explained(ntm)
-        assert (code, words, facts) == ("store_takes_no_writes", f"{why}: until it does, nothing goes on", {"why": why})
+        assert (code, words, facts) == (
+            "store_takes_no_writes",
+            f"{why}; nothing can begin or end until it accepts writes again",
+            {"why": why},
+        )
         assert codes(others) == ["no_live_worker", "queued"]
     assert codes(await explained(ntm)) == ["no_live_worker", "queued"]
 

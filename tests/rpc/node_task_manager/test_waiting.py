@@ -122,7 +122,7 @@ async def test_a_signal_for_a_node_that_nothing_has_reached_is_kept(ntm: Ntm, wo
     [
         ({}, "it needs a signal or a time"),
         ({"form_json": '{"title":"?"}', "delay": Duration(seconds=1)}, "a form needs a signal that answers it"),
-        ({"signal": "ok", "form_json": '{"titel":"?"}'}, "form.titel: is not known; there are title, description,"),
+        ({"signal": "ok", "form_json": '{"titel":"?"}'}, "form.titel: unknown key; known keys are title, description,"),
     ],
 )
 async def test_a_wait_that_cannot_be_fails_the_attempt(
@@ -148,10 +148,10 @@ async def test_an_approval_asks_tells_its_user_and_goes_the_way_of_the_answer(nt
     assert (code, dict(violations)) == (
         "INVALID_ARGUMENT",
         {
-            "payload_json.why": "is not known; there are approved, values",
-            "payload_json.values.size": "must be integer, is 1.5",
+            "payload_json.why": "unknown key; known keys are approved, values",
+            "payload_json.values.size": "must be of type integer, is 1.5",
             "payload_json.values.venue": 'must be one of "NYSE", "LSE", is "TSE"',
-            "payload_json.values.price": "is no field of the form; it has size, venue",
+            "payload_json.values.price": "is not a field of the form; it has size, venue",
         },
     )
     assert (await refused(ntm, "ask"))[2] == [("payload_json.values.size", "is required")]

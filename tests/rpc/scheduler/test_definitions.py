@@ -245,8 +245,8 @@ async def test_a_definition_is_checked_against_what_live_workers_declared(schedu
     error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     told = dict(error.violations)
     config = "nodes[1].config"
-    assert told.pop(f"{config}.widow") == 'is not known; did you mean "window"?'
-    assert told.pop(f"{config}.x") == 'is not known; it has "window"'
+    assert told.pop(f"{config}.widow") == 'unknown key; did you mean "window"?'
+    assert told.pop(f"{config}.x") == 'unknown key; it has "window"'
     assert set(told) == {"nodes[0].config.window", "edges[0].source_handle", "edges[1].target_handle"}
     assert 'did you mean "average"' in told["edges[0].source_handle"]
     assert len(peers.registry.asked) == 1

@@ -113,7 +113,10 @@ async def test_a_store_that_takes_no_writes_is_what_keeps_flows_and_nodes_back(
     async with taking_no_writes(embedded, why):
         found = await of_flow(scheduler)
         assert list(found) == ["store_takes_no_writes", "not_started", "cycle_running"]
-        assert found["store_takes_no_writes"] == (f"{why}: until it does, nothing goes on", {"why": why})
+        assert found["store_takes_no_writes"] == (
+            f"{why}; nothing can begin or end until it accepts writes again",
+            {"why": why},
+        )
         assert list(await of_node(scheduler)) == ["store_takes_no_writes", "running"]
         # Both services may use the same store, so it is reported once.
         pending(peers, ("store_takes_no_writes", "its own"), ("running", "runs"))
@@ -279,7 +282,7 @@ async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Pee
     assert words == nobody.sentence
     pending(peers, (nobody.code, nobody.sentence), ("queued", "is queued"))
     words, _ = (await of_node(scheduler))["no_live_worker"]
-    assert "old did, and was last heard of at 2023-11-14T22:13:20.000Z" in words
+    assert "old offered it, and was last heard from at 2023-11-14T22:13:20.000Z" in words
 
     # A connected worker offers the type.
     pending(peers, ("queued", "is queued"))
@@ -287,7 +290,7 @@ async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Pee
     peers.registry.workers.append(worker("leaving", worker_pb2.WORKER_STATUS_DRAINING))
     words, facts = (await of_node(scheduler))["no_live_worker"]
     assert facts["draining"] == ["leaving"]
-    assert "leaving does, but is draining" in words
+    assert "leaving offers it, but is draining" in words
 
     peers.node_tasks.connected = {"here"}
     peers.registry.workers.append(worker("here", worker_pb2.WORKER_STATUS_ACTIVE, running=3))
@@ -295,8 +298,8 @@ async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Pee
     words, facts = (await of_node(scheduler))["workers_busy"]
     assert (facts["workers"], facts["slots"], facts["free_slots"]) == (1, 4, 1)
     assert facts["not_connected"] == ["killed"]
-    assert "1 does, with 4 slots, of which 1 were free" in words
-    assert words.endswith("; killed does, but is not connected")
+    assert "1 offers it, with 4 slots, of which 1 were free" in words
+    assert words.endswith("; killed offers it, but is not connected")
     peers.registry.workers.pop()
     assert "is not connected" in (await of_node(scheduler))["workers_busy"][0]
     peers.registry.workers[-1].running = 4

@@ -141,7 +141,7 @@ async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> Non
         (
             trigger_pb2.Schedule(cron=trigger_pb2.CronSchedule(expression="0 * * * *", time_zone="Mars/Base")),
             "trigger.schedule.cron",
-            '"Mars/Base" is no time zone; give an IANA name',
+            '"Mars/Base" is not a time zone; give an IANA name',
         ),
         (
             trigger_pb2.Schedule(cron=trigger_pb2.CronSchedule(expression="0 0 30 2 *")),

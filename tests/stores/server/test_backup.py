@@ -204,7 +204,7 @@ def test_a_broken_backup_is_passed_over_and_named(copied: backups.Backup, tmp_pa
     broken = target / "20990101T000000.000000Z"
     broken.mkdir()
     (broken / "backup.json").write_text(text)
-    told = f"{broken} is no backup, for its backup.json is broken: "
+    told = f"{broken} is not a backup, because its backup.json is broken: "
 
     def run(*arguments: str) -> tuple[str, str]:
         result = CliRunner().invoke(app, ["backup", *arguments])

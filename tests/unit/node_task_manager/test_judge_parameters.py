@@ -26,7 +26,7 @@ def test_what_workers_take_has_no_fault(parameters: str) -> None:
 def test_every_fault_is_told() -> None:
     assert told('{"y":1,"z":2}') == [
         ("parameters_json", '"x" is required: the node has no default for it'),
-        ("parameters_json.z", "is not known; there are x, y"),
+        ("parameters_json.z", "unknown key; known keys are x, y"),
     ]
     assert told("") == [("parameters_json", '"x" is required: the node has no default for it')]
     assert told('{"x":"one"}') == [("parameters_json.x", '"one" is not of type "integer"')]

@@ -81,7 +81,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             ("schedule.event.name", "is required"),
             (
                 "schedule.event.filter",
-                "price.$about: is no operator; use $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin or $exists",
+                "price.$about: is not an operator; use $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin or $exists",
             ),
         ],
     ),
@@ -153,7 +153,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "schedule no zone",
         without(flow(schedule={"cron": "0 2 * * *", "zone": "Mars/Base"}), "interval"),
-        [("schedule.zone", '"Mars/Base" is no time zone; give an IANA name such as "Europe/Berlin" or "UTC"')],
+        [("schedule.zone", '"Mars/Base" is not a time zone; give an IANA name such as "Europe/Berlin" or "UTC"')],
     ),
     (
         "schedule neither cron nor zone",
@@ -164,7 +164,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
                 'cannot read "hourly" as cron (Wrong number of fields); give minute, hour, day, month and weekday, '
                 'such as "30 9 * * 1-5"',
             ),
-            ("schedule.zone", '"Mars/Base" is no time zone; give an IANA name such as "Europe/Berlin" or "UTC"'),
+            ("schedule.zone", '"Mars/Base" is not a time zone; give an IANA name such as "Europe/Berlin" or "UTC"'),
         ],
     ),
     (

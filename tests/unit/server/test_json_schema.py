@@ -95,8 +95,8 @@ def test_an_encoded_value_is_accepted_in_place_of_any() -> None:
 def test_an_unknown_key_is_told_with_the_nearest_or_all_that_there_are() -> None:
     schema = {"properties": {"window": {"type": "integer"}, "mode": {}}, "additionalProperties": False}
     assert check(schema, {"widow": 1, "x": 2}, "config") == [
-        Violation("config.widow", 'is not known; did you mean "window"?'),
-        Violation("config.x", "is not known; there are window, mode"),
+        Violation("config.widow", 'unknown key; did you mean "window"?'),
+        Violation("config.x", "unknown key; known keys are window, mode"),
     ]
 
 
@@ -104,8 +104,8 @@ def test_an_unknown_key_within_an_object_is_told_with_the_nearest() -> None:
     limits = {"properties": {"urgent": {"type": "integer"}}, "additionalProperties": False}
     schema = {"properties": {"limits": {"$ref": "#/$defs/l"}, "all": {"items": limits}}, "$defs": {"l": limits}}
     assert check(schema, {"limits": {"urgnt": 1}, "all": [{"x": 1}]}, "config") == [
-        Violation("config.limits.urgnt", 'is not known; did you mean "urgent"?'),
-        Violation("config.all[0].x", "is not known"),
+        Violation("config.limits.urgnt", 'unknown key; did you mean "urgent"?'),
+        Violation("config.all[0].x", "unknown key"),
     ]
 
 

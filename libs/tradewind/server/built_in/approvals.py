@@ -44,9 +44,12 @@ _SCHEMA = {
             },
             "required": ["title"],
         },
-        "seconds": {"type": "number", "minimum": 0, "description": "How long it waits, from when the node is ready."},
-        "until": {"type": "string", "format": "date-time", "description": "Until when it waits, with its zone."},
-        "then": {"enum": list(_THEN), "description": "What it does when nobody has answered by then; reject."},
+        "seconds": {"type": "number", "minimum": 0, "description": "Seconds to wait, from when the node is ready."},
+        "until": {"type": "string", "format": "date-time", "description": "Time to wait until, with its zone."},
+        "then": {
+            "enum": list(_THEN),
+            "description": "What to do if nobody has answered by then; the default is reject.",
+        },
     },
     "required": ["form"],
     "additionalProperties": False,
@@ -74,19 +77,19 @@ def _faults(config: Mapping[str, Any]) -> list[Fault]:
     if "form" in config:
         found += [(("form", *keys), message) for keys, message in form_faults(config["form"])]
     else:
-        found.append(((), 'needs form, what is asked, such as {"title": "Release it?"}'))
+        found.append(((), 'needs form, the question to ask, such as {"title": "Release it?"}'))
     found += time_faults(config, required=False)
     then = config.get("then", REJECT)
     if then not in _THEN:
         found.append((("then",), f"must be {', '.join(_THEN[:-1])} or {_THEN[-1]}, is {then!r}"))
     elif "then" in config and config.get("seconds") is None and config.get("until") is None:
-        found.append((("then",), "says what to do when the time has come; give seconds or until as well"))
+        found.append((("then",), "needs seconds or until as well: it says what to do when that time is over"))
     return found
 
 
 APPROVAL = BuiltIn(
     "approval",
-    "Asks a person and emits the answer by approved or rejected; it waits without a worker.",
+    "Asks a person, and emits the answer at approved or rejected; waits without a worker.",
     (Handle("input", gather=True),),
     (APPROVED, REJECTED),
     json.dumps(_SCHEMA),

@@ -18,8 +18,8 @@ from tradewind.server.built_in.node_type import (
 _SCHEMA = {
     "type": "object",
     "properties": {
-        "seconds": {"type": "number", "minimum": 0, "description": "How long, from when the node is ready."},
-        "until": {"type": "string", "format": "date-time", "description": "Until when, with its zone."},
+        "seconds": {"type": "number", "minimum": 0, "description": "Seconds to wait, from when the node is ready."},
+        "until": {"type": "string", "format": "date-time", "description": "Time to wait until, with its zone."},
     },
     "additionalProperties": False,
     "oneOf": [{"required": ["seconds"]}, {"required": ["until"]}],

@@ -16,10 +16,10 @@ MOST_INPUT_BYTES = 1024 * 1024
 _SCHEMA = {
     "type": "object",
     "properties": {
-        "flow_id": {"type": "string", "description": "The flow of which a cycle runs."},
+        "flow_id": {"type": "string", "description": "The flow to run a cycle of."},
         "input": {
             "type": "object",
-            "description": "Inputs of the cycle; those that arrive at a handle go first.",
+            "description": "Inputs of the cycle; values that arrive at a handle take precedence.",
         },
     },
     "required": ["flow_id"],
@@ -45,7 +45,7 @@ def _faults(config: Mapping[str, Any]) -> list[Fault]:
     found = unknown_faults(config, ("flow_id", "input"))
     flow_id = config.get("flow_id")
     if flow_id is None:
-        found.append(((), "needs flow_id, the flow of which a cycle runs"))
+        found.append(((), "needs flow_id, the flow to run a cycle of"))
     elif not isinstance(flow_id, str):
         found.append((("flow_id",), f"must be the id of a flow, is {flow_id!r}"))
     elif fault := check_identifier("flow_id", flow_id):

@@ -21,8 +21,8 @@ _FIELD_KEYS = ("name", "type", "title", "required", "choices")
 def form_faults(form: object) -> list[Fault]:
     """Return everything wrong with a form: {title, description, fields [{name, type, title, required, choices}]}."""
     if not isinstance(form, Mapping):
-        return [((), "must be an object with a title, and the fields to fill in if there are any")]
-    found: list[Fault] = [((key,), f"is not known; there are {', '.join(_FORM_KEYS)}") for key in _strange(form)]
+        return [((), "must be an object with a title and, if there are any, the fields to fill in")]
+    found: list[Fault] = [((key,), f"unknown key; known keys are {', '.join(_FORM_KEYS)}") for key in _strange(form)]
     title = form.get("title")
     if not isinstance(title, str) or not 1 <= len(title) <= _LONGEST_TITLE or "\n" in title:
         found.append((("title",), f"must be one line of 1 to {_LONGEST_TITLE} characters"))
@@ -46,13 +46,13 @@ def _field_faults(each: object, names: set[str]) -> list[Fault]:
     if not isinstance(each, Mapping):
         return [((), "must be an object with name and type")]
     found: list[Fault] = [
-        ((str(key),), f"is not known; there are {', '.join(_FIELD_KEYS)}") for key in each if key not in _FIELD_KEYS
+        ((str(key),), f"unknown key; known keys are {', '.join(_FIELD_KEYS)}") for key in each if key not in _FIELD_KEYS
     ]
     name, kind = each.get("name"), each.get("type")
     if not isinstance(name, str) or not is_identifier(name):
         found.append((("name",), "must be an identifier"))
     elif name in names:
-        found.append((("name",), f'"{name}" is the name of another field already'))
+        found.append((("name",), f'"{name}" is already the name of another field'))
     else:
         names.add(name)
     if kind not in TYPES:
@@ -88,19 +88,21 @@ def read_answer(form: Mapping[str, Any], payload: object) -> tuple[Answer, list[
     if not isinstance(given, Mapping):
         return Answer(), [((), 'must be an object such as {"approved": true, "values": {}}')]
     found: list[Fault] = [
-        ((str(key),), "is not known; there are approved, values") for key in given if key not in ("approved", "values")
+        ((str(key),), "unknown key; known keys are approved, values")
+        for key in given
+        if key not in ("approved", "values")
     ]
     approved, values = given.get("approved", True), given.get("values", {})
     if not isinstance(approved, bool):
         found.append((("approved",), "must be true or false"))
     if not isinstance(values, Mapping):
-        return Answer(), [*found, (("values",), "must be an object of values by the names of fields")]
+        return Answer(), [*found, (("values",), "must be an object of values by field name")]
     fields = {each["name"]: each for each in form.get("fields", [])}
     for name, value in values.items():
         known = fields.get(name)
         if known is None:
             there = f"it has {', '.join(fields)}" if fields else "it has none"
-            found.append((("values", str(name)), f"is no field of the form; {there}"))
+            found.append((("values", str(name)), f"is not a field of the form; {there}"))
         elif fault := _value_fault(known, value):
             found.append((("values", name), fault))
     for name, each in fields.items():
@@ -132,4 +134,4 @@ def _type_fault(kind: object, value: object) -> str:
     if fits[str(kind)]:
         return ""
     bounds = f" within ±{_LARGEST:.1e}" if number is not None and not within and kind in ("number", "integer") else ""
-    return f"must be {kind}{bounds}, is {json.dumps(value, default=str)[:100]}"
+    return f"must be of type {kind}{bounds}, is {json.dumps(value, default=str)[:100]}"

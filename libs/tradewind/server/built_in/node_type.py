@@ -49,7 +49,7 @@ def time_faults(config: Mapping[str, Any], *, required: bool) -> list[Fault]:
     found: list[Fault] = []
     seconds, until = config.get("seconds"), config.get("until")
     if seconds is not None and until is not None:
-        found.append(((), "has seconds and until; give one of them"))
+        found.append(((), "has both seconds and until; give only one"))
     if required and seconds is None and until is None:
         found.append(((), "needs seconds (a number) or until (a time such as 2026-03-01T09:00:00Z)"))
     if seconds is not None:
@@ -63,7 +63,7 @@ def time_faults(config: Mapping[str, Any], *, required: bool) -> list[Fault]:
 
 def unknown_faults(config: Mapping[str, Any], known: tuple[str, ...]) -> list[Fault]:
     """Return a fault for each unknown key."""
-    return [((key,), f"is not known; there are {', '.join(known)}") for key in config if key not in known]
+    return [((key,), f"unknown key; known keys are {', '.join(known)}") for key in config if key not in known]
 
 
 def times_of(config: Mapping[str, Any]) -> tuple[int, int]:

@@ -61,7 +61,7 @@ def _compiled(text: str) -> Test:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 class _Reader:
@@ -90,10 +90,10 @@ class _Reader:
             test = self.conditions(value, here, depth + 1)
             return lambda payload: not test(payload)
         if name.startswith("$"):
-            raise FilterFault(here, "is not known here; use $or, $and, $not, or the path of a field")
+            raise FilterFault(here, "is not supported here; use $or, $and, $not, or the path of a field")
         steps = tuple(name.split("."))
         if not all(steps):
-            raise FilterFault(here, "is no path: field names, with a dot between them")
+            raise FilterFault(here, "is not a path: write field names separated by dots")
         tests = list(self._tests(value, here))
         return lambda payload: _holds(tests, _value_at(payload, steps))
 
@@ -103,7 +103,7 @@ class _Reader:
         for operator, operand in pairs:
             self._count += 1
             if self._count > MAX_CONDITIONS:
-                raise FilterFault(path, f"is one too many: at most {MAX_CONDITIONS} conditions")
+                raise FilterFault(path, f"there are too many conditions: at most {MAX_CONDITIONS}")
             yield _operator(operator, operand, f"{path}.{operator}" if operators else path)
 
 
@@ -124,10 +124,10 @@ def _operator(name: str, operand: Any, path: str) -> Test:
                 raise FilterFault(path, "must be true or false")
             return lambda value: (value is not _MISSING) is operand
         case "$gt" | "$gte" | "$lt" | "$lte":
-            if _kind(operand) not in ("a number", "a text"):
-                raise FilterFault(path, f"must be a number or a text, is {_kind(operand)}")
+            if _kind(operand) not in ("a number", "text"):
+                raise FilterFault(path, f"must be a number or text, is {_kind(operand)}")
             return lambda value: _kind(value) == _kind(operand) and _ordered(name, value, operand)
-    raise FilterFault(path, "is no operator; use $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin or $exists")
+    raise FilterFault(path, "is not an operator; use $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin or $exists")
 
 
 def _ordered(name: str, value: Any, operand: Any) -> bool:
@@ -144,7 +144,7 @@ def _ordered(name: str, value: Any, operand: Any) -> bool:
 
 def _check_plain(operand: object, path: str) -> None:
     if isinstance(operand, dict | list):
-        raise FilterFault(path, "must be a text, a number, true, false or null; name fields inside by a path")
+        raise FilterFault(path, "must be text, a number, true, false or null; name an inner field by its path")
 
 
 def _holds(tests: list[Test], value: object) -> bool:
@@ -170,7 +170,7 @@ def _kind(value: object) -> str:
         case int() | float():
             return "a number"
         case str():
-            return "a text"
+            return "text"
         case None:
             return "null"
         case dict():

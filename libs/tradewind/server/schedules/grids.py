@@ -110,7 +110,7 @@ class CronGrid:
         minutes, hours = self.expression.split()[-5:-3]
         object.__setattr__(self, "_elapses", "*" in (minutes[0], hours[0]))
         if self.after(0) is None:
-            raise ValueError(f'"{self.expression}" names no time that ever comes')
+            raise ValueError(f'"{self.expression}" never occurs')
 
     def after(self, moment_ms: int) -> int | None:
         return next(self._from(moment_ms), None)
@@ -232,4 +232,4 @@ def read_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f'"{name}" is no time zone; give an IANA name such as "Europe/Berlin" or "UTC"') from error
+        raise ValueError(f'"{name}" is not a time zone; give an IANA name such as "Europe/Berlin" or "UTC"') from error
