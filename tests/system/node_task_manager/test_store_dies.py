@@ -32,7 +32,7 @@ async def test_chains_go_on_when_the_store_was_killed_and_is_back(stack: Stack, 
 
 @pytest.mark.parametrize("node_type", STEPS)
 async def test_nothing_runs_twice_when_the_store_hung_for_longer_than_leases_last(stack: Stack, node_type: str) -> None:
-    # An answer that comes after 5 s is lost; assignments in it are sent again 2.1 s later, which is to be within a lease.
+    # An answer after 5 s is lost; assignments in it are sent again 2.1 s later, which must be within a lease.
     manager, address = await stack.node_task_manager(lease_seconds=4)
     await stack.worker("worker", address, capacity=60)
     async with Scheduler(address) as scheduler:

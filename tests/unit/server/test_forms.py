@@ -12,7 +12,7 @@ HUGE = 10**400
 def test_a_number_beyond_what_floats_hold_is_a_fault_like_others(kind: str, sign: int) -> None:
     value = sign * HUGE
     field = {"name": "size", "type": kind}
-    fault = f"must be {kind} within ±1.8e+308, is {str(value)[:100]}"
+    fault = f"must be of type {kind} within ±1.8e+308, is {str(value)[:100]}"
 
     assert read_answer({"fields": [field]}, {"values": {"size": value}})[1] == [(("values", "size"), fault)]
     choices = {**field, "choices": [1, value]}
@@ -27,8 +27,8 @@ def test_an_answer_is_checked_by_the_types_of_its_fields() -> None:
     assert read_answer(form, {"values": fitting})[1] == []
     wrong = {"text": HUGE, "number": True, "integer": 1.5, "boolean": 1}
     assert read_answer(form, {"values": wrong})[1] == [
-        (("values", "text"), f"must be text, is {str(HUGE)[:100]}"),
-        (("values", "number"), "must be number, is true"),
-        (("values", "integer"), "must be integer, is 1.5"),
-        (("values", "boolean"), "must be boolean, is 1"),
+        (("values", "text"), f"must be of type text, is {str(HUGE)[:100]}"),
+        (("values", "number"), "must be of type number, is true"),
+        (("values", "integer"), "must be of type integer, is 1.5"),
+        (("values", "boolean"), "must be of type boolean, is 1"),
     ]
