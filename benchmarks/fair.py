@@ -46,8 +46,8 @@ async def _compare(side: TradewindSide, queued: int, tries: int) -> tuple[float,
     async with Client(addresses=where, user_id="one") as one, Client(addresses=where, user_id="other") as other:
         await _starts(other, 10)
         empty = await _starts(other, tries)
-        for _ in range(0, queued, BATCH):
-            await one.submit_batch(TYPE, [{"pause": pause} for pause in _pauses(min(queued, BATCH))])
+        for first in range(0, queued, BATCH):
+            await one.submit_batch(TYPE, [{"pause": pause} for pause in _pauses(min(queued - first, BATCH))])
         # Wait until tasks that began together no longer end together.
         await asyncio.sleep(SETTLE_S)
         full = await _starts(other, tries)

@@ -8,6 +8,7 @@ import {fileURLToPath} from "node:url";
 import grpc from "@grpc/grpc-js";
 import protoLoader from "@grpc/proto-loader";
 
+const LONGEST_MS = 2 ** 31 - 1; // of a timer of Node.js; the server stops nodes that run longer
 const PROTOS = fileURLToPath(new URL("../../protos", import.meta.url));
 const {registry, node_task_manager: nodeTaskManager} = grpc.loadPackageDefinition(
   protoLoader.loadSync(
@@ -219,7 +220,7 @@ export class Worker {
     let deadline;
     if (assignment.deadline) {
       const left = timeOf(assignment.deadline) - timeOf(sentAt); // by the server's clock, since this machine's may be wrong
-      deadline = setTimeout(() => this.#stop(token, new TimedOut(`it ran for ${left} ms`), 1000), left);
+      if (left <= LONGEST_MS) deadline = setTimeout(() => this.#stop(token, new TimedOut(`it ran for ${left} ms`), 1000), left);
     }
     let outcome;
     try {
