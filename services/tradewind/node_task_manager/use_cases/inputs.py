@@ -87,14 +87,14 @@ def ready(
 async def read_inputs(
     reader: NodeTaskReader, assignment: Assignment, plan: Plan, limit: int = MAX_INPUT_BYTES
 ) -> Assignment | TooLarge:
-    """Read the values that stayed with their sources, a few at a time, until they exceed `limit` bytes."""
+    """Read the values that stayed with their sources, a few at a time, until all together exceed `limit` bytes."""
     run = RunName.of_node_task(assignment.task_id)
     if assignment.inputs_outside:
         (task,) = await reader.tasks([assignment.task_id], inputs=True)
         pairs: Sequence[tuple[int, str]] = task.inputs if task else ()
     else:
         pairs = assignment.inputs
-    size = sum(len(value) for _, value in pairs)
+    size = sum(len(value) if value.isascii() else len(value.encode()) for _, value in pairs)
     found: dict[int, str] = {}
     for first in range(0, len(pairs), 16):
         wanted = [at for at, value in pairs[first : first + 16] if value == ELSEWHERE]
