@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 from unittest.mock import Mock
 
+import pytest
+
+from tests.unit.node_task_manager.conftest import Bench
+from tests.waiting import until
 from tradewind.node_task_manager.domain.called import CalledWorker, Patience, caller_of
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.ports.work import Held
+from tradewind.node_task_manager.ports.workers import Answer, Ready
+from tradewind.node_task_manager.rpc.called_worker import CONNECT_S, EXECUTE_S
+from tradewind.node_task_manager.use_cases import called as called_workers
 from tradewind.node_task_manager.use_cases.called import CalledWorkers
 from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
@@ -121,3 +129,48 @@ async def test_the_connection_of_one_that_has_just_left_the_list_ends_with_the_s
     await workers.look()
     await workers.stop()
     assert (silent.closed, asyncio.all_tasks()) == (True, before)
+
+
+class Slow(Silent):
+    """One that is reached and does not answer; as with grpc.aio, closing the connection cancels the call under way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handed: list[str] = []
+        self._answer = asyncio.get_running_loop().create_future()
+
+    async def connected(self, _within_s: float) -> bool:
+        return True
+
+    async def execute(self, ready: Sequence[Ready]) -> Answer:
+        self.handed += [each.node.node_id for each in ready]
+        answer: Answer = await self._answer
+        return answer
+
+    async def close(self) -> None:
+        self._answer.cancel()
+        await super().close()
+
+
+async def test_what_is_being_handed_over_when_the_server_ends_goes_back_to_its_queue(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(called_workers, "_END_S", 0.01)
+    slow: Any = Slow()
+    workers = CalledWorkers(
+        bench.dispatchers, bench.pool, slow, slow, lambda _url: slow, Mock(), "replica", grace_s=600
+    )
+    await workers.look()
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: slow.handed == ["a"], "the node is being handed over")
+    await workers.stop()
+
+    async def queued() -> bool:
+        (a,) = await bench.store.tasks(["flow:0:0:a"])
+        return a is not None and a.status is NodeTaskStatus.PENDING
+
+    await until(queued, "the node is in its queue again")
+
+
+def test_a_call_under_way_has_time_to_be_answered_when_the_server_ends() -> None:
+    assert called_workers._END_S > CONNECT_S + EXECUTE_S + 0.2

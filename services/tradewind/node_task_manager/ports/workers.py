@@ -125,7 +125,7 @@ class WorkerCalls(Protocol):
         ...
 
     async def execute(self, ready: Sequence[Ready]) -> Answer:
-        """Hand node tasks to the worker, and return its answer within seconds."""
+        """Hand node tasks to the worker, and return its answer within 7.2 s."""
         ...
 
     async def terminate(self, shard: int, terminations: Sequence[Termination]) -> bool:

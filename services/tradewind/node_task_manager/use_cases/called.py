@@ -21,7 +21,8 @@ _log = structlog.get_logger(__name__)
 _KEEP_MS = 10_000
 QUIET = 5
 """While there is nobody to call, the registry is asked this many times less often."""
-_END_S = 6.0
+_END_S = 7.5
+"""Longer than a call takes (`WorkerCalls.execute`)."""
 
 
 class CalledWorkers:
@@ -55,6 +56,7 @@ class CalledWorkers:
         self._workers: dict[str, CalledConnection] = {}
         self._parting: set[CalledConnection] = set()
         self._tasks = SideTasks()
+        self._passing_on = SideTasks()
         self._leaving = False
 
     async def look(self) -> bool:
@@ -88,23 +90,18 @@ class CalledWorkers:
 
     async def leave(self) -> None:
         """Give these workers nothing more: another process calls them from now on."""
-        self._leaving = True
-        for worker in self._workers.values():
-            worker.mine = False
-            self._pool.refresh(worker)
-            worker.line.close("this server is leaving")
+        self._close_lines()
         if self._workers:
             await self._replicas.leave(self._name)
 
     async def stop(self) -> None:
         """Wait for calls under way, give back node tasks that were not taken, and close all connections."""
-        self._leaving = True
-        for worker in self._workers.values():
-            worker.line.close("this server is leaving")
+        self._close_lines()
         await asyncio.gather(*(self._end(worker) for worker in self._workers.values()))
         await self._tasks.end()
         # Workers that have just left the list are still connected.
         await asyncio.gather(*(self._end(worker) for worker in self._parting))
+        await self._passing_on.settle()
 
     def ended(self, worker_id: str, shard: int, held: Sequence[Held]) -> None:
         """Note that a worker has reported ends of attempts itself: it may have room for this process, or another, to
@@ -116,6 +113,13 @@ class CalledWorkers:
         self._pool.refresh(worker)
         if not worker.mine:
             self._elsewhere(shard, [worker_id])
+
+    def _close_lines(self) -> None:
+        self._leaving = True
+        for worker in self._workers.values():
+            worker.mine = False
+            self._pool.refresh(worker)
+            worker.line.close("this server is leaving")
 
     def _add(self, said: CalledWorker) -> CalledConnection:
         line = CalledLine(
@@ -232,7 +236,7 @@ class CalledWorkers:
             worker.patience.accepted()
         if rest:
             self._rest(worker, answer)
-            self._begin(self._pass_on(worker, rest, tried))
+            self._passing_on.task(self._pass_on(worker, rest, tried)).add_done_callback(_note_failure)
         self._look(worker)
 
     def _rest(self, worker: CalledConnection, answer: Answer) -> None:

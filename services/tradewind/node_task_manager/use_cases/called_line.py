@@ -104,7 +104,7 @@ class CalledLine:
         return await self._calls.connected(within_s)
 
     async def end(self, patience_s: float) -> None:
-        """Wait up to `patience_s` for the call under way, and close the connection."""
+        """Close the connection; a call under way that takes longer than `patience_s` counts as refused."""
         if self._pushing is not None:
             await asyncio.wait({self._pushing}, timeout=patience_s)
         await self._calls.close()
@@ -114,11 +114,15 @@ class CalledLine:
         try:
             while self._waiting:
                 self._under_way = batch = self._take()
-                answer = await self._calls.execute(batch)
-                self._under_way = ()
-                if not self._waiting:
-                    self._pushing = None
-                self._answered(batch, answer)
+                # Stays the answer if the line ends during the call, which cancels it.
+                answer = Answer(refused="the call was cut short")
+                try:
+                    answer = await self._calls.execute(batch)
+                finally:
+                    self._under_way = ()
+                    if not self._waiting:
+                        self._pushing = None
+                    self._answered(batch, answer)
                 if self._pushing is not asyncio.current_task():
                     return
         finally:
