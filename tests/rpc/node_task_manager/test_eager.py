@@ -38,6 +38,13 @@ async def say(w: RawWorker, *completions: work_pb2.NodeTaskCompletion, **fields:
     await w.acknowledged(await w.say(completions=completions, **fields))
 
 
+async def is_cut_off(w: RawWorker) -> None:
+    await until(lambda: w.error, "the stream is cut off")
+    assert w.error is not None
+    assert w.error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "completions[0].eager_token" in (w.error.details() or "")
+
+
 async def test_an_assignment_tells_what_may_follow(ntm: Ntm, worker: NewWorker) -> None:
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
@@ -165,10 +172,15 @@ async def test_a_token_that_no_worker_can_have_made_ends_the_stream(ntm: Ntm, wo
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
     await w.say(completions=[end(a.token, token)])
-    await until(lambda: w.error, "the stream is cut off")
-    assert w.error is not None
-    assert w.error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "completions[0].eager_token" in (w.error.details() or "")
+    await is_cut_off(w)
+
+
+async def test_tokens_that_form_a_ring_end_the_stream(ntm: Ntm, worker: NewWorker) -> None:
+    w = await open_worker(worker)
+    await ntm.submit(CHAIN)
+    (a,) = await w.assigned()
+    await w.say(completions=[end(a.token, own("b")), end(own("b"), a.token)])
+    await is_cut_off(w)
 
 
 async def test_without_a_stream_nothing_goes_on(ntm: Ntm) -> None:

@@ -14,6 +14,7 @@ from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.rpc.eager_mapping import step_messages, with_eager
+from tradewind.server.faults import InvalidInput
 from tradewind.server.rates import KeyRate, Rate
 
 EAGER = frozenset({"noop"})
@@ -115,5 +116,10 @@ def test_one_that_failed_does_as_well() -> None:
     assert order(with_eager("w", [*outcomes, (0, failed)], completions)) == "a+b"
 
 
-def test_what_follows_from_itself_is_nothing() -> None:
-    assert order(with_eager("w", *said("a>b", "b>a", "x"))) == "x"
+@pytest.mark.parametrize(
+    ("pairs", "ring"), [(["a>a"], [0]), (["a>b", "b>a"], [0, 1]), (["x", "c>a", "y>z", "a>b", "b>c"], [1, 3, 4])]
+)
+def test_what_follows_from_itself_is_refused(pairs: list[str], ring: list[int]) -> None:
+    with pytest.raises(InvalidInput) as error:
+        with_eager("w", *said(*pairs))
+    assert [each.path for each in error.value.violations] == [f"completions[{at}].eager_token" for at in ring]

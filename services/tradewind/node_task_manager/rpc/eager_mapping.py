@@ -44,7 +44,14 @@ def with_eager(
     Raises InvalidInput for tokens that a worker cannot have made.
     """
     begun = {outcomes[at][1].nonce: _made(at, each) for at, each in enumerate(completions) if each.eager_token}
-    return list(_chained(worker_id, outcomes, begun)) if begun else outcomes
+    if not begun:
+        return outcomes
+    chained = list(_chained(worker_id, outcomes, begun))
+    # Chains use up what they reach; nothing leads into a ring.
+    if ring := [at for at in range(len(completions)) if outcomes[at][1].nonce in begun]:
+        what = "must not lead back, token by token, to the node task that this completion ends"
+        raise InvalidInput([Violation(f"completions[{at}].eager_token", what) for at in ring])
+    return chained
 
 
 def goes_on(outcomes: Sequence[tuple[int, Outcome]]) -> bool:
@@ -66,6 +73,7 @@ def require_no_eager(completions: Sequence[work_pb2.NodeTaskCompletion]) -> None
 def _chained(
     worker_id: str, outcomes: Sequence[tuple[int, Outcome]], begun: dict[str, Token]
 ) -> Iterator[tuple[int, Outcome]]:
+    """Yield outcomes in chains, taking tokens out of `begun`."""
     made = {token.nonce for token in begun.values()}
     ends = {outcome.nonce: outcome for _, outcome in outcomes if outcome.nonce in made}
     for shard, outcome in outcomes:
