@@ -153,9 +153,10 @@ class ExplainNodeTask:
             refills = await self._refill(waits, name, name.removeprefix("pace:"), rate.rate, rate.cost)
             return refills[0] if refills else Reason("rate_limited", f"waits: {in_words(name)}", {"limit": name})
         holders = await waits.holders(name, _HOLDERS)
+        so_far = f": {holders.count} of {most}" if most else "; the limit has just been removed"
         return Reason(
             "limit_full",
-            f"waits: {in_words(name)}: {holders.count} of {most}",
+            f"waits: {in_words(name)}{so_far}",
             {"limit": name, "held": holders.count, "most": most, "holders": list(holders.task_ids)},
         )
 
@@ -251,11 +252,12 @@ def _retry(task: NodeTask, node: PlanNode) -> Reason:
 
 
 def _own_limit(name: str, seen: Seen, config: SystemConfig) -> int:
-    """Return how many node tasks run under a limit that holds back single node tasks."""
+    """Return how many node tasks run under a limit that holds back single node tasks, 0 if it has just been removed: a
+    replica that has not heard of it still goes by the old one."""
     node = seen.plan.nodes[seen.task.index]
     kind = name.partition(":")[0]
     if kind == "flow":
-        return min(most for most in (seen.plan.max_running, config.max_running_per_flow) if most)
+        return min((most for most in (seen.plan.max_running, config.max_running_per_flow) if most), default=0)
     if kind == "adhoc":
         return config.max_concurrent_tasks
     return node.concurrency.most if node.concurrency else 0
