@@ -76,6 +76,7 @@ async def test_a_bad_task_is_refused_with_every_fault_and_nothing_is_kept(
         ([["{}", "7"], ["{"]], {}, ["parameters_json[1]", "parameters_json[2]"]),
         ([['{"x":"' + "y" * 256 * 1024 + '"}']], {}, ["parameters_json[0]"]),
         ([['{"x":"' + "y" * 200 * 1024 + '"}'] * 11] * 4, {}, ["parameters_json"]),
+        ([['{"x":"' + "中" * 70 * 1024 + '"}'] * 11] * 4, {}, ["parameters_json"]),
         ([["{}"]], {"node_type": ""}, ["head.node_type"]),
     ],
 )

@@ -158,7 +158,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
             elif message.HasField("head"):
                 raise InvalidInput([Violation("head", "must be in the first message only")])
             parameters += message.parameters_json
-            size += sum(map(len, message.parameters_json))
+            size += sum(len(text) if text.isascii() else len(text.encode()) for text in message.parameters_json)
             if len(parameters) > head.total:
                 raise InvalidInput([Violation("head.total", f"says {head.total}, there are more items")])
             if size > ad_hoc_checks.MAX_BATCH_BYTES:
