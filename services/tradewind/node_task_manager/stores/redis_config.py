@@ -14,24 +14,37 @@ _SAVE = Script(__name__, "save_config", bool)
 
 
 class RedisConfigStore:
-    """A ConfigStore. The first shard decides which of two writers comes first; the others follow it."""
+    """A ConfigStore. The first shard decides which of two writers comes first; the others follow it.
+
+    If a writer dies before it has written to all of them, whoever next loads its version does the rest.
+    """
 
     def __init__(self, client: Redis, keys: Mapping[int, Keys]) -> None:
         self._client = client
         self._keys = keys
+        self._everywhere = 0
+        """A version that all shards have, or had."""
 
     async def load(self) -> SystemConfig:
         key = self._keys[0].system_config()
         body = await self._client.call(key, "HGET", key, "body")
-        return SystemConfig() if body is None else msgspec.json.decode(body, type=SystemConfig)
+        config = SystemConfig() if body is None else msgspec.json.decode(body, type=SystemConfig)
+        if config.version != self._everywhere:
+            await self._spread(config)
+        return config
 
     async def save(self, config: SystemConfig, expected: int) -> bool:
-        first, *rest = self._keys.values()
-        if not await self._save(first, config, expected):
+        if not await self._save(self._keys[0], config, expected):
             return False
-        for keys in rest:
-            await self._save(keys, config, -1)
+        await self._spread(config)
         return True
+
+    async def _spread(self, config: SystemConfig) -> None:
+        """Write a configuration to the other shards, unless they have it or a newer one."""
+        for shard, keys in self._keys.items():
+            if shard:
+                await self._save(keys, config, -1)
+        self._everywhere = config.version
 
     async def _save(self, keys: Keys, config: SystemConfig, expected: int) -> bool:
         args: dict[str, Any] = {
