@@ -1,6 +1,7 @@
 """Reruns that keep results of nodes of the previous run."""
 
 from dataclasses import replace
+from typing import Any
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
@@ -8,6 +9,8 @@ from tests.stores.node_task_manager.test_cleaning import acknowledge, clean
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.redis_reader import RedisNodeTaskReader
 from tradewind.server.clock import ManualClock
 
 SETTLE, SECOND = LIMITS.settle_ms, 1000
@@ -141,6 +144,40 @@ async def test_the_runs_of_a_cycle_stay_and_go_together(bench: Bench, store: Red
     assert not await bench.shard.component_ids(rerun.run)
     assert await bench.shard.tasks(["flow:0:0:a", "flow:0:1:a"]) == [None, None]
     assert (await bench.shard.submit([again(rerun, 0)])).results[0].outcome == "results_expired"
+
+
+class RemovesRun:
+    """A client that removes a run of the flow as soon as something was read."""
+
+    def __init__(self, client: Any, key: str) -> None:
+        self._client = client
+        self._key = key
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        pipeline = self._client.pipeline(transaction=transaction)
+        execute = pipeline.execute
+
+        async def then_remove() -> Any:
+            found = await execute()
+            await self._client.delete(self._key)
+            return found
+
+        pipeline.execute = then_remove
+        return pipeline
+
+
+async def test_what_a_run_emitted_that_is_removed_while_it_is_read_is_not_there(
+    redis_bench: Bench, redis_server: RedisServer
+) -> None:
+    bench, keys = redis_bench, Keys("trading_flow", 0)
+    plan = plan_of("a>b")
+    await bench.shard.save(plan)
+    before = first(bench, plan)
+    await run(bench, before, a=LARGE)
+    await run(bench, again(before, 0))
+    wanted = [("flow:0:1:a", "out"), ("flow:0:0:a", "out")]
+    client: Any = RemovesRun(redis_server.connect(), keys.run("flow:0:1"))
+    assert await RedisNodeTaskReader(client, keys).outputs(wanted) == [None, LARGE]
 
 
 async def _settle(bench: Bench) -> None:

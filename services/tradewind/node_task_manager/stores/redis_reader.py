@@ -170,10 +170,16 @@ class RedisNodeTaskReader:
             pipeline = self._client.pipeline(transaction=False)
             for at in elsewhere:
                 self._ask(pipeline, wanted[at][0], ("kept",))
-            sources = [source.decode() for (source,) in await pipeline.execute()]
-            handles = [wanted[at][1] for at in elsewhere]
-            for at, value in zip(elsewhere, await self.outputs(list(zip(sources, handles, strict=True))), strict=True):
-                values[at] = value
+            sources = {
+                # A run may be removed between two reads.
+                at: source.decode()
+                for at, (source,) in zip(elsewhere, await pipeline.execute(), strict=True)
+                if source is not None
+            }
+            kept = await self.outputs([(source, wanted[at][1]) for at, source in sources.items()])
+            found = dict(zip(sources, kept, strict=True))
+            for at in elsewhere:
+                values[at] = found.get(at)
         return values
 
     async def runs_of(
