@@ -123,6 +123,13 @@ async def test_a_limit_cannot_be_below_the_number_of_shards(start: Start) -> Non
     assert (await configure(ntm, max_running=4)).config.max_running == 4
 
 
+async def test_fields_outside_the_mask_are_not_looked_at(start: Start) -> None:
+    ntm = await start(node_task_manager_shards=4)
+    given = config_pb2.SystemConfig(max_running=4, max_running_per_flow=-1, rates={"noop": "3/m"}, caches={"": {}})  # type: ignore[dict-item]
+    request = config_pb2.UpdateConfigRequest(config=given, update_mask=FieldMask(paths=["max_running"]))
+    assert limits_of((await ntm.stub.UpdateConfig(request)).config) == config_pb2.SystemConfig(max_running=4)
+
+
 async def test_a_change_reaches_every_replica_and_what_waits_says_why(start: Start) -> None:
     here, there = await start(), await start()
     await configure(here, max_running_per_user=1)

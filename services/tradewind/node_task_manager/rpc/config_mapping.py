@@ -38,10 +38,10 @@ def etag(config: SystemConfig) -> str:
 
 def update(request: config_pb2.UpdateConfigRequest) -> tuple[SystemConfig, tuple[str, ...], int | None]:
     """Parse the new values, the fields to change, and the expected version. Raises InvalidInput with every fault."""
-    faults = [fault for fault in _faults(request) if fault is not None]
+    message = _named(request)
+    faults = [fault for fault in _faults(message, request) if fault is not None]
     if faults:
         raise InvalidInput(faults)
-    message = request.config
     given = SystemConfig(
         **{name: getattr(message, name) for name in _NUMBERS},
         max_running_per_node_type=dict(message.max_running_per_node_type),
@@ -54,8 +54,18 @@ def update(request: config_pb2.UpdateConfigRequest) -> tuple[SystemConfig, tuple
     return given, tuple(request.update_mask.paths) or FIELDS, int(request.etag[1:]) if request.etag else None
 
 
-def _faults(request: config_pb2.UpdateConfigRequest) -> Iterator[Violation | None]:
-    message = request.config
+def _named(request: config_pb2.UpdateConfigRequest) -> config_pb2.SystemConfig:
+    """Return the new values without the fields that the update mask leaves out; with all if a name in it is wrong."""
+    named = config_pb2.SystemConfig()
+    named.CopyFrom(request.config)
+    paths = set(request.update_mask.paths)
+    if paths and paths.issubset(FIELDS):
+        for name in set(FIELDS) - paths:
+            named.ClearField(name)  # type: ignore[arg-type]
+    return named
+
+
+def _faults(message: config_pb2.SystemConfig, request: config_pb2.UpdateConfigRequest) -> Iterator[Violation | None]:
     for name in _NUMBERS:
         if getattr(message, name) < 0:
             yield Violation(f"config.{name}", f"must be at least 1, or 0 for no limit, is {getattr(message, name)}")

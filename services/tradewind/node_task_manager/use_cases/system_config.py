@@ -50,12 +50,13 @@ class FollowConfig:
         Raises InvalidInput when a limit cannot be split over the shards, and Aborted when the stored version is not
         `expected`; None expects no particular version.
         """
-        self._check(given)
+        values = {name: getattr(given, name) for name in fields}
+        self._check(SystemConfig(**values))
         for _ in range(_TRIES):
             standing = await self._store.load()
             if expected is not None and standing.version != expected:
                 break
-            changed = replace(standing, **{name: getattr(given, name) for name in fields}, version=standing.version + 1)
+            changed = replace(standing, **values, version=standing.version + 1)
             if await self._store.save(changed, standing.version):
                 self._changed(changed.version)
                 await self.load()
