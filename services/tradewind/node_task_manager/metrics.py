@@ -14,10 +14,10 @@ READY_TO_START_SECONDS = Histogram(
     registry=REGISTRY,
 )
 NODE_SECONDS = Histogram(
-    "tradewind_node_seconds", "Time spent in nodes, as their workers tell it.", buckets=SLOW, registry=REGISTRY
+    "tradewind_node_seconds", "Time spent in nodes, as reported by workers.", buckets=SLOW, registry=REGISTRY
 )
 ENDED = Counter(
-    "tradewind_node_attempts_ended_total", "Attempts of node tasks ended, by outcome.", ["outcome"], registry=REGISTRY
+    "tradewind_node_attempts_ended_total", "Ended attempts of node tasks, by outcome.", ["outcome"], registry=REGISTRY
 )
 LEASES_LOST = Counter(
     "tradewind_leases_lost_total", "Reports and renewals refused because the lease was lost.", registry=REGISTRY
@@ -31,7 +31,7 @@ QUEUE_DEPTH = Gauge(
 )
 QUEUE_OLDEST_SECONDS = Gauge(
     "tradewind_queue_oldest_seconds",
-    "How long the one that is next has waited, the longest of all users, by node type.",
+    "How long the next node task in line has waited, the longest over all users, by node type.",
     ["node_type"],
     registry=REGISTRY,
 )
@@ -41,7 +41,7 @@ WORKERS_CONNECTED = Gauge(
 )
 CACHE_EVENTS = Counter(
     "tradewind_cache_events_total",
-    "What became of look-ups in caches of results, and of what was to be kept, over all caches.",
+    "Outcomes of look-ups in result caches and of storing results, over all caches.",
     ["event"],
     registry=REGISTRY,
 )
