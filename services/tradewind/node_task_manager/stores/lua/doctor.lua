@@ -52,14 +52,14 @@ do
   local function examine_lease(id, record)
     local worker = 'worker_tasks:' .. record.worker_id
     if not scored('inflight', id) or not scored(worker, id) then
-      found('task-without-lease', id, 'it runs on ' .. record.worker_id .. ', and no lease of it is on record', function()
+      found('task-without-lease', id, 'it runs on ' .. record.worker_id .. ', but no lease of it is on record', function()
         put('inflight', id, time + limits.lease)
         put(worker, id, time + limits.lease)
       end)
     end
     for limit in string.gmatch(record.slots or '', '%S+') do
       if not scored('slots:' .. limit, id) then
-        found('holder-without-slot', id, 'it runs, and does not count for the limit ' .. limit,
+        found('holder-without-slot', id, 'it runs but does not count for the limit ' .. limit,
           function() put('slots:' .. limit, id, stamp) end)
       end
     end
@@ -75,28 +75,28 @@ do
     if more(record).blocked and record.blocked ~= '' then
       local limit, group = string.match(record.blocked, '^([^|]*)|(.+)$')
       if not scored('blocked:' .. record.blocked, id) then
-        found('ready-not-queued', id, 'it is ready, and does not wait for the limit ' .. limit .. ' as it says', again_ready)
+        found('ready-not-queued', id, 'it is ready but does not wait for the limit ' .. limit .. ', as its record says', again_ready)
       elseif not scored('blocked_of', user .. '|' .. record.blocked)
         or call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 0 then
-        found('waiters-not-indexed', record.blocked, 'node tasks wait for this limit, and nobody would let them in', function()
+        found('waiters-not-indexed', record.blocked, 'node tasks wait for this limit, but no index leads to them', function()
           call('SADD', base .. 'blocked_by:' .. limit, group)
           call('ZADD', base .. 'blocked_of', 0, user .. '|' .. record.blocked)
         end)
       end
     elseif not scored('ready:' .. entry.type .. ':' .. user, id) then
-      found('ready-not-queued', id, 'it is ready, and stands in no queue', again_ready)
+      found('ready-not-queued', id, 'it is ready but in no queue', again_ready)
     elseif scored('ring:' .. entry.type, user) then
       if not scored('ready_types', entry.type) then
-        found('queue-without-turn', entry.type, 'users have turns of this node type, and nobody serves it',
+        found('queue-without-turn', entry.type, 'users have turns of this node type, but it is not among those to be served',
           function() call('ZADD', base .. 'ready_types', 'NX', time, entry.type) end)
       end
     elseif not scored('parked', user .. ':' .. entry.type) then
-      found('queue-without-turn', entry.type .. ':' .. user, 'node tasks are queued, and their user has no turn',
+      found('queue-without-turn', entry.type .. ':' .. user, 'node tasks are queued, but their user has no turn',
         function() queue_of(entry.type, user).rejoins = true end)
     end
     local start_by = entry.start > 0 and time + entry.start or entry.total and tonumber(more(record).total_at)
     if start_by and not scored('start_deadlines', id) then
-      found('ready-without-deadline', id, 'it is ready, and its wait for a worker would never end',
+      found('ready-without-deadline', id, 'it is ready, but its wait for a worker would never end',
         function() put('start_deadlines', id, start_by) end)
     end
   end
@@ -111,7 +111,7 @@ do
     end
     for _, limit in ipairs(names) do
       if scored('slots:' .. limit, id) and not notes_slot(record, limit) then
-        found('slot-without-holder', limit .. ' ' .. id, 'it does not run under this limit, and holds a slot of it',
+        found('slot-without-holder', limit .. ' ' .. id, 'it does not run under this limit but holds a slot of it',
           free_slot(limit, id))
       end
     end
@@ -160,7 +160,7 @@ do
       end or nil
       found('component-counts', run .. ':' .. id, 'it has ' .. table.concat(wrong, ', '), mend)
     elseif comp.open == 0 and comp.status == 'running' and all_done() then
-      found('component-not-finished', run .. ':' .. id, 'all its nodes have ended, and nobody was told', function()
+      found('component-not-finished', run .. ':' .. id, 'all its nodes have ended, but nobody was told', function()
         finished[#finished + 1] = comp
         expire_run(comp)
       end)
@@ -177,17 +177,17 @@ do
   local function examine_lives(comp, open, parts)
     local name, left = 'run:' .. comp.run, life('run:' .. comp.run)
     if open and left >= 0 then
-      found('open-run-expires', name, 'it is open, and would expire in ' .. left .. ' ms', function() call('PERSIST', comp.key) end)
+      found('open-run-expires', name, 'it is open but would expire in ' .. left .. ' ms', function() call('PERSIST', comp.key) end)
     elseif not open and left == -1 and all_done() then
-      found('no-time-to-live', name, 'it has ended, and would stay for ever',
+      found('no-time-to-live', name, 'it has ended but would stay for ever',
         function() call('PEXPIRE', comp.key, limits.retention) end)
     end
     if comp.status == 'running' and has_plan(comp) and life('plan:' .. comp.plan) >= 0 then
-      found('open-run-expires', 'plan:' .. comp.plan, 'an open run needs it, and it would expire',
+      found('open-run-expires', 'plan:' .. comp.plan, 'an open run needs it, but it would expire',
         function() call('PERSIST', base .. 'plan:' .. comp.plan) end)
     end
     if parts and tonumber(call('HGET', comp.key, 'open')) ~= parts then
-      found('run-counts', comp.run, parts .. ' of its components are open, and it counts '
+      found('run-counts', comp.run, parts .. ' of its components are open, but it counts '
         .. tostring(call('HGET', comp.key, 'open')), parts > 0 and function() call('HSET', comp.key, 'open', parts) end or nil)
     end
   end
@@ -198,7 +198,7 @@ do
     if comp.partition == NO_PARTITION then
       local list = 'user_runs:' .. comp.user_id .. ':' .. string.match(comp.run, '^[^:]+')
       if open and not scored(list, comp.run) then
-        found('run-not-listed', comp.run, 'it is open, and not in the list of its user',
+        found('run-not-listed', comp.run, 'it is open but not in the list of its user',
           function() put(list, comp.run, string.format('%.0f', select(10, cmsgpack.unpack(stored(comp, 'facts'))))) end)
       end
       return
@@ -207,10 +207,10 @@ do
     local index = 'flow_runs:' .. flow
     local score = tonumber(scored(index, name))
     if open and (not score or score < flow_runs.OPEN) then
-      found('run-not-listed', comp.run, 'it is open, and deleting its flow would leave it',
+      found('run-not-listed', comp.run, 'it is open, but deleting its flow would leave it behind',
         function() put(index, name, flow_runs.OPEN + flow_runs.number(name)) end)
     elseif not open and (not score or score >= flow_runs.OPEN) and not scored('to_clean', 'run:' .. comp.run) and all_done() then
-      found('run-not-listed', comp.run, 'it has ended, and the index of its flow does not say so',
+      found('run-not-listed', comp.run, 'it has ended, but the index of its flow does not say so',
         function() put('to_clean', 'run:' .. comp.run, time) end)
     end
     for _, other in ipairs(call('ZRANGE', base .. index, flow_runs.OPEN, 'inf', 'BYSCORE', 'LIMIT', 0, 20)) do
@@ -269,7 +269,7 @@ do
     end
     if not has_plan(comp) then
       if comp.status == 'running' then
-        found('plan-missing', comp.plan, 'an open component needs it, and it is not on record: stop the run ' .. comp.run)
+        found('plan-missing', comp.plan, 'an open component needs it, but it is not on record: stop the run ' .. comp.run)
       end
       return
     end
@@ -277,12 +277,12 @@ do
     if holds_lease(record) then
       examine_lease(id, record)
     elseif scored('inflight', id) then
-      found('lease-without-task', id, 'it is ' .. record.status .. ', and a lease of it is on record', leaves('inflight', id))
+      found('lease-without-task', id, 'it is ' .. record.status .. ', but a lease of it is on record', leaves('inflight', id))
     end
     examine_slots(id, record, comp, entry)
     local at = is_delayed(record) and not TERMINAL[record.status] and tonumber(record.retry_at)
     if at and tonumber(scored('delayed', id)) ~= at then
-      found('waiting-not-delayed', id, 'it is to be tried again, and nobody would do so', function() put('delayed', id, at) end)
+      found('waiting-not-delayed', id, 'it is due for another attempt, but nothing would begin it', function() put('delayed', id, at) end)
     elseif not at and record.status == 'pending' then
       examine_place(id, record, comp, entry)
     end
@@ -294,7 +294,7 @@ do
   -- Entries of indexes: each names a node task whose record agrees.
   function doctor.lease(id)
     if not holds_lease(task(id)) then
-      found('lease-without-task', id, 'a lease is on record, and no node task that runs', leaves('inflight', id))
+      found('lease-without-task', id, 'a lease is on record, but no such node task runs', leaves('inflight', id))
     elseif not scored('node_tasks_list', id) then
       found('record-not-listed', id, 'it is not in the list of all node tasks',
         function() put('node_tasks_list', id, stamp) end)
@@ -323,7 +323,7 @@ do
     local name = 'ready:' .. node_type .. ':' .. user
     local ids = call('ZRANGE', base .. name, 0, HEADS - 1)
     if #ids == 0 then
-      found('turn-without-queue', node_type .. ':' .. user, 'the user has a turn, and nothing is queued', function()
+      found('turn-without-queue', node_type .. ':' .. user, 'the user has a turn, but nothing is queued', function()
         call('ZREM', base .. 'ring:' .. node_type, user)
         if call('EXISTS', base .. 'ring:' .. node_type) == 0 then
           call('ZREM', base .. 'ready_types', node_type)
@@ -346,14 +346,14 @@ do
   end
 
   function doctor.type_without_turns(node_type)
-    found('turn-without-queue', node_type, 'it is among those to be served, and no user has a turn',
+    found('turn-without-queue', node_type, 'it is among those to be served, but no user has a turn',
       function() call('ZREM', base .. 'ready_types', node_type) end)
   end
 
   function doctor.parked(member)
     local user, node_type = string.match(member, '^(.+):(.+)$')
     if slots.held('user:' .. user) == 0 then
-      found('held-back-with-room', 'parked ' .. member, 'nothing of the user runs, and the user is held back',
+      found('held-back-with-room', 'parked ' .. member, 'the user is held back, but none of their node tasks run',
         function() readmission.unpark(user, node_type) end)
     end
   end
@@ -367,7 +367,7 @@ do
     doctor.records = doctor.records + #ids + 1
     for _, id in ipairs(ids) do
       if not notes_slot(task(id), limit) then
-        found('slot-without-holder', limit .. ' ' .. id, 'it does not run under this limit, and holds a slot of it',
+        found('slot-without-holder', limit .. ' ' .. id, 'it does not run under this limit but holds a slot of it',
           free_slot(limit, id))
       end
     end
@@ -390,7 +390,7 @@ do
     if call('EXISTS', base .. 'blocked:' .. name) == 0 then return end
     if string.sub(limit, 1, 5) == 'pace:' then
       if not scored('delayed', '|' .. limit) then
-        found('held-back-with-room', name, 'nobody would look again whether the rate has tokens',
+        found('held-back-with-room', name, 'nothing would check again whether the rate has tokens',
           function() slots.look_again(limit, 0) end)
       end
       return
@@ -398,7 +398,7 @@ do
     local free = tonumber(most) - slots.held(limit)
     -- Node tasks that were let in already may be anywhere in the queue.
     if free > call('ZCARD', base .. 'ready:' .. node_type .. ':' .. user) then
-      found('held-back-with-room', name, free .. ' slots of the limit are free, and node tasks wait for one',
+      found('held-back-with-room', name, free .. ' slots of the limit are free, but node tasks wait for one',
         function() freed[limit] = math.max(freed[limit] or 0, free) end)
     end
   end

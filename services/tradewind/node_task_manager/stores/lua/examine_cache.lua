@@ -30,7 +30,7 @@ if args.at == '' and newest then
   lasting(KEYS[1], 'cache_index:' .. args.name, ms)
   local left = call('PTTL', KEYS[1])
   if left >= 0 and left < ms - MARGIN then
-    found('cache-index-expires', args.name, 'it ends before the last of its results', function() call('PEXPIRE', KEYS[1], ms) end)
+    found('cache-index-expires', args.name, 'it expires before the last of its results', function() call('PEXPIRE', KEYS[1], ms) end)
   end
   lasting(KEYS[2], 'cache_generation:' .. args.name, GENERATION_MS)
 end
