@@ -58,7 +58,7 @@ class Loops:
         # A worker that hangs must stop getting work before the node tasks that it held are given out again.
         self._ping_s = min(_PING_S, lease_s / (UNANSWERED_PINGS + 3))
         self._pings = 0
-        self._failing = Spells(_log, "step_failed", "step_fails_no_more")
+        self._failing = Spells(_log, "step_failed", "step_recovered")
         self._tasks = SideTasks()
         self._followed: list[tuple[Step, float, float]] = []
         self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []

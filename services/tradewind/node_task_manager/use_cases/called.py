@@ -243,7 +243,7 @@ class CalledWorkers:
         full = answer.full or not answer.refused
         pause = worker.patience.refused(full=full, asked_s=answer.retry_after_s)
         level = _log.debug if full else _log.warning
-        level("a called worker refuses", worker_id=worker.worker_id, why=answer.refused or "no room", rests_s=pause)
+        level("called_worker_refused", worker_id=worker.worker_id, why=answer.refused or "no room", rests_s=pause)
         if not worker.resting:
             worker.resting = True
             asyncio.get_running_loop().call_later(pause, self._rested, worker)

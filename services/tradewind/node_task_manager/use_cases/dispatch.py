@@ -78,7 +78,7 @@ class Dispatcher:
         self._wake = asyncio.Event()
         self._idle = False
         """Whether `_run` waits for something to do: then a plain report begins a flush by itself."""
-        self._failing = Spells(_log, "flush_failed", "flush_fails_no_more")
+        self._failing = Spells(_log, "flush_failed", "flush_recovered")
         self._error: Exception | None = None
         """What a flush outside `_run` has raised, until `_run` takes it."""
         self._context = Context()
