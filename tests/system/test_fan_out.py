@@ -100,7 +100,7 @@ async def test_too_few_end_it_and_say_so(client: Client, shell: Shell) -> None:
     assert node.error.code == "ITEMS_FAILED"
     assert node.error.message == (
         "at least 998 of 1000 items must complete; 3 failed, 0 cancelled, 994 never begun; the first is "
-        "item 1, failed: ValueError: 1 is odd, not tried again: all 2 attempts failed"
+        "item 1 (failed): ValueError: 1 is odd, not tried again: all 2 attempts failed"
     )
     items = [item async for item in client.list_node_tasks("halving", 0, items_of="half")]
     assert [item.item for item in items] == list(range(1000))

@@ -81,7 +81,7 @@ async def test_a_node_of_a_flow_is_not_redriven_and_says_what_to_do(ntm: Ntm) ->
     failure = work_pb2.NodeTaskFailure(token=given.token, error=error, non_retryable=True)
     await ntm.stub.FailNodeTasks(pb2.FailNodeTasksRequest(worker_id="w1", failures=[failure]))
     (letter,) = await letters(ntm, "default")
-    assert letter.error.final_reason == "the node asked for no further attempt"
+    assert letter.error.final_reason == "the node asked not to be retried"
     ill = redrive(ntm, "flow:0:0:a", user_id="default")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await ill

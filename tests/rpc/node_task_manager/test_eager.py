@@ -74,7 +74,7 @@ async def test_where_limits_are_set_nothing_may_follow(ntm: Ntm, worker: NewWork
     assert not a.eager_steps
     await say(w, end(a.token, own("b")))
     (loss,) = w.losses
-    assert (loss.token, loss.reason) == (own("b"), "limits are set, so it waits for its turn")
+    assert (loss.token, loss.reason) == (own("b"), "limits are set, so it has to wait for its turn")
     assert (await w.assigned(2))[1].node_id == "b"
 
 

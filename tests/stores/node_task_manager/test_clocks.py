@@ -33,9 +33,7 @@ async def test_an_attempt_that_is_silent_for_too_long_is_stopped_and_tried_again
     assert (stopped.task_id, stopped.nonce, stopped.stop.by) == (first.task_id, first.nonce, "system")
     waiting = await task_of(bench)
     assert (waiting.status, waiting.failures, waiting.lost) == (NodeTaskStatus.PENDING, 1, 0)
-    assert waiting.error == TaskError(
-        "HEARTBEAT_TIMEOUT", "attempt 1 gave no sign of life for 5 s on worker w1", final=""
-    )
+    assert waiting.error == TaskError("HEARTBEAT_TIMEOUT", "attempt 1 sent no heartbeat for 5 s on worker w1", final="")
     assert (await bench.complete(first)).startswith("the lease lapsed")
 
 
@@ -107,7 +105,7 @@ async def test_the_total_time_ends_an_attempt_and_the_worker_knows_when(bench: B
     failed = await task_of(bench)
     assert failed.error is not None
     assert (failed.status, failed.error.code) == (NodeTaskStatus.FAILED, "TOTAL_TIMEOUT")
-    assert failed.error.final == "the total time is over before the next attempt could begin"
+    assert failed.error.final == "the total time would end before the next attempt could begin"
 
 
 async def test_the_total_time_goes_on_over_all_attempts(bench: Bench) -> None:

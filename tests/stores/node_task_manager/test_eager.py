@@ -101,7 +101,7 @@ async def test_it_does_not_count_when_the_one_before_does_not(bench: Bench) -> N
     late = structs.replace(a, nonce="older")
     results = (await complete(bench, ended(late, out="9"), eager("b", out="9"), eager("c", BEGUN))).results
     assert "the lease lapsed" in results[0]
-    assert set(results[1:]) == {f"what it was begun on does not count: {results[0]}"}
+    assert set(results[1:]) == {f"the outcome it was begun on was refused: {results[0]}"}
     assert await bench.statuses(plan) == {"a": "running", "b": "-", "c": "-"}
 
 
@@ -129,7 +129,7 @@ async def test_one_that_is_queued_since_may_still_begin(bench: Bench) -> None:
         ("a>b a>d b>d", "d", "the lease lapsed"),
         ("a>b a>c c>d", "d", "no such node task"),
         ("a.x>b", "b", "the node task is skipped"),
-        ("a>b z", "z", "it does not follow from what was said before"),
+        ("a>b z", "z", "it does not follow the node task that was reported before it"),
     ],
 )
 async def test_only_what_follows_from_the_one_before_may_begin(bench: Bench, text: str, node_id: str, why: str) -> None:
@@ -144,7 +144,7 @@ async def test_one_that_runs_without_a_value_does_not_begin_by_itself(bench: Ben
     error = TaskError("INVALID_OUTPUT", "not JSON")
     failed = Outcome(a.task_id, a.attempt, a.nonce, FAILED, (), error)
     (_, refused) = (await complete(bench, failed, eager("b", out="2"))).results
-    assert refused == "it does not follow from what was said before"
+    assert refused == "it does not follow the node task that was reported before it"
     assert [each.inputs for each in await bench.take()] == [()]
 
 
@@ -152,7 +152,7 @@ async def test_where_limits_are_set_it_waits_for_its_turn(bench: Bench) -> None:
     plan = plan_of("a>b", concurrency=Concurrency("desk", 5))
     a = await begin(bench, plan)
     (_, refused) = (await complete(bench, ended(a, out="1"), eager("b", out="2"))).results
-    assert refused == "limits are set, so it waits for its turn"
+    assert refused == "limits are set, so it has to wait for its turn"
     assert [each.task_id for each in await bench.take()] == [RUN.task_id("b")]
 
 
@@ -160,7 +160,7 @@ async def test_where_the_system_is_bounded_it_waits_for_its_turn(bench: Bench) -
     a = await begin(bench, plan_of("a>b"))
     bench.shard.configure(SystemConfig(max_running=10, version=1))
     (_, refused) = (await complete(bench, ended(a, out="1"), eager("b", BEGUN))).results
-    assert refused == "limits are set, so it waits for its turn"
+    assert refused == "limits are set, so it has to wait for its turn"
 
 
 async def test_one_that_fails_is_tried_again_by_its_policy(bench: Bench) -> None:

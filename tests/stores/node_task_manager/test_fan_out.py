@@ -167,11 +167,11 @@ async def test_an_offer_is_made_anew_when_nobody_carries_it_out(bench: Bench) ->
     bench.clock.advance(1)
     (again,) = (await bench.shard.claim()).fan_outs
     assert (again.task_id, again.nonce != lost.nonce) == (MAPPED, True)
-    assert (await bench.shard.fan_out([split(lost, 3)])).results == ("the offer was made anew",)
+    assert (await bench.shard.fan_out([split(lost, 3)])).results == ("a newer offer was made",)
     assert (await mapped(bench)).items is None
     assert (await bench.shard.fan_out([split(again, 3)])).results == ("",)
     # Once carried out, it is not offered again, and repeating the step changes nothing.
-    assert (await bench.shard.fan_out([split(again, 7)])).results == ("the offer was made anew",)
+    assert (await bench.shard.fan_out([split(again, 7)])).results == ("a newer offer was made",)
     bench.clock.advance(LEASE_MS)
     assert (await bench.shard.claim()).fan_outs == ()
     assert (await mapped(bench)).items == ItemCounts(3, 3, begun=2)
@@ -185,7 +185,7 @@ async def test_an_offer_to_join_is_made_anew_as_well_and_taken_once(bench: Bench
     (again,) = (await bench.shard.claim()).fan_outs
     assert (again.total, again.losses) == (1, 0)
     assert (await bench.shard.fan_out([joined(lost), joined(again, "[1]"), joined(again, "[2]")])).results == (
-        "the offer was made anew",
+        "a newer offer was made",
         "",
         "the node task is completed",
     )
@@ -226,8 +226,8 @@ async def test_when_too_few_can_complete_the_rest_is_stopped_and_it_fails(bench:
     )
     assert task.error == TaskError(
         "ITEMS_FAILED",
-        "at least 9 of 10 items must complete; 2 failed, 1 cancelled, 5 never begun; the first is item 1, "
-        "failed: ValueError: broke",
+        "at least 9 of 10 items must complete; 2 failed, 1 cancelled, 5 never begun; the first is item 1 "
+        "(failed): ValueError: broke",
     )
     assert await bench.statuses(plan(max_parallel=3)) == {"list": "completed", "map": "failed", "sink": "skipped"}
 
@@ -240,7 +240,7 @@ async def test_why_the_first_of_them_was_not_tried_again_is_told(bench: Bench) -
         bench.clock.advance(1_000)
     error = (await mapped(bench)).error
     assert error is not None
-    assert error.message.endswith("failed: ValueError: broke, not tried again: all 2 attempts failed")
+    assert error.message.endswith("(failed): ValueError: broke, not tried again: all 2 attempts failed")
 
 
 async def test_results_that_are_too_large_together_end_it(bench: Bench) -> None:
@@ -252,7 +252,7 @@ async def test_results_that_are_too_large_together_end_it(bench: Bench) -> None:
     assert task.status is NodeTaskStatus.FAILED
     assert task.error == TaskError(
         "OUTPUT_TOO_LARGE",
-        "the results of 3 items have over 100 bytes together: return less, or where it is kept",
+        "the results of 3 items have over 100 bytes in total: return less data, or a reference to it",
     )
     assert await items(bench, 5) == ["completed"] * 3 + ["-", "-"]
 

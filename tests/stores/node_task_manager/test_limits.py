@@ -105,7 +105,7 @@ async def test_a_full_key_may_drop_what_is_new(bench: Bench) -> None:
     (a,) = await bench.take()
     assert await bench.statuses(keyed(1)) == {"a": "running", "b": "skipped", "c": "skipped"}
     (b,) = [task for task in await bench.shard.tasks(["flow:0:0:b"]) if task]
-    assert b.reason == 'key "acct-7" has 1 of 1 running and when_full is drop_new'
+    assert b.reason == 'key "acct-7" is full (1 of 1 running) and when_full is drop_new'
     await bench.complete(a)
     assert await bench.take() == []
 

@@ -93,7 +93,7 @@ async def test_a_node_may_ask_for_no_further_attempt(bench: Bench) -> None:
     await fail(bench, await begun(bench, TWICE), RetryWish(none=True))
     error = (await task_of(bench)).error
     assert error is not None
-    assert error.final == "the node asked for no further attempt"
+    assert error.final == "the node asked not to be retried"
 
 
 async def test_types_and_codes_that_are_not_retried(bench: Bench) -> None:
@@ -198,7 +198,7 @@ async def test_a_flow_has_ten_further_attempts_a_minute_or_a_fifth_of_those_that
     tasks = await bench.shard.tasks([f"flow:0:0:n{at}" for at in range(14)])
     refused = next(task for task in tasks if task is not None and task.status is NodeTaskStatus.FAILED)
     assert refused.error is not None
-    assert refused.error.final == 'RETRY_BUDGET_EXHAUSTED: flow "flow" has had its 10 further attempts of this minute'
+    assert refused.error.final == 'RETRY_BUDGET_EXHAUSTED: flow "flow" has used all 10 retries of this minute'
 
     other = plan_of("a", retry=TWICE)
     await bench.submit(other, flow_id="other")

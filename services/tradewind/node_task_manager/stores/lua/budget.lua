@@ -47,7 +47,7 @@ do
     local before = spent(spender)
     local most = math.max(limits.retries, math.floor((before.b + spender.begun) * limits.retry_percent / 100))
     if before.r + spender.retried >= most then
-      return 'RETRY_BUDGET_EXHAUSTED: ' .. spender.words .. ' has had its ' .. most .. ' further attempts of this minute'
+      return 'RETRY_BUDGET_EXHAUSTED: ' .. spender.words .. ' has used all ' .. most .. ' retries of this minute'
     end
     spender.retried = spender.retried + 1
   end

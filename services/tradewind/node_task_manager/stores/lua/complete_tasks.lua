@@ -64,7 +64,7 @@ end
 -- Completes an attempt that a worker began by itself on outputs of `source`, whose outcome counts unless it is
 -- `refused`.
 local function follow(worker_id, source, refused, task_id, attempt, nonce, kind, ...)
-  local ALIKE = 'what it was begun on does not count: '
+  local ALIKE = 'the outcome it was begun on was refused: '
   if refused ~= '' then return string.sub(refused, 1, #ALIKE) == ALIKE and refused or ALIKE .. refused end
   todo.work_ahead()
   local record = task(task_id)

@@ -25,10 +25,10 @@ do
   -- Returns why a node task may not be begun by its worker, or nil. If limits are set, everything waits for its turn.
   local function refusal(source, record, comp)
     local entry = record.entry or node(comp.plan, record.index)
-    if entry.map or entry.wait then return 'it is given to no worker' end
-    if record.stop or comp.stop then return 'it is to stop' end
-    if not feeds(source, record, comp, entry) then return 'it does not follow from what was said before' end
-    if limits.bounded or own_limits(entry, comp) then return 'limits are set, so it waits for its turn' end
+    if entry.map or entry.wait then return 'this node does not run on workers' end
+    if record.stop or comp.stop then return 'it is being stopped' end
+    if not feeds(source, record, comp, entry) then return 'it does not follow the node task that was reported before it' end
+    if limits.bounded or own_limits(entry, comp) then return 'limits are set, so it has to wait for its turn' end
   end
 
   -- Begins a ready node task that has had no attempt; returns why not, or nil and when its lease lapses.

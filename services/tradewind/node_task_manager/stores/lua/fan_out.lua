@@ -153,7 +153,7 @@ do
   local function halt(record, comp, entry, code)
     local counts = record.counts
     local reason = code == 'ITEMS_FAILED' and 'too few items of node "' .. entry.id .. '" can complete'
-      or 'the results of the items of node "' .. entry.id .. '" are too large together'
+      or 'the combined results of the items of node "' .. entry.id .. '" are too large'
     counts.code, counts.halt = code, cmsgpack.pack({reason = reason, by = 'system', at = time})
     later('stop_items', comp, record.index, 0)
   end
@@ -170,9 +170,9 @@ do
       local first = cmsgpack.unpack(counts.first)
       message = string.format('at least %.0f of %.0f items must complete; %.0f failed, %.0f cancelled, %.0f never begun; ',
         counts.need, counts.total, counts.failed, counts.cancelled, counts.total - counts.begun)
-        .. 'the first is item ' .. first.item .. ', ' .. first.status .. ': ' .. first.why
+        .. 'the first is item ' .. first.item .. ' (' .. first.status .. '): ' .. first.why
     else
-      message = string.format('the results of %.0f items have over %.0f bytes together: return less, or where it is kept',
+      message = string.format('the results of %.0f items have over %.0f bytes in total: return less data, or a reference to it',
         counts.completed, limits.output_bytes)
     end
     fan_out.fail(record, comp, {code = counts.code, message = message, type = '', traceback = '', final = ''})

@@ -7,7 +7,7 @@ local function carry_out(step)
   local record = task(step.task_id)
   if not record then return 'no such node task' end
   if TERMINAL[record.status] then return 'the node task is ' .. record.status end
-  if record.nonce ~= step.nonce then return 'the offer was made anew' end
+  if record.nonce ~= step.nonce then return 'a newer offer was made' end
   local comp = component_of(record)
   if not comp then return 'the run is gone' end
   if comp.stop then return 'the component is being stopped' end

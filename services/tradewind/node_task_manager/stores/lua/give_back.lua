@@ -22,7 +22,7 @@ local function give_back(record, lost)
     set(record, 'lost', (tonumber(more(record).lost) or 0) + 1)
     dead_letters.remember(record, 'WORKER_LOST')
     if record.lost >= limits.losses then
-      local message = 'the worker was lost ' .. record.lost .. ' times while it ran, the last was ' .. record.worker_id
+      local message = 'the worker was lost ' .. record.lost .. ' times while it ran; the last one was ' .. record.worker_id
       dead_letters.bury(record, comp, {code = 'WORKER_LOST', message = message})
       return fail(record, comp, 'WORKER_LOST', message)
     end

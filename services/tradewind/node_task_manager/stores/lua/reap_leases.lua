@@ -11,12 +11,12 @@ local function which_ran_out(record, entry)
   local close_at, beat_by = record.close_at or 0, tonumber(more(record).beat_by)
   local attempt = 'attempt ' .. record.attempt
   if entry.total and tonumber(record.total_at) <= time then
-    return {code = 'TOTAL_TIMEOUT', message = attempt .. ' ran when the total time of ' .. lasting(entry.total) .. ' was over'}
+    return {code = 'TOTAL_TIMEOUT', message = attempt .. ' was still running when the total time of ' .. lasting(entry.total) .. ' ended'}
   elseif close_at > 0 and close_at <= time then
     return {code = 'TIMEOUT', message = attempt .. ' took longer than its timeout of '
       .. lasting(close_at - tonumber(record.started_at)) .. ' on worker ' .. record.worker_id}
   elseif entry.beat and beat_by <= time then
-    return {code = 'HEARTBEAT_TIMEOUT', message = attempt .. ' gave no sign of life for ' .. lasting(entry.beat) .. ' on worker '
+    return {code = 'HEARTBEAT_TIMEOUT', message = attempt .. ' sent no heartbeat for ' .. lasting(entry.beat) .. ' on worker '
       .. record.worker_id}
   end
 end

@@ -10,7 +10,7 @@ local function take_report(report)
   local comp = record and component_of(record)
   if not comp or comp.run_id ~= report.run_id then return 'no such node task' end
   if record.status ~= 'suspended' then return 'the node task is ' .. record.status end
-  if (record.attempt or 0) ~= report.attempt then return 'another attempt waits' end
+  if (record.attempt or 0) ~= report.attempt then return 'another attempt is waiting' end
   if comp.stop then return 'the component is being stopped' end
   local child = stored(record, 'child')
   if child and child ~= '' and child ~= report.child then return 'it waits for ' .. child end

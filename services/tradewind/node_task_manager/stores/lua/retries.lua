@@ -18,13 +18,13 @@ do
 
   -- Returns why no further attempt follows a failed one, or nil; `wish` is what the attempt itself asked for.
   local function why_final(record, comp, policy, error, wish, wait)
-    if wish and wish.none then return 'the node asked for no further attempt' end
+    if wish and wish.none then return 'the node asked not to be retried' end
     for _, name in ipairs(policy.non_retryable) do
       if name == error.type or name == error.code then return name .. ' is not retried' end
     end
     if record.failures >= policy.attempts then return 'all ' .. policy.attempts .. ' attempts failed' end
     if record.total_at and tonumber(record.total_at) <= time + wait then
-      return 'the total time is over before the next attempt could begin'
+      return 'the total time would end before the next attempt could begin'
     end
     return retry_budget.refuse(comp)
   end

@@ -114,7 +114,7 @@ do
     if comp.stop then return end
     if entry.total and tonumber(more(record).total_at) <= time then
       suspension.leave(record, comp)
-      return fail(record, comp, 'TOTAL_TIMEOUT', 'it waited when the total time of ' .. lasting(entry.total) .. ' was over')
+      return fail(record, comp, 'TOTAL_TIMEOUT', 'it was still waiting when the total time of ' .. lasting(entry.total) .. ' ended')
     end
     local wait, resumed = suspension.of(record), {at = time, signal = '', payload = 'null', by = ''}
     if wait.late_error ~= '' then return fail(record, comp, 'WAIT_TIMEOUT', wait.late_error) end

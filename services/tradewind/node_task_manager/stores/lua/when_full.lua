@@ -45,7 +45,7 @@ do
   function when_full.hold_back(record, entry, comp, limit, own, rank)
     if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not more(record).blocked then
       local group = limit[1] .. '|' .. entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
-      local reason = 'key "' .. entry.key .. '" has ' .. limit[2] .. ' of ' .. limit[2] .. ' running and when_full is ' .. entry.when_full
+      local reason = 'key "' .. entry.key .. '" is full (' .. limit[2] .. ' of ' .. limit[2] .. ' running) and when_full is ' .. entry.when_full
       if entry.when_full == 'drop_new' then return skip(record, comp, reason) end
       local newer = reason .. ': ' .. record.id .. ' is newer'
       if entry.when_full == 'keep_newest' then

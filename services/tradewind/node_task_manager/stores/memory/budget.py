@@ -29,7 +29,7 @@ class RetryBudgets:
         """Grant a further attempt, count it and return ""; or return why not."""
         most = max(self._least, self._recent(self._begun, spender) * self._percent // 100)
         if self._recent(self._retried, spender) >= most:
-            return f"RETRY_BUDGET_EXHAUSTED: {spender} has had its {most} further attempts of this minute"
+            return f"RETRY_BUDGET_EXHAUSTED: {spender} has used all {most} retries of this minute"
         self._retried.setdefault(spender, Counter())[self._clock() // BUCKET_MS] += 1
         return ""
 

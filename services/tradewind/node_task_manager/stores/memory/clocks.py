@@ -10,13 +10,14 @@ def which_ran_out(task: NodeTask, node: PlanNode, private: Private, now: int) ->
     """Return the error of the clock that ended an attempt, None when that was the lease."""
     attempt = f"attempt {task.attempt}"
     if node.total_ms and private.total_at <= now:
-        return TaskError("TOTAL_TIMEOUT", f"{attempt} ran when the total time of {lasting(node.total_ms)} was over")
+        late = f"{attempt} was still running when the total time of {lasting(node.total_ms)} ended"
+        return TaskError("TOTAL_TIMEOUT", late)
     if 0 < private.close_at <= now:
         took = private.close_at - task.started_at
         return TaskError(
             "TIMEOUT", f"{attempt} took longer than its timeout of {lasting(took)} on worker {task.worker_id}"
         )
     if node.heartbeat_ms and private.beat_by <= now:
-        silent = f"{attempt} gave no sign of life for {lasting(node.heartbeat_ms)} on worker {task.worker_id}"
+        silent = f"{attempt} sent no heartbeat for {lasting(node.heartbeat_ms)} on worker {task.worker_id}"
         return TaskError("HEARTBEAT_TIMEOUT", silent)
     return None

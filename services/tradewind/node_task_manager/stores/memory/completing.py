@@ -9,7 +9,7 @@ from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
 from tradewind.node_task_manager.stores.memory.turn import Turn
 
-_ALIKE = "what it was begun on does not count: "
+_ALIKE = "the outcome it was begun on was refused: "
 
 
 class MemoryCompleting(MemorySuspension):
@@ -99,13 +99,13 @@ class MemoryCompleting(MemorySuspension):
         """Begin a ready node task that has had no attempt; returns why not, "" when it began."""
         node = self._node(task)
         if node.fan_out or node.wait:
-            return "it is given to no worker"
+            return "this node does not run on workers"
         if task.stop or self._components[self._owner(task)].stop:
-            return "it is to stop"
+            return "it is being stopped"
         if not self._feeds(source, task):
-            return "it does not follow from what was said before"
+            return "it does not follow the node task that was reported before it"
         if self._config.bounded or self._own_limits(task):
-            return "limits are set, so it waits for its turn"
+            return "limits are set, so it has to wait for its turn"
         task = self._lease(replace(self._dequeue(task), status=NodeTaskStatus.RUNNING, attempt=1), worker_id)
         task = self._tasks[task.task_id] = replace(task, nonce=nonce)
         self._happened(task, TaskEventKind.RUNNING)

@@ -168,7 +168,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         if lost:
             task = self._remembering(task, "WORKER_LOST")
         if lost and task.lost >= self._limits.losses:
-            message = f"the worker was lost {task.lost} times while it ran, the last was {task.worker_id}"
+            message = f"the worker was lost {task.lost} times while it ran; the last one was {task.worker_id}"
             self._bury(task, TaskError("WORKER_LOST", message))
             self._fail(task, "WORKER_LOST", message, turn)
         else:

@@ -60,7 +60,7 @@ class MemoryFanOut(MemoryClaiming):
         if task.status.terminal:
             return f"the node task is {task.status}"
         if task.nonce != step.nonce:
-            return "the offer was made anew"
+            return "a newer offer was made"
         if self._components[self._owner(task)].stop is not None:
             return "the component is being stopped"
         task = self._withdraw(task)
@@ -186,7 +186,7 @@ class MemoryFanOut(MemoryClaiming):
         mapped, node_id = self._mapped[owner.task_id], self._node(owner).node_id
         mapped.code, reason = code, f'too few items of node "{node_id}" can complete'
         if code == TOO_LARGE:
-            reason = f'the results of the items of node "{node_id}" are too large together'
+            reason = f'the combined results of the items of node "{node_id}" are too large'
         mapped.halt = StopMark(reason, "system", self._clock())
         turn.work.append((self._owner(owner), partial(self._stop_items, owner.task_id, turn)))
 
@@ -202,8 +202,8 @@ class MemoryFanOut(MemoryClaiming):
             self._offer(owner)
         else:
             message = (
-                f"the results of {counts.completed} items have over {self._limits.output_bytes} bytes together: return "
-                "less, or where it is kept"
+                f"the results of {counts.completed} items have over {self._limits.output_bytes} bytes in total: return "
+                "less data, or a reference to it"
             )
             if mapped.code == TOO_FEW:
                 first = mapped.first
@@ -211,7 +211,7 @@ class MemoryFanOut(MemoryClaiming):
                 message = (
                     f"at least {counts.need} of {counts.total} items must complete; {counts.failed} failed, "
                     f"{counts.cancelled} cancelled, {counts.total - counts.begun} never begun; the first is "
-                    f"item {first.item}, {first.status}: {first.why}"
+                    f"item {first.item} ({first.status}): {first.why}"
                 )
             self._finish(replace(owner, error=TaskError(mapped.code, message)), NodeTaskStatus.FAILED, "", turn)
 

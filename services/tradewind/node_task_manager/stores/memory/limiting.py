@@ -205,10 +205,8 @@ class MemoryLimiting(MemoryRecords):
         concurrency = self._node(task).concurrency
         if concurrency is None or not limit[0].startswith("key:") or self._private[task.task_id].judged:
             return WhenFull.WAIT, ""
-        reason = (
-            f'key "{concurrency.key}" has {limit[1]} of {limit[1]} running and when_full is {concurrency.when_full}'
-        )
-        return concurrency.when_full, reason
+        most, when_full = limit[1], concurrency.when_full
+        return when_full, f'key "{concurrency.key}" is full ({most} of {most} running) and when_full is {when_full}'
 
     def _oldest_holder(self, limit: str) -> NodeTask | None:
         """The node task that has run longest under a limit and is not stopping."""

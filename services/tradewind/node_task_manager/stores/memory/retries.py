@@ -9,13 +9,13 @@ def why_final(
 ) -> str:
     """Say why no attempt follows a failed one at `at`, "" when one does; `task.failures` includes the failed one."""
     if wish is not None and wish.none:
-        return "the node asked for no further attempt"
+        return "the node asked not to be retried"
     if excluded := policy.excludes(error):
         return f"{excluded} is not retried"
     if task.failures >= policy.attempts:
         return f"all {policy.attempts} attempts failed"
     if 0 < total_at <= at:
-        return "the total time is over before the next attempt could begin"
+        return "the total time would end before the next attempt could begin"
     return ""
 
 

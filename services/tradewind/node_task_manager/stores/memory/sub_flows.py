@@ -35,7 +35,7 @@ class MemorySubFlows(MemorySuspension):
         if task.status is not NodeTaskStatus.SUSPENDED:
             return f"the node task is {task.status}"
         if task.attempt != report.attempt:
-            return "another attempt waits"
+            return "another attempt is waiting"
         if component.stop:
             return "the component is being stopped"
         if task.child and task.child != report.child:

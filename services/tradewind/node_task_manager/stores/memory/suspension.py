@@ -129,7 +129,7 @@ class MemorySuspension(MemoryFanOut):
         task = self._dequeue(task)
         if node.total_ms and self._private[task.task_id].total_at <= self._clock():
             self._leave(task)
-            message = f"it waited when the total time of {lasting(node.total_ms)} was over"
+            message = f"it was still waiting when the total time of {lasting(node.total_ms)} ended"
             self._fail(task, "TOTAL_TIMEOUT", message, turn)
         elif wait.late_error:
             self._fail(task, "WAIT_TIMEOUT", wait.late_error, turn)
