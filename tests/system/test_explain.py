@@ -56,13 +56,13 @@ async def test_items_of_a_list_and_ad_hoc_tasks_are_explained_by_their_names(cli
         return [each.code for each in await client.explain_node("f", "wide:0")] == ["no_live_worker", "queued"]
 
     await until(is_queued, "its list is split, and the first item waits for a worker")
-    waits = "waits_for_items: waits until fewer than 1 items before it are open"
+    waits = "waits_for_items: waits until fewer than 1 of the earlier items are open"
     for name in (("f", "wide:1"), ("f", "0", "wide:1"), ("f:0:0:wide:1",)):
         assert (await shell("explain", *name)).splitlines() == [waits]
     assert "no_live_worker: " in await shell("explain", "f:0:0:wide:0")
     assert "items_open: 0 of its 2 items" in await shell("explain", "f:0:0:wide")
     assert "has 2 items, counted from 0" in await shell("explain", "f", "wide:2", ends=2)
-    assert "queued: is queued since" in await shell("explain", (await client.submit_task("nobody")).task_id)
+    assert "queued: has been queued since" in await shell("explain", (await client.submit_task("nobody")).task_id)
     assert "is not <flow_id>:" in await shell("explain", "f:0:wide", ends=2)
     assert "write FLOW" in await shell("explain", "f:0:0:wide", "wide", ends=2)
 

@@ -105,7 +105,7 @@ async def test_too_few_end_it_and_say_so(client: Client, shell: Shell) -> None:
     items = [item async for item in client.list_node_tasks("halving", 0, items_of="half")]
     assert [item.item for item in items] == list(range(1000))
     assert (items[1].failures, items[1].status) == (2, NodeTaskStatus.FAILED)
-    assert (items[999].status, items[999].reason) == (NodeTaskStatus.SKIPPED, "its node ended before it began")
+    assert (items[999].status, items[999].reason) == (NodeTaskStatus.SKIPPED, "the node ended before this item began")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ async def test_a_stop_reaches_items_that_run_and_those_that_have_not_begun(
     waiting = await client.get_node_task("gated:0:0:gate:3")
     assert (waiting.status, waiting.reason) == (
         NodeTaskStatus.REGISTERED,
-        "waits until fewer than 3 items before it are open",
+        "waits until fewer than 3 of the earlier items are open",
     )
     with pytest.raises(NotFound):
         await client.get_node_task("gated:0:0:gate:40")

@@ -77,7 +77,7 @@ async def test_a_stop_spares_what_runs_last_and_a_second_does_not(client: Client
     await client.register_flow("guarded", flow)
     handle = await client.run_flow("guarded")
     await until(Path(f"{tmp_path}/long.begun").exists, "the node runs")
-    assert "it waits until all others" in await shell("cycle", "show", "guarded")
+    assert "waits until all other components" in await shell("cycle", "show", "guarded")
     await client.stop_cycle("guarded", reason="enough")
     await until(Path(f"{tmp_path}/last.begun").exists, "what runs last has begun")
     assert "phase finally" in await shell("cycle", "show", "guarded")

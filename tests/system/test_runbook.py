@@ -27,7 +27,7 @@ WAITS = 'waits for cycle 0 of flow \\"feeds\\"'
 TELLS = {
     "Is it up?": ("SERVING", "prices"),
     "Which cycles run, and for how long?": ("CYCLE_STATUS_RUNNING", "running"),
-    "Why does this node not run, or not end?": ("worker-1", "runs on worker worker-1"),
+    "Why does this node not run, or not end?": ("worker-1", "running on worker worker-1"),
     "Why does this flow begin no cycle?": ("reasons", "it was never started"),
     "What happened in a cycle?": ("prices:", "gate"),
     "Which cycle does a node that runs a flow wait for?": (WAITS, WAITS.replace('\\"', '"')),

@@ -196,7 +196,7 @@ async def test_a_limit_that_holds_items_back_is_told(ntm: Ntm) -> None:
     assert len(await claim(ntm)) == 2
     answer = await get_batch(ntm, batch.batch_id, "limited")
     assert numbers(answer.batch.progress)[:2] in ((2, 2), (3, 1))
-    assert answer.reason == 'waits: as many ad-hoc tasks of user "limited" run as may'
+    assert answer.reason == 'waits: the limit on running ad-hoc tasks of user "limited" is reached'
     (task,) = (await ntm.stub.ListTasks(pb2.ListTasksRequest(user_id="limited"))).tasks
     assert (task.node_task_id, task.reason != "") == (task_id, True)
 

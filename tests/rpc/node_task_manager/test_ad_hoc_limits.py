@@ -39,9 +39,7 @@ async def test_tasks_begin_no_faster_than_their_key_allows_and_say_so(ntm: Ntm, 
     await one.assigned(2)
     request = pb2.GetTaskRequest(task_id=tasks[4].node_task_id, user_id="ann")
     waiting = (await ntm.stub.GetTask(request)).task
-    assert waiting.status != PENDING or waiting.reason == (
-        'waits: as many node tasks with key "acct-7" have begun as may for now'
-    )
+    assert waiting.status != PENDING or waiting.reason == ('waits: the rate limit of key "acct-7" is reached')
     await one.assigned(5)
     # Two at once, and one more every half second.
     assert time.monotonic() - began > 1.4

@@ -112,7 +112,7 @@ async def test_what_waits_for_the_same_work_says_so(ntm: Ntm, worker: Workers) -
 
     async def waits() -> bool:
         task = (await ntm.stub.GetTask(request)).task
-        return "another node task does the same work" in task.reason and not task.HasField("retry_at")
+        return "another node task that does the same work" in task.reason and not task.HasField("retry_at")
 
     await until(waits, "the reason is told")
     await w1.complete(w1.assignments[0].token, out="1")

@@ -182,5 +182,5 @@ async def test_between_attempts_one_sees_when_and_why(ntm: Ntm) -> None:
     assert (task.failures, task.max_attempts, task.last_error.type) == (1, 2, "OSError")
     assert not task.HasField("error")
     assert task.reason.startswith("attempt 2 of 2 begins at ")
-    assert task.reason.endswith(" UTC; the last failed: OSError: no answer")
+    assert task.reason.endswith(" UTC; the last one failed: OSError: no answer")
     assert [past.code for past in task.history] == ["NODE_ERROR"]

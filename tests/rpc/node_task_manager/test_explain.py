@@ -62,7 +62,7 @@ async def test_what_is_queued_has_a_position_behind_others(ntm: Ntm) -> None:
     assert [code for code, _, _ in found] == ["queued"] * 3
     assert sorted(facts["position"] for _, _, facts in found) == [1, 2, 3]
     assert {(facts["queued"], facts["other_users"]) for _, _, facts in found} == {(3, 1)}
-    assert "takes turns with 1 other" in found[0][1]
+    assert "takes turns with 1 other user" in found[0][1]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ async def test_a_full_limit_is_told_with_those_who_hold_it(ntm: Ntm, limits: dic
     code, words, facts = (await explained(ntm, waiting))[0]
     assert code == "limit_full"
     assert facts == {"limit": name, "held": 1, "most": 1, "holders": [f"flow:0:0:{held.node_id}"]}
-    assert words.endswith(": 1 of 1")
+    assert words.endswith(" (1 of 1)")
 
 
 async def test_a_full_key_is_told(ntm: Ntm) -> None:
@@ -178,7 +178,7 @@ async def test_what_runs_names_its_worker_once_that_has_confirmed_it(start: Star
     await ntm.stub.RenewLeases(pb2.RenewLeasesRequest(worker_id="u1", tokens=[given.token]))
     ((code, words, _),) = await explained(ntm)
     assert code == "running"
-    assert words.startswith("runs on worker u1 since ")
+    assert words.startswith("has been running on worker u1 since ")
 
 
 async def test_a_stop_that_was_asked_for_is_told_with_who_and_why(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
@@ -293,7 +293,7 @@ async def test_items_of_a_list_tell_why_they_wait_as_other_node_tasks_do(ntm: Nt
     await emit(ntm, given.token, "[1,2]")
     await until_explained(ntm, "m:1", "waits_for_items")
     ((_, words, facts),) = await explained(ntm, "m:1", node_id="m")
-    assert words == "waits until fewer than 1 items before it are open"
+    assert words == "waits until fewer than 1 of the earlier items are open"
     assert facts == {"max_parallel": 1}
     await until_explained(ntm, "m:0", "queued")
     (given,) = await claim(ntm)
@@ -324,4 +324,4 @@ async def test_what_is_suspended_tells_for_what_it_waits(ntm: Ntm) -> None:
     await ntm.submit(waiting)
     ((code, words, facts),) = await explained(ntm)
     assert code == "suspended"
-    assert words == f"is suspended since {facts['since']} and waits until {facts['until']}"
+    assert words == f"has been suspended since {facts['since']} and waits until {facts['until']}"

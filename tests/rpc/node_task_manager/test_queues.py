@@ -143,7 +143,7 @@ async def test_a_change_reaches_every_replica_and_what_waits_says_why(start: Sta
     assert await claim(here) == []
     waiting = [await here.node(name) for name in "abc"]
     assert [each.reason for each in waiting if each.status == node_task_pb2.NODE_TASK_STATUS_PENDING] == [
-        'waits: as many node tasks of user "default" run as may'
+        'waits: the limit on running node tasks of user "default" is reached'
     ] * 2
     await configure(here, max_running_per_user=0)
     assert len(await claim(here)) == 2
@@ -203,6 +203,6 @@ async def test_a_worker_gets_more_as_soon_as_the_rate_allows_and_what_waits_says
     async def said() -> bool:
         asked = [pb2.GetNodeTaskRequest(node_task_id=f"late:0:0:{name}", user_id="default") for name in "xy"]
         reasons = [(await ntm.stub.GetNodeTask(each)).node_task.reason for each in asked]
-        return 'waits: as many node tasks of type "noop" have begun as may for now' in reasons
+        return 'waits: the rate limit of node type "noop" is reached' in reasons
 
     await until(said, "one that waits says why")

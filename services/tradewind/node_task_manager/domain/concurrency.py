@@ -27,18 +27,18 @@ def in_words(limit: str) -> str:
     kind, _, rest = limit.partition(":")
     match kind:
         case "user":
-            return f'as many node tasks of user "{rest}" run as may'
+            return f'the limit on running node tasks of user "{rest}" is reached'
         case "type":
-            return f'as many node tasks of type "{rest}" run as may'
+            return f'the limit on running node tasks of type "{rest}" is reached'
         case "flow":
-            return f'as many node tasks of flow "{rest}" run as may'
+            return f'the limit on running node tasks of flow "{rest}" is reached'
         case "rate":
-            return f'as many node tasks of type "{rest}" have begun as may for now'
+            return f'the rate limit of node type "{rest}" is reached'
         case "pace":
-            return f'as many node tasks with key "{rest.partition(":")[2]}" have begun as may for now'
+            return f'the rate limit of key "{rest.partition(":")[2]}" is reached'
         case "adhoc":
-            return f'as many ad-hoc tasks of user "{rest}" run as may'
+            return f'the limit on running ad-hoc tasks of user "{rest}" is reached'
         case "key":
-            return f'as many node tasks with key "{rest.partition(":")[2]}" run as may'
+            return f'the limit on running node tasks with key "{rest.partition(":")[2]}" is reached'
         case _:
-            return "as many node tasks run as may"
+            return "the limit on all running node tasks is reached"

@@ -283,14 +283,14 @@ def _why_delayed(task: NodeTask, node: PlanNode, name: TaskName) -> str:
     if task.wait is not None:
         return _why_suspended(task.wait, task.child)
     if _postponed(task):
-        return "another node task does the same work; its outputs, once cached, are the outputs of this one"
+        return "waits for another node task that does the same work; its cached outputs will be used"
     if node.fan_out is not None and name.item < 0 and task.status is NodeTaskStatus.PENDING:
-        return f'its list, at "{node.fan_out.handle}", is being split into items'
+        return f'the list at its input "{node.fan_out.handle}" is being split into items'
     if not task.retry_at or task.error is None or node.retry is None:
         return ""
     at = datetime.fromtimestamp(task.retry_at / 1000, UTC).strftime("%H:%M:%S")
     why = f"{task.error.type or task.error.code}: {task.error.message}".partition("\n")[0][:200]
-    return f"attempt {task.failures + 1} of {node.retry.attempts} begins at {at} UTC; the last failed: {why}"
+    return f"attempt {task.failures + 1} of {node.retry.attempts} begins at {at} UTC; the last one failed: {why}"
 
 
 def _why_suspended(wait: Wait, child: str) -> str:

@@ -153,7 +153,7 @@ class ExplainNodeTask:
             refills = await self._refill(waits, name, name.removeprefix("pace:"), rate.rate, rate.cost)
             return refills[0] if refills else Reason("rate_limited", f"waits: {in_words(name)}", {"limit": name})
         holders = await waits.holders(name, _HOLDERS)
-        so_far = f": {holders.count} of {most}" if most else "; the limit has just been removed"
+        so_far = f" ({holders.count} of {most})" if most else "; the limit has just been removed"
         return Reason(
             "limit_full",
             f"waits: {in_words(name)}{so_far}",
@@ -166,7 +166,7 @@ class ExplainNodeTask:
         if short_us <= 0:
             return []
         at = iso(self._clock.now_ms() + short_us // 1000 + 1)
-        words = f"waits: {in_words(name)}: the rate of {rate} has room at {at}"
+        words = f"waits: {in_words(name)}; the rate {rate} allows it at {at}"
         return [Reason("rate_limited", words, {"limit": name, "rate": str(rate), "cost": cost, "refills_at": at})]
 
     def _running(self, seen: Seen) -> list[Reason]:
@@ -185,7 +185,7 @@ class ExplainNodeTask:
         if self._is_unconfirmed(task, seen.plan.nodes[task.index]):
             words = f"given to worker {task.worker_id} at {iso(task.started_at)}, which has not confirmed it yet"
             return [Reason("worker_unconfirmed", words, {**facts, "lease_deadline": iso(task.lease_deadline)})]
-        words = f"runs on worker {task.worker_id} since {iso(task.started_at)}"
+        words = f"has been running on worker {task.worker_id} since {iso(task.started_at)}"
         return [Reason("running", words + (f", at {task.progress} %" if task.progress else ""), facts)]
 
     def _is_unconfirmed(self, task: NodeTask, node: PlanNode) -> bool:
@@ -219,7 +219,7 @@ def _suspended(task: NodeTask) -> Reason:
         ways.append(f'for an answer to "{title}"')
     if until:
         ways.append(f"until {until}")
-    words = f"is suspended since {iso(since)} and waits {' or '.join(ways)}"
+    words = f"has been suspended since {iso(since)} and waits {' or '.join(ways)}"
     return Reason("suspended", words, {"since": iso(since), "signal": signal, "title": title, "until": until})
 
 
@@ -264,9 +264,11 @@ def _own_limit(name: str, seen: Seen, config: SystemConfig) -> int:
 
 
 def _queued(place: Place, node_type: str, user_id: str, task: NodeTask) -> Reason:
-    words = f"is queued since {iso(task.ready_at)}, behind {max(place.before, 0)} of user {user_id}"
+    before = max(place.before, 0)
+    nodes = f"{before} node task{'' if before == 1 else 's'}"
+    words = f"has been queued since {iso(task.ready_at)}, behind {nodes} of user {user_id}"
     if place.other_users:
-        words += f", who takes turns with {place.other_users} other{'s' if place.other_users > 1 else ''}"
+        words += f", who takes turns with {place.other_users} other user{'s' if place.other_users > 1 else ''}"
     return Reason(
         "queued",
         words,

@@ -32,9 +32,9 @@ def _not_begun(owner: NodeTask, item: int, most: int) -> tuple[NodeTask, str]:
         status=NodeTaskStatus.SKIPPED if ended else NodeTaskStatus.REGISTERED,
         component_id=owner.component_id,
         index=owner.index,
-        reason="its node ended before it began" if ended else "",
+        reason="the node ended before this item began" if ended else "",
         stop=owner.stop,
         registered_at=owner.started_at,
         ended_at=owner.ended_at,
     )
-    return task, "" if ended else f"waits until fewer than {most} items before it are open"
+    return task, "" if ended else f"waits until fewer than {most} of the earlier items are open"

@@ -315,7 +315,7 @@ class Look:
 
 
 def _withheld(component: Component) -> str:
-    return "it waits until all others of its cycle have ended" if component.withheld else ""
+    return "waits until all other components of its cycle have ended" if component.withheld else ""
 
 
 def _first(lines: Iterable[StoredLine], limit: int) -> Lines:
