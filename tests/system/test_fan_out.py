@@ -112,7 +112,7 @@ async def test_too_few_end_it_and_say_so(client: Client, shell: Shell) -> None:
     ("numbers", "code", "message"),
     [
         ({"a": 1}, "NODE_ERROR", 'input "number", which the node is mapped over, must be a list, is {"a":1}'),
-        (list(range(10_001)), "INPUT_TOO_LARGE", 'the list at input "number" has 10001 items; at most 10000: map over'),
+        (list(range(10_001)), "INPUT_TOO_LARGE", 'the list at input "number" has 10001 items, over 10000: map over'),
     ],
 )
 async def test_what_is_no_list_or_too_long_fails_the_node(

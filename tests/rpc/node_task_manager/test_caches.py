@@ -209,7 +209,7 @@ async def test_faults_are_named_and_nothing_is_kept(ntm: Ntm) -> None:
     wrong = {"cache": {"name": "screning", "key": "k"}}
     _, _, paths = await refused(submit_batch(ntm, ["{}"], total=0, options=wrong))
     assert paths == ["head.options.cache.name", "head.options.cache.key", "head.total"]
-    with pytest.raises(grpc.aio.AioRpcError, match="there are analysis, screening, and more can be set up"):
+    with pytest.raises(grpc.aio.AioRpcError, match="there are analysis, screening; add it with"):
         await submit_task(ntm, options={"cache": {"name": "screning"}})
     large = '{"x":"' + "x" * 256 * 1024 + '"}'
     _, _, paths = await refused(submit_task(ntm, parameters_json=large, options={"cache": {"name": "none"}}))

@@ -79,7 +79,7 @@ async def test_a_user_is_told_of_each_end_of_a_task_and_once_of_that_of_a_batch(
     last = inbox.seen[-1]
     assert (last.kind, last.severity) == (pb2.NOTIFICATION_KIND_BATCH_FINISHED, pb2.SEVERITY_WARNING)
     assert (last.title, last.message) == (
-        f'batch {batch_id} of 3 of type "noop" completed in part',
+        f'batch {batch_id} of 3 of type "noop" partly completed',
         "2 completed, 1 failed",
     )
     assert last.subject.batch_id == batch_id
@@ -99,7 +99,7 @@ async def test_what_was_given_up_is_told(ntm: Ntm) -> None:
         await fail(ntm, (await claim_one(ntm)).token)
     (failed,) = (await listed(ntm)).notifications
     assert (failed.kind, failed.severity) == (pb2.NOTIFICATION_KIND_TASK_FAILED, pb2.SEVERITY_ERROR)
-    assert failed.message == "NODE_ERROR: it broke (it is a dead letter)"
+    assert failed.message == "NODE_ERROR: it broke (listed as a dead letter)"
     assert failed.subject.node_task_id == task_id
     # Of many failures in a batch only the first is notified, then the end of the batch.
     batch_id = (await submit_batch(ntm, ["{}"] * 5, options=TWICE)).batch.batch_id

@@ -115,7 +115,7 @@ async def test_no_signal_reaches_it(ntm: Ntm) -> None:
         await ntm.stub.SignalNode(
             waiting_pb2.SignalNodeRequest(node_task_id="flow:0:0:first", user_id="default", signal="go")
         )
-    assert 'waits for a cycle of flow "other", and for no signal' in str(error_from(caught.value, "here", "SignalNode"))
+    assert 'waits for a cycle of flow "other", not for a signal' in str(error_from(caught.value, "here", "SignalNode"))
 
 
 async def test_bad_reports_are_refused_with_every_fault(ntm: Ntm) -> None:

@@ -120,8 +120,11 @@ async def test_a_signal_for_a_node_that_nothing_has_reached_is_kept(ntm: Ntm, wo
 @pytest.mark.parametrize(
     ("wait", "message"),
     [
-        ({}, "it needs a signal or a time"),
-        ({"form_json": '{"title":"?"}', "delay": Duration(seconds=1)}, "a form needs a signal that answers it"),
+        ({}, "a signal or a time is required"),
+        (
+            {"form_json": '{"title":"?"}', "delay": Duration(seconds=1)},
+            "a form needs a signal, which brings the answer",
+        ),
         ({"signal": "ok", "form_json": '{"titel":"?"}'}, "form.titel: unknown key; known keys are title, description,"),
     ],
 )

@@ -130,7 +130,7 @@ async def test_an_output_that_is_there_twice_fails_the_node(ntm: Ntm, worker) ->
     outputs = [node_task_pb2.Output(handle="out", value_json=value) for value in ("1", "2")]
     await w.acknowledged(await w.say(completions=[work_pb2.NodeTaskCompletion(token=a.token, outputs=outputs)]))
     task = await ntm.node("a")
-    assert (task.error.code, task.error.message) == ("INVALID_OUTPUT", 'output "out" is there twice')
+    assert (task.error.code, task.error.message) == ("INVALID_OUTPUT", 'output "out" was emitted twice')
 
 
 async def test_large_values_reach_the_successor_and_inputs_beyond_3_mib_fail_it(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]

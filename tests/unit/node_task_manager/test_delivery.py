@@ -148,7 +148,7 @@ async def test_a_node_with_an_edge_by_a_handle_that_its_type_has_not_fails_in_pl
     await until(failed, "the node fails")
     assert await failed() == TaskError(
         "UNKNOWN_HANDLE",
-        'an edge to "b" leaves by the output handle "row", which node type "noop" does not have; did you mean "rows"?',
+        'an edge to "b" uses output handle "row", which node type "noop" does not have; did you mean "rows"?',
     )
     assert (worker.room, line.nodes) == (10, [])
 

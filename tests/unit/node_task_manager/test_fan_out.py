@@ -103,7 +103,7 @@ async def test_joined_results_over_the_limit_fail_the_node(bench: Bench) -> None
     task = await run(bench, plan(), "[1,2,3]", size=400_000)
     assert task.error is not None
     assert task.error.code == "OUTPUT_TOO_LARGE"
-    assert "return less, or where it is kept" in task.error.message
+    assert "return less data, or a reference to it" in task.error.message
 
 
 async def test_a_step_that_the_store_did_not_take_is_carried_out_when_it_is_offered_anew(bench: Bench) -> None:
@@ -174,13 +174,13 @@ async def test_offers_that_were_made_anew_while_they_waited_are_carried_out_as_t
             f"[{','.join(['1'] * 10_001)}]",
             OVER,
             "INPUT_TOO_LARGE",
-            'the list at input "in" has 10001 items; at most 10000: map over parts of it',
+            'the list at input "in" has 10001 items, over 10000: map over parts of it',
         ),
         (
             "[1,2]",
             FanOut("in", least_count=3),
             "ITEMS_FAILED",
-            'at least 3 items must complete, and the list at input "in" has only 2',
+            'at least 3 items must complete, but the list at input "in" has only 2',
         ),
     ],
 )

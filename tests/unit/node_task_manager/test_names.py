@@ -83,7 +83,7 @@ def test_a_token_tells_its_parts(shard: int, flow_id: str, cycle: int, node_id: 
     ],
 )
 def test_what_is_no_id_of_a_node_task_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not <flow_id>|illegal flow or node id"):
+    with pytest.raises(ValueError, match=r"is not <flow_id>|invalid flow or node id"):
         TaskName.parse(text)
 
 

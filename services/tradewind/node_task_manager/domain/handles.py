@@ -33,7 +33,7 @@ def _found(plan: Plan, outputs_of: Mapping[str, frozenset[str]]) -> dict[int, st
         names = ", ".join(map(quoted, sorted(outputs)))
         hint = NearestName(outputs).hint(edge.source_handle, f"; it has {names}")
         found[edge.source] = (
-            f"an edge to {quoted(plan.nodes[edge.target].node_id)} leaves by the output handle "
+            f"an edge to {quoted(plan.nodes[edge.target].node_id)} uses output handle "
             f"{quoted(edge.source_handle)}, which node type {quoted(node.node_type)} does not have{hint}"
         )
     return found

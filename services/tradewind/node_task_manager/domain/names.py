@@ -77,7 +77,7 @@ class TaskName(NamedTuple):
         if len(parts) == 3 and parts[0] == "batch" and is_identifier(parts[1]) and is_identifier(parts[2]):
             return cls(RunName.of_batch(parts[1]), parts[2])
         if len(parts) in (4, 5) and all(map(_is_count, (parts[1], parts[2], *parts[4:]))):
-            raise ValueError(f'"{task_id}" holds an illegal flow or node id')
+            raise ValueError(f'"{task_id}" contains an invalid flow or node id')
         raise ValueError(
             f'"{task_id}" is not <flow_id>:<cycle>:<run>:<node_id>[:<item>], task:<id> or batch:<id>:<index>'
         )

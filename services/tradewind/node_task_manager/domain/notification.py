@@ -108,7 +108,7 @@ class Notification:
             nodes = f"{fact.failed} of {fact.total} nodes of a component failed" if fact.failed else ""
             return "; ".join(filter(None, (nodes, fact.message)))
         words = f"{fact.code}: {fact.message}" if fact.code else fact.message
-        return f"{words} (it is a dead letter)" if fact.given_up else words
+        return f"{words} (listed as a dead letter)" if fact.given_up else words
 
     @property
     def _work(self) -> str:
@@ -124,5 +124,5 @@ class Notification:
         if fact.cancelled and fact.stopped:
             return "cancelled"
         if fact.completed:
-            return "completed in part"
+            return "partly completed"
         return "failed" if fact.failed else "cancelled"

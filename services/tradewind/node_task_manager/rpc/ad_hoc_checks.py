@@ -114,7 +114,7 @@ def _common_faults(
     yield check_identifier(f"{prefix}user_id", user_id)
     yield check_identifier(f"{prefix}node_type", node_type)
     if node_type in BUILT_IN:
-        yield Violation(f"{prefix}node_type", f'"{node_type}" is built in, for nodes of flows')
+        yield Violation(f"{prefix}node_type", f'"{node_type}" is a built-in type, which only nodes of flows may have')
     yield from request_id_faults(request_id, f"{prefix}request_id")
     for name in ("schedule_to_start", "start_to_close", "heartbeat_timeout", "total_timeout"):
         if not is_duration(getattr(options, name)):

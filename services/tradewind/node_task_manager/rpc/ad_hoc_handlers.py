@@ -160,14 +160,14 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
             parameters += message.parameters_json
             size += sum(len(text) if text.isascii() else len(text.encode()) for text in message.parameters_json)
             if len(parameters) > head.total:
-                raise InvalidInput([Violation("head.total", f"says {head.total}, there are more items")])
+                raise InvalidInput([Violation("head.total", f"is {head.total}, but more items were sent")])
             if size > ad_hoc_checks.MAX_BATCH_BYTES:
                 limit = ad_hoc_checks.MAX_BATCH_BYTES // 1024 // 1024
                 raise InvalidInput([Violation("parameters_json", f"must have at most {limit} MiB in all")])
         if head is None:
-            raise InvalidInput([Violation("head", "must be in the first message; there was none")])
+            raise InvalidInput([Violation("head", "must be in the first message, but no message was sent")])
         if len(parameters) < head.total:
-            raise InvalidInput([Violation("head.total", f"says {head.total}, there are {len(parameters)} items")])
+            raise InvalidInput([Violation("head.total", f"is {head.total}, but {len(parameters)} items were sent")])
         return head, parameters
 
 

@@ -97,5 +97,5 @@ def task_statuses(numbers: Iterable[int]) -> frozenset[NodeTaskStatus]:
 def _known(known: dict[int, Status], numbers: Iterable[int]) -> Iterable[Status]:
     for place, number in enumerate(numbers):
         if number not in known:
-            raise InvalidInput([Violation(f"statuses[{place}]", f"{number} is no status")])
+            raise InvalidInput([Violation(f"statuses[{place}]", f"{number} is not a known status")])
         yield known[number]

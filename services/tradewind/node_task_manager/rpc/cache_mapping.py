@@ -54,17 +54,16 @@ def ad_hoc_cache_faults(
     if not faults and message.name not in caches:
         yield unknown_cache(f"{path}.name", message.name, caches)
     if message.scope == cache_pb2.CACHE_SCOPE_FLOW:
-        yield Violation(f"{path}.scope", "must be USER or GLOBAL: there is no flow that could share the outputs")
+        yield Violation(f"{path}.scope", "must be USER or GLOBAL: tasks and batches belong to no flow")
     if batch and message.key:
-        yield Violation(f"{path}.key", "must be empty: all items would have the outputs of the first")
+        yield Violation(f"{path}.key", "must be empty: all items would get the outputs of the first")
 
 
 def unknown_cache(path: str, name: str, caches: Collection[str]) -> Violation:
     """Return the fault that there is no such cache, with what to do."""
     return Violation(
         path,
-        f'no cache "{name}"; there are {", ".join(sorted(caches))}, and more can be set up in the configuration, as '
-        f"by: tradewind config set caches.{name}=1h",
+        f'no cache "{name}"; there are {", ".join(sorted(caches))}; add it with: tradewind config set caches.{name}=1h',
     )
 
 

@@ -83,7 +83,7 @@ def stop(request: pb2.StopComponentRequest) -> None:
     if request.component_id:
         faults.append(check_identifier("component_id", request.component_id))
     if request.cycle < 0 or request.run < 0:
-        faults.append(Violation("cycle", "cycle and run are 0 or more"))
+        faults.append(Violation("cycle", "cycle and run must be 0 or more"))
     require([*faults, _instant_fault("deadline", request.deadline)])
 
 
@@ -142,7 +142,7 @@ def _run_faults(run: component_pb2.RunSubmission) -> Iterator[Violation | None]:
     yield check_identifier("run_id", run.run_id)
     yield check_identifier("user_id", run.user_id)
     if run.cycle < 0 or run.run < 0:
-        yield Violation("cycle", "cycle and run are 0 or more")
+        yield Violation("cycle", "cycle and run must be 0 or more")
     parts = run.components
     if not parts:
         yield Violation("components", "must not be empty")
@@ -173,9 +173,9 @@ def _rerun_faults(run: component_pb2.RunSubmission) -> Iterator[Violation | None
     for at, part in enumerate(run.components):
         places = part.kept_nodes
         if places and not again:
-            yield Violation(f"components[{at}].kept_nodes", "needs keep_from, the run that has their results")
+            yield Violation(f"components[{at}].kept_nodes", "needs keep_from, the run that holds their results")
         elif places and part.withheld:
-            yield Violation(f"components[{at}].kept_nodes", "must be empty for a component that is withheld")
+            yield Violation(f"components[{at}].kept_nodes", "must be empty for a withheld component")
         elif places and min(places) < 0:
             yield Violation(f"components[{at}].kept_nodes", "must hold places of nodes, from 0")
 
@@ -267,7 +267,7 @@ def _repeated(path: str, name: str, values: Sequence[str]) -> Iterator[Violation
     seen: set[str] = set()
     for at, value in enumerate(values):
         if value in seen:
-            yield Violation(f"{path}[{at}].{name}", f'"{value}" is there already')
+            yield Violation(f"{path}[{at}].{name}", f'"{value}" occurs more than once')
         seen.add(value)
 
 

@@ -49,7 +49,7 @@ class ExternalScalerHandlers(pb2_grpc.ExternalScalerServicer):
     async def GetMetrics(self, request: pb2.GetMetricsRequest, context: Context) -> pb2.GetMetricsResponse:
         pool, _ = read_metadata(request.scaled_object_ref.scaler_metadata)
         if request.metric_name not in ("", METRIC):
-            raise InvalidInput([Violation("metric_name", f'no metric "{request.metric_name}"; there is {METRIC}')])
+            raise InvalidInput([Violation("metric_name", f'no metric "{request.metric_name}"; use {METRIC}')])
         count = await self._demand.of(pool)
         value = pb2.MetricValue(metric_name=METRIC, metric_value=count, metric_value_float=count)
         return pb2.GetMetricsResponse(metric_values=[value])
@@ -65,13 +65,12 @@ def read_metadata(metadata: Mapping[str, str]) -> tuple[Pool, float]:
         faults.append(check_identifier("scaler_metadata.userId", user_id))
     running = metadata.get("countRunning", "true").lower()
     if running not in ("true", "false"):
-        faults.append(Violation("scaler_metadata.countRunning", f'"true" or "false", not "{running}"'))
+        faults.append(Violation("scaler_metadata.countRunning", f'must be "true" or "false", is "{running}"'))
     text = metadata.get("tasksPerWorker", str(TASKS_PER_WORKER))
     target = _number(text)
     if not 0 < target <= _MOST_PER_WORKER:
-        faults.append(
-            Violation("scaler_metadata.tasksPerWorker", f'a number above 0, {_MOST_PER_WORKER} at most, not "{text}"')
-        )
+        what = f'must be a number above 0 and at most {_MOST_PER_WORKER}, is "{text}"'
+        faults.append(Violation("scaler_metadata.tasksPerWorker", what))
     found = [fault for fault in faults if fault is not None]
     if found:
         raise InvalidInput(found)

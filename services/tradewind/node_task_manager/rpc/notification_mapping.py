@@ -29,7 +29,9 @@ _SEVERITIES: dict[int, Severity] = {
 def check_position(path: str, position: str) -> None:
     """Raise InvalidInput unless this is a position in a stream, or empty."""
     if position and not _POSITION.fullmatch(position):
-        raise InvalidInput([Violation(path, "is no position of this stream; pass one as it came, or nothing")])
+        raise InvalidInput(
+            [Violation(path, "is not a position in this stream; pass one exactly as received, or leave it empty")]
+        )
 
 
 def task_change(change: TaskChange) -> batch_pb2.WatchTaskResponse:
@@ -122,6 +124,6 @@ def _faults(path: str, draft: notification_pb2.NotificationDraft) -> Iterator[Vi
     if len(draft.key) > _MAX_KEY:
         yield Violation(f"{path}key", f"must have at most {_MAX_KEY} characters")
     if about.node_task_id or about.batch_id:
-        yield Violation(f"{path}subject", "must be a flow or a cycle: the others tell of themselves")
+        yield Violation(f"{path}subject", "must be a flow or a cycle: tasks and batches send their own notifications")
     if about.HasField("cycle") and (not about.flow_id or about.cycle < 0 or about.run < 0):
-        yield Violation(f"{path}subject.cycle", "needs the flow_id; cycle and run are 0 or more")
+        yield Violation(f"{path}subject.cycle", "needs flow_id; cycle and run must be 0 or more")

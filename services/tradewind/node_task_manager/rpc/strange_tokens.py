@@ -28,5 +28,5 @@ def set_aside(request: pb2.ReportNodeTasksRequest, shards: Collection[int]) -> l
         for at in reversed(range(len(tokens))):
             if is_strange(tokens[at]):
                 del tokens[at]
-    reason = "no lease here has such a token"
+    reason = "no lease has this token"
     return [work_pb2.LeaseLoss(token=token, reason=reason) for token in strange]

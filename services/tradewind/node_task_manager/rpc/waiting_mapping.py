@@ -49,15 +49,15 @@ def _order_faults(order: work_pb2.WaitOrder) -> Iterator[str]:
             yield f"{name}: {fault.message}"
     timed = order.HasField("until") + order.HasField("delay")
     if not (order.signal or timed):
-        yield "it needs a signal or a time"
+        yield "a signal or a time is required"
     if timed == 2:
-        yield "until and delay are one too many"
+        yield "set until or delay, not both"
     if not is_instant(order.until):
         yield "until: must be a time from 1970 to 9999"
     if not is_duration(order.delay):
         yield "delay: must be 0 to 100 years"
     if order.form_json and not order.signal:
-        yield "a form needs a signal that answers it"
+        yield "a form needs a signal, which brings the answer"
     if len(order.form_json.encode()) > MOST_FORM_BYTES:
         yield f"form: must have at most {MOST_FORM_BYTES // 1024} KiB"
 

@@ -46,7 +46,7 @@ def require_shards(path: str, items: Iterable[tuple[int, object]], known: Collec
     """Raise InvalidInput unless all items, pairs of a shard and something else, name known shards."""
     for shard, _ in items:
         if shard not in known:
-            raise InvalidInput([Violation(path, f"a token names shard {shard}, which is not here")])
+            raise InvalidInput([Violation(path, f"a token names shard {shard}, which does not exist")])
 
 
 def token_text(shard: int, of: Held) -> str:
@@ -81,9 +81,9 @@ def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
             return TaskError("INVALID_OUTPUT", f'output "{handle}" is not JSON: {error}')
     if len(dict(outputs)) < len(outputs):
         ((twice, _),) = Counter(handle for handle, _ in outputs).most_common(1)
-        return TaskError("INVALID_OUTPUT", f'output "{twice}" is there twice')
+        return TaskError("INVALID_OUTPUT", f'output "{twice}" was emitted twice')
     if size > OUTPUT_BYTES:
-        return TaskError("OUTPUT_TOO_LARGE", f"the outputs together are {size} bytes, the limit is {OUTPUT_BYTES}")
+        return TaskError("OUTPUT_TOO_LARGE", f"the outputs have {size} bytes in total, the limit is {OUTPUT_BYTES}")
     return None
 
 

@@ -119,7 +119,7 @@ class CalledWorkers:
         for worker in self._workers.values():
             worker.mine = False
             self._pool.refresh(worker)
-            worker.line.close("this server is leaving")
+            worker.line.close("this server is shutting down")
 
     def _add(self, said: CalledWorker) -> CalledConnection:
         line = CalledLine(
@@ -157,7 +157,7 @@ class CalledWorkers:
         unlisted = said is None and worker.mine
         worker.mine = False
         self._pool.remove(worker)
-        worker.line.close("the worker is not there any more")
+        worker.line.close("the worker is gone")
         self._parting.add(worker)
         self._begin(self._part(worker) if unlisted else self._end(worker))
 
@@ -182,7 +182,7 @@ class CalledWorkers:
             self._pool.changed(worker)
             mended = await worker.line.connected(self._grace_s)
             if not mended and worker.mine:
-                self._rest(worker, Answer(silent=True, refused="the connection broke, and there is no other"))
+                self._rest(worker, Answer(silent=True, refused="the connection broke and could not be restored"))
                 await self._take_back(worker)
             worker.broken, worker.lost = False, not mended
             self._pool.changed(worker)

@@ -62,13 +62,12 @@ class DeadLetters:
             raise FailedPrecondition(
                 "WRONG_STATUS",
                 f'"{task_id}" is a node of cycle {run.cycle} of flow "{run.flow_id}": run the flow again; a node of a '
-                "cycle does not run by itself",
+                "cycle cannot be run on its own",
                 f"node_tasks/{task_id}",
             )
         if seen.task.status is not NodeTaskStatus.FAILED:
-            raise FailedPrecondition(
-                "WRONG_STATUS", f'"{task_id}" is {seen.task.status}, no dead letter', f"node_tasks/{task_id}"
-            )
+            words = f'"{task_id}" is {seen.task.status}, so it is not a dead letter'
+            raise FailedPrecondition("WRONG_STATUS", words, f"node_tasks/{task_id}")
         return seen
 
 

@@ -108,10 +108,8 @@ class FanOuts:
             outputs.append((ERRORS, await self._losses(ids, silent)))
         size = sum(len(value.encode()) for _, value in outputs)
         if size > self._limit:
-            message = (
-                f"the joined results are {size} bytes, the limit is {self._limit}: return less, or where it is kept"
-            )
-            return _failed(offer, TaskError(TOO_LARGE, message))
+            message = f"the joined results have {size} bytes, the limit is {self._limit}"
+            return _failed(offer, TaskError(TOO_LARGE, f"{message}: return less data, or a reference to it"))
         return FanOutStep(offer.task_id, offer.nonce, StepKind.COMPLETED, outputs=tuple(sorted(outputs)))
 
     async def _losses(self, ids: Sequence[str], places: Sequence[int]) -> str:
@@ -148,11 +146,11 @@ def split_list(value: str | None, fan_out: FanOut) -> tuple[str, ...] | TaskErro
         message = f'input "{handle}", which the node is mapped over, must be a list, is {value.lstrip()[:40]}'
         return TaskError("NODE_ERROR", message, "InvalidInput")
     if len(items) > MOST_ITEMS:
-        message = f'the list at input "{handle}" has {len(items)} items; at most {MOST_ITEMS}: map over parts of it'
+        message = f'the list at input "{handle}" has {len(items)} items, over {MOST_ITEMS}: map over parts of it'
         return TaskError("INPUT_TOO_LARGE", message)
     need = fan_out.needed(len(items))
     if items and need > len(items):
-        message = f'at least {need} items must complete, and the list at input "{handle}" has only {len(items)}'
+        message = f'at least {need} items must complete, but the list at input "{handle}" has only {len(items)}'
         return TaskError(TOO_FEW, message)
     return tuple(bytes(item).decode() for item in items)
 

@@ -28,7 +28,7 @@ class TooLarge:
     def outcome(self) -> Outcome:
         """Return the failure of its node task."""
         limit = MAX_INPUT_BYTES // 1024 // 1024
-        message = f"the inputs together are {self.size} bytes or more, the limit is {limit} MiB"
+        message = f"the inputs have at least {self.size} bytes in total, the limit is {limit} MiB"
         return _failed(self.assignment, "INPUT_TOO_LARGE", message)
 
 
@@ -41,7 +41,7 @@ def misfit(given: Assignment, error: LookupError) -> Outcome:
     or another plan has the same digest."""
     if isinstance(error, UnknownHandle):
         return _failed(given, "UNKNOWN_HANDLE", str(error))
-    message = f"the plan {given.plan} does not fit the node task; every plan needs a digest of its own"
+    message = f"plan {given.plan} is gone, or is not the plan of this node task: each plan needs its own digest"
     return _failed(given, "INTERNAL", message)
 
 

@@ -178,7 +178,7 @@ class ReportFlush:
             if report.tries > _MAX_TRIES and self._flushed - report.failed_at > _MAX_TRIES:
                 _log.error("report_dropped", worker_id=report.worker.worker_id, error=error)
                 ends = report.outcomes
-                self._lose(report, [(each.held, "the store refuses it") for each in ends])
+                self._lose(report, [(each.held, "the store refused this report again and again") for each in ends])
                 self._acknowledge(report)
             else:
                 self._hold_on(report)

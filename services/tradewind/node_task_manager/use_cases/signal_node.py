@@ -64,7 +64,7 @@ class SignalNode:
                 raise refusal
             if became != "changed":
                 raise _refused(became, task_id, await self._look.node_task(task_id, user_id))
-        raise Unavailable("INTERNAL", f"{task_id} changes all the time; send the signal again")
+        raise Unavailable("INTERNAL", f"{task_id} kept changing while the signal was delivered; send the signal again")
 
 
 def _fitting(signal: Signal, seen: Seen, asked: Asked) -> Signal:
@@ -74,14 +74,14 @@ def _fitting(signal: Signal, seen: Seen, asked: Asked) -> Signal:
         raise _refused("ended", task.task_id, seen)
     if task.status is not NodeTaskStatus.SUSPENDED or wait is None:
         if asked.only_if_waiting or seen.plan.nodes[task.index].wait is not None:
-            raise _not_awaited(seen, "does not wait now")
+            raise _not_awaited(seen, "is not waiting")
         if not asked.signal:
-            raise InvalidInput([Violation("signal", "must be named while the node task does not wait")])
+            raise InvalidInput([Violation("signal", "is required while the node task is not waiting")])
         return signal
     if wait.flow_id:
-        raise _not_awaited(seen, f'waits for a cycle of flow "{wait.flow_id}", and for no signal')
+        raise _not_awaited(seen, f'waits for a cycle of flow "{wait.flow_id}", not for a signal')
     if not wait.signal:
-        raise _not_awaited(seen, "waits for a time, and for no signal")
+        raise _not_awaited(seen, "waits for a time, not for a signal")
     if asked.signal not in ("", wait.signal):
         raise _not_awaited(seen, f'waits for signal "{wait.signal}", not "{asked.signal}"')
     approved, payload = True, asked.payload
@@ -112,8 +112,8 @@ def _refused(became: str, task_id: str, seen: Seen) -> Fault:
     subject = f"node_tasks/{task_id}"
     match became:
         case "full":
-            bounds = f"{MOST_KEPT} of a node task and {MOST_KEPT_OF_RUN} of a run"
-            return Exhausted("QUEUE_FULL", f"too many signals are kept for {task_id}, at most {bounds}", 5.0)
+            bounds = f"{MOST_KEPT} for a node task and {MOST_KEPT_OF_RUN} for a run"
+            return Exhausted("QUEUE_FULL", f"too many signals are stored for {task_id}; the limits are {bounds}", 5.0)
         case "unknown":
             return FailedPrecondition("WRONG_STATUS", f"{task_id} has not begun", subject)
         case "stopping":

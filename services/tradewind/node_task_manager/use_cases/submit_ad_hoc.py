@@ -87,7 +87,7 @@ class SubmitAdHoc:
         if result.outcome is SubmitOutcome.QUEUE_FULL:
             raise Exhausted("QUEUE_FULL", "too many of your node tasks are waiting; submit it again later")
         if result.outcome not in (SubmitOutcome.ACCEPTED, SubmitOutcome.DUPLICATE):
-            raise Unavailable("STORE_UNAVAILABLE", f"the store did not take it ({result.outcome}); submit it again")
+            raise Unavailable("STORE_UNAVAILABLE", f"the store refused it ({result.outcome}); submit it again")
         duplicate = result.outcome is SubmitOutcome.DUPLICATE
         if offered is not False:
             return Accepted(run, duplicate, ())

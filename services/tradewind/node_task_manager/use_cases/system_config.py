@@ -63,7 +63,7 @@ class FollowConfig:
                 return changed
             if expected is not None:
                 break
-        raise Aborted("VERSION_CONFLICT", "the configuration has changed since; read it again and repeat")
+        raise Aborted("VERSION_CONFLICT", "the configuration has changed in the meantime; read it again and retry")
 
     async def _enforce(self, config: SystemConfig) -> None:
         for shard, dispatcher in self._dispatchers.items():

@@ -115,8 +115,8 @@ class WatchTask:
         if outcome is WatchOutcome.UNKNOWN:
             raise NotFound("node task", seen.task.task_id)
         if outcome is WatchOutcome.FULL:
-            message = f"{MOST_WATCHED} node tasks of this component are watched; watch others when some have ended"
-            raise Exhausted("QUEUE_FULL", message, _AGAIN_S)
+            message = f"{MOST_WATCHED} node tasks of this component are being watched, which is the limit"
+            raise Exhausted("QUEUE_FULL", f"{message}; try again when some have ended", _AGAIN_S)
         if outcome is WatchOutcome.ENDED:
             return await notices.newest_task_event(seen.task.task_id) is not None
         return outcome is WatchOutcome.WATCHED
