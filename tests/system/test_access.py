@@ -19,6 +19,7 @@ from tradewind.client import Client, Exhausted, NewToken, NotFound, PermissionDe
 from tradewind.server.access.tokens import digest_of
 from tradewind.server.channels import open_channel
 from tradewind.standalone import Standalone
+from tradewind.standalone.process import welcome
 from tradewind.worker import Worker, WorkerError, load_nodes
 
 
@@ -217,6 +218,60 @@ async def test_the_admin_stays_over_a_restart(tmp_path: Path) -> None:
     ):
         assert stack.new_admin_token is None
         assert (await client.who_am_i()).role is Role.ADMIN
+
+
+async def test_an_admin_who_lost_the_token_gets_another(tmp_path: Path) -> None:
+    async with Standalone(data=tmp_path, port=0, auth=True) as stack:
+        before = stack.new_admin_token
+    stack.admin_token_file.unlink()
+
+    async with (
+        Standalone(data=tmp_path, port=0, auth=True) as stack,
+        Client(stack.address, token=stack.new_admin_token) as client,
+    ):
+        assert stack.new_admin_token not in (None, before)
+        assert (await client.who_am_i()).role is Role.ADMIN
+
+
+async def test_an_admin_is_made_only_while_there_is_none(tmp_path: Path) -> None:
+    """One whom somebody else has demoted stays so, even if the file with the token is gone."""
+    async with (
+        Standalone(data=tmp_path, port=0, auth=True) as stack,
+        Client(stack.address, token=stack.new_admin_token) as admin,
+    ):
+        root = (await admin.create_token("root", role=Role.ADMIN)).token
+        await admin.set_user("admin", Role.USER)
+    stack.admin_token_file.unlink()
+
+    async with Standalone(data=tmp_path, port=0, auth=True) as stack, Client(stack.address, token=root) as client:
+        assert {user.user_id: user.role async for user in client.list_users()} == {
+            "admin": Role.USER,
+            "root": Role.ADMIN,
+        }
+        assert stack.new_admin_token is None
+        assert not stack.admin_token_file.exists()
+        assert 'No token was made for "admin"' in welcome(stack)
+        assert "--token-file" not in welcome(stack)
+        await client.set_user("root", Role.USER)
+
+    async with (
+        Standalone(data=tmp_path, port=0, auth=True) as stack,
+        Client(stack.address, token=stack.new_admin_token) as client,
+    ):
+        assert (await client.who_am_i()).role is Role.ADMIN
+
+
+async def test_a_secret_in_the_settings_makes_an_admin_when_none_has_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/access.md says."""
+    secret = "sixteen characters or more"
+    monkeypatch.setenv("TRADEWIND_SERVICE_TOKENS_ACCEPTED", secret)
+    async with Standalone(data=tmp_path, port=0, auth=True) as stack:
+        monkeypatch.setenv("TRADEWIND_TOKEN", secret)
+        token = await Shell(stack.address)("token", "create", "--user", "root", "--role", "admin")
+        async with Client(stack.address, token=token.strip()) as client:
+            assert (await client.who_am_i()).role is Role.ADMIN
 
 
 async def test_a_daily_quota_counts_what_was_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

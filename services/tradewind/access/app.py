@@ -11,7 +11,7 @@ from tradewind.access.settings import AccessSettings
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.redis import RedisAccess
 from tradewind.access.stores.redis_doctor import RedisAccessExaminer
-from tradewind.access.use_cases import DailyQuotas, Lifetimes, Listeners, LocalAuthority, OpenSessions
+from tradewind.access.use_cases import DailyQuotas, Lifetimes, Listeners, LocalAuthority, OpenSessions, has_admin
 from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
 from tradewind.server.access.authority import Authority
 from tradewind.server.access.opening import certificates_in, quotas_in
@@ -26,6 +26,9 @@ from tradewind.server.settings import variable_of
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.streams import OpenStreams
+
+FIRST_ADMIN = "admin"
+"""The user whom a whole stack makes an admin."""
 
 
 class Access:
@@ -92,9 +95,17 @@ class Access:
         """Return why calls would fail at present, None when they would not."""
         return await self._link.not_ready()
 
-    async def first_admin(self, user_id: str = "admin") -> str:
-        """Put `user_id` on record as an admin, whatever their role was, and return a new token of theirs."""
-        await self._stores.users.set(user_id, Role.ADMIN)
+    async def first_admin(self, user_id: str = FIRST_ADMIN) -> str | None:
+        """Return a new token of the admin `user_id`, None if they are not one but others are.
+
+        While there is no admin at all, `user_id` becomes one. Raises Exhausted.
+        """
+        users = self._stores.users
+        user = await users.find(user_id)
+        if user is None or user.role is not Role.ADMIN:
+            if await has_admin(users):
+                return None
+            await users.set(user_id, Role.ADMIN)
         token, _ = await self._open.token(user_id, "made when the stack came up", 0, Role.ADMIN)
         return token
 

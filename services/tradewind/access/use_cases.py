@@ -20,6 +20,7 @@ from tradewind.server.rates import Rate
 from tradewind.server.schedules.grids import read_zone
 
 MOST_LABEL = 128
+_USERS_AT_ONCE = 500
 _MOST_ZONES = 10_000
 """How many users' time zones are remembered, if they are not UTC."""
 RESERVED = ("default", "service")
@@ -138,6 +139,17 @@ async def list_users(
             return found, (partition, found[-1].user_id)
         partition, last = partition + 1, ""
     return found, None
+
+
+async def has_admin(users: UserStore) -> bool:
+    """Say whether any user on record is an admin."""
+    after: tuple[int, str] | None = None
+    while True:
+        found, after = await list_users(users, after, _USERS_AT_ONCE)
+        if any(user.role is Role.ADMIN for user in found):
+            return True
+        if after is None:
+            return False
 
 
 def check(**named: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import uvloop
 
+from tradewind.access.app import FIRST_ADMIN
 from tradewind.server.connection_limits import raise_open_files
 from tradewind.server.logs import configure_logging
 from tradewind.standalone.stack import Standalone, StandaloneError
@@ -98,10 +99,15 @@ def welcome(stack: Standalone) -> str:
         steps.append(f"  export TRADEWIND_ADDRESS=localhost:{port}")
     if settings.tls_ca:
         steps.append(f"  export TRADEWIND_TLS_CA={settings.tls_ca}")
-    if settings.auth:
+    if settings.auth and stack.admin_token_file.exists():
         steps.append(f"  tradewind login --token-file {stack.admin_token_file}")
         if stack.new_admin_token is not None:
-            lines.insert(1, f"The first admin's token, shown this once: {stack.new_admin_token}")
+            lines.append(f"The first admin's token, shown this once: {stack.new_admin_token}")
+    elif settings.auth:
+        lines.append(
+            f'No token was made for "{FIRST_ADMIN}", who is not an admin, because others are: log in with a token of '
+            "theirs. If none of them has one any more, see docs/access.md."
+        )
     if not stack.has_flows:
         steps += _EXAMPLE
     if steps:

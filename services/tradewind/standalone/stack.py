@@ -72,7 +72,9 @@ class Standalone:
         self._server: Server | None = None
         self._watching_store = SideTasks()
         self.new_admin_token: str | None = None
-        """The first admin's token if this start has made it; it is in `admin_token_file` as well."""
+        """The first admin's token if this start has made it; it is in `admin_token_file` as well.
+
+        A start makes it if that file does not exist, and the first admin is still an admin or nobody is."""
         self.has_flows = False
         """Whether there were flows when the stack started."""
         self._metrics = MetricsEndpoint(self.settings.metrics_host or self.settings.host, self.settings.metrics_port)
@@ -180,14 +182,14 @@ class Standalone:
                 return
 
     async def _keep_admin_token(self, access: Access) -> None:
-        """Put the first admin on record and write the token to its file, unless the file exists."""
+        """Write a token of the first admin to its file, unless the file exists or others are admins."""
         path = self.admin_token_file
         if path.exists():
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        token = await access.first_admin()
-        write_private(path, token + "\n")
-        self.new_admin_token = token
+        self.new_admin_token = await access.first_admin()
+        if self.new_admin_token is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_private(path, self.new_admin_token + "\n")
 
     def _login(self, user: str) -> Login:
         if self._store is None:
