@@ -11,6 +11,7 @@ from tests.system import flows
 from tests.system.processes import NODES, Shell
 from tests.waiting import until
 from tests.zones import zone_far_from_midnight
+from tradewind.access.domain.session import MOST_SESSIONS
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.redis import RedisSessions
 from tradewind.api.keda.v1 import external_scaler_pb2
@@ -18,7 +19,7 @@ from tradewind.api.keda.v1.external_scaler_pb2_grpc import ExternalScalerStub
 from tradewind.client import Client, Exhausted, NewToken, NotFound, PermissionDenied, Role, Unauthenticated
 from tradewind.server.access.tokens import digest_of
 from tradewind.server.channels import open_channel
-from tradewind.standalone import Standalone
+from tradewind.standalone import Standalone, StandaloneError
 from tradewind.standalone.process import welcome
 from tradewind.worker import Worker, WorkerError, load_nodes
 
@@ -231,6 +232,19 @@ async def test_an_admin_who_lost_the_token_gets_another(tmp_path: Path) -> None:
     ):
         assert stack.new_admin_token not in (None, before)
         assert (await client.who_am_i()).role is Role.ADMIN
+
+
+async def test_an_admin_with_too_many_tokens_for_another_is_told_so(tmp_path: Path) -> None:
+    async with (
+        Standalone(data=tmp_path, port=0, auth=True) as stack,
+        Client(stack.address, token=stack.new_admin_token) as client,
+    ):
+        for _ in range(MOST_SESSIONS - 1):
+            await client.create_token("admin")
+    stack.admin_token_file.unlink()
+
+    with pytest.raises(StandaloneError, match='user "admin" has 200 sessions'):
+        await Standalone(data=tmp_path, port=0, auth=True).start()
 
 
 async def test_an_admin_is_made_only_while_there_is_none(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.ports import free_port
 from tests.system import flows
 from tests.waiting import until
 from tradewind.client import Client, Unreachable
+from tradewind.scheduler.app import Scheduler
 from tradewind.server.redis.client import connect
 from tradewind.standalone import Standalone, StandaloneError
 from tradewind.standalone.ports import holder_of, why_taken
@@ -99,6 +100,26 @@ async def test_a_store_that_is_not_there(tmp_path: Path) -> None:
         await Standalone(port=0, store_url=f"redis://127.0.0.1:{free_port()}").start()
     with pytest.raises(StandaloneError, match='unknown scheme "http"'):
         await Standalone(port=0, store_url="http://here").start()
+
+
+async def test_a_store_that_goes_away_during_the_start(
+    stack: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, has_flows = stack._store, Scheduler.has_flows
+    assert store is not None
+    await stack.stop()
+    await store.start()
+
+    async def has_flows_without_store(scheduler: Scheduler) -> bool:
+        await store.stop()
+        return await has_flows(scheduler)
+
+    monkeypatch.setattr(Scheduler, "has_flows", has_flows_without_store)
+    other = Standalone(data=tmp_path / "unused", port=0, store_url=store.url_for())
+    with pytest.raises(StandaloneError, match="the store failed while the stack was starting: Error"):
+        await other.start()
+    with pytest.raises(RuntimeError, match="not been started"):
+        _ = other.address
 
 
 async def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:

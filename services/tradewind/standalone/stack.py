@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from tradewind.access.app import Access
 from tradewind.server.bootstrap import Server, StartError
+from tradewind.server.faults import Fault
 from tradewind.server.logs import quieten_logging
 from tradewind.server.metrics import MetricsEndpoint
 from tradewind.server.private_file import write_private
@@ -111,9 +112,12 @@ class Standalone:
         quieten_logging(self.settings.log_level)
         try:
             await self._start()
-        except (EmbeddedStoreError, SettingsError, StartError, OSError, ValueError) as error:
+        except (EmbeddedStoreError, SettingsError, StartError, Fault, OSError, ValueError) as error:
             await self.stop()
             raise StandaloneError(str(error)) from error
+        except RedisError as error:
+            await self.stop()
+            raise StandaloneError(f"the store failed while the stack was starting: {error}") from error
         except BaseException:
             await self.stop()
             raise
