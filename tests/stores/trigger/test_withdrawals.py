@@ -1,11 +1,15 @@
 """Withdrawing claim orders whose answer never came, for every store."""
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from tests.stores.trigger.bench import HOUR, PARTITION, Bench, ids
 from tradewind.trigger.domain.claim import SHARED
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import TriggerStatus
+from tradewind.trigger.stores import redis
 
 
 async def test_what_was_claimed_for_a_withdrawn_order_is_due_at_once_without_a_failure(bench: Bench) -> None:
@@ -70,6 +74,28 @@ async def test_an_order_of_many_claims_among_more_is_withdrawn_whole(bench: Benc
 
     assert ids((await bench.scheduled(limit=1000)).triggers) == [f"b{index:03}" for index in range(300)]
     assert len((await bench.claimed(limit=1000)).triggers) == 600
+
+
+async def test_a_lease_shortened_meanwhile_hides_no_claim_of_the_order(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.gather(*(bench.save(f"lost{index:03}", 0) for index in range(300)))
+    for limit in (200, 100):
+        assert len(await bench.claim(limit, nonce="lost")) == limit
+    await bench.save("other", 0)
+    (other,) = await bench.claim(lease_ms=60_000)
+    # A store with scripts needs more than one call for so many claims.
+    withdraw_some = redis._WITHDRAW.many
+
+    async def withdraw_some_and_shorten(*call: Any) -> list[Any]:
+        replies = await withdraw_some(*call)
+        await bench.extend(other, lease_ms=1)
+        return replies
+
+    monkeypatch.setattr(redis._WITHDRAW, "many", withdraw_some_and_shorten)
+    await bench.withdraw("lost")
+
+    assert ids((await bench.claimed(limit=1000)).triggers) == ["other"]
 
 
 async def test_orders_for_many_partitions_are_withdrawn_in_one_call_and_those_of_a_queue_by_themselves(

@@ -43,7 +43,7 @@ _ACK = Script(__name__, "ack_claims", SettleReply)
 _NACK = Script(__name__, "nack_claims", SettleReply)
 _EXTEND = Script(__name__, "extend_claims", SettleReply)
 _GIVE_BACK = Script(__name__, "give_back_claims", SettleReply)
-_WITHDRAW = Script(__name__, "withdraw_order", int)
+_WITHDRAW = Script(__name__, "withdraw_order", list[tuple[int, str]])
 _SURVEY = Script(__name__, "survey_partition", SurveyReply)
 
 
@@ -173,10 +173,10 @@ class RedisTriggerStore:
         return await self._settle(_GIVE_BACK, items, session, lambda p: [self._keys.receiver(p)])
 
     async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
-        left: list[tuple[ClaimOrder, int | None]] = [(order, None) for order in orders]
+        left: list[tuple[ClaimOrder, tuple[int, str] | None]] = [(order, None) for order in orders]
         while left:
-            ranks = await _WITHDRAW.many(self._client, [self._withdraw_call(*each) for each in left])
-            left = [(order, rank) for (order, _), rank in zip(left, ranks, strict=True) if rank >= 0]
+            further = await _WITHDRAW.many(self._client, [self._withdraw_call(*each) for each in left])
+            left = [(order, claim) for (order, _), found in zip(left, further, strict=True) for claim in found]
 
     async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
         keys = [self._keys.due(survey), self._keys.claimed(survey)]
@@ -248,7 +248,7 @@ class RedisTriggerStore:
             "policy": self._policy_args,
         }
 
-    def _withdraw_call(self, order: ClaimOrder, last: int | None) -> tuple[list[str], dict[str, Any]]:
+    def _withdraw_call(self, order: ClaimOrder, first: tuple[int, str] | None) -> tuple[list[str], dict[str, Any]]:
         keys, partition = self._keys, order.subscription.partition
         return [keys.due(partition), keys.claimed(partition)], {
             "now_ms": self.clock(),
@@ -256,7 +256,7 @@ class RedisTriggerStore:
             "channel": keys.wake(partition),
             "queue": self.queue,
             "nonce": order.nonce,
-            "last": last,
+            "first": first,
             "limit": _ITEMS_PER_SCRIPT,
         }
 

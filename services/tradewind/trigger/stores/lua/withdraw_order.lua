@@ -1,18 +1,21 @@
 -- Makes the triggers claimed for one order due again, as if they had never been claimed; no failure is counted.
 -- KEYS: 1 due, 2 claimed
--- args: now_ms, prefix, channel, queue, nonce, last (the rank of the last claim to examine; absent: that of the
---   newest), limit
--- Returns the rank at which to go on, towards older claims, negative at the end.
+-- args: now_ms, prefix, channel, queue, nonce, first ({deadline, id} of the claim to begin with; absent: the last one),
+--   limit
+-- Returns {{deadline, id}} of the claim to go on with, towards earlier deadlines, {} at the end.
 --!include record
 --!include endings
+--!include index_ranks
 
 local now_ms = now(args.now_ms)
 local former, earliest = head(KEYS[1]), nil
 local mark = ':' .. args.nonce
--- Go downwards: claims that end between two calls lower the ranks of later ones, so that none is skipped.
-local last = args.last or redis.call('ZCARD', KEYS[2]) - 1
-local first = math.max(0, last - args.limit + 1)
-for _, id in ipairs(redis.call('ZRANGE', KEYS[2], first, last)) do
+-- Go on by deadline, not by rank: between two calls claims end, or get other deadlines, and ranks shift. The order's own
+-- claims keep their deadlines, because nobody has heard of them; so none is skipped.
+local count = args.first and count_up_to(KEYS[2], args.first[1], args.first[2]) or redis.call('ZCARD', KEYS[2])
+local lowest = math.max(0, count - args.limit)
+local further = lowest > 0 and redis.call('ZRANGE', KEYS[2], lowest - 1, lowest - 1, 'WITHSCORES')
+for _, id in ipairs(count > 0 and redis.call('ZRANGE', KEYS[2], lowest, count - 1) or {}) do
   local t = read(args.prefix .. id, id, now_ms)
   if t and t.status == 'claimed' and string.sub(t.token, -#mark) == mark then
     redis.call('ZREM', KEYS[2], id)
@@ -23,4 +26,4 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[2], first, last)) do
   end
 end
 wake(args.channel, former, earliest)
-return cmsgpack.pack(first - 1)
+return cmsgpack.pack(further and { { tonumber(further[2]), further[1] } } or {})
