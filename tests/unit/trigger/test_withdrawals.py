@@ -101,6 +101,20 @@ async def test_what_was_claimed_with_an_answer_is_left_alone_when_a_later_order_
     await scene.end()
 
 
+@pytest.mark.parametrize("lease_ms", [100, 1900])
+async def test_however_brief_the_lease_withdrawing_is_tried_twice(lease_ms: int) -> None:
+    store = HungStore(at_once=False)
+    scene = await hung_scene(store, lease_ms)
+
+    await until(lambda: store.calls["withdraw"], "the order is withdrawn in vain")
+    store.hangs = False
+    await store.carry_out()
+    await until(lambda: store.calls["withdraw"] == 2, "the order is withdrawn")
+
+    assert await scene.status("tick") is TriggerStatus.SCHEDULED
+    await scene.end()
+
+
 async def test_a_store_that_never_answers_is_asked_for_as_long_as_a_lease_and_at_the_end_no_more() -> None:
     brief, long = await hung_scene(HungStore(), lease_ms=2000), await hung_scene(HungStore())
     brief.delivery.close()

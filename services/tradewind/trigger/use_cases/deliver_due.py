@@ -366,7 +366,7 @@ class Delivery:
         """Withdraw orders until the store has answered twice: when it wakes, it may see the first before the orders."""
         wanted, trouble = 2, ""
         # Count tries, not seconds: with a store that hangs, a try takes longer, and leases begin only when it wakes.
-        for _ in range(self._lease_ms // 1000):
+        for _ in range(max(wanted, self._lease_ms // 1000)):
             try:
                 await self._store.withdraw(orders)
                 wanted, trouble = wanted - 1, ""
