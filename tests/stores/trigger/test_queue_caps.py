@@ -1,6 +1,7 @@
 """Bounds of queues, for every store."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -9,11 +10,12 @@ from tests.servers import RedisServer
 from tests.stores.trigger.bench import PARTITION, Bench, memory_store, queue_store, redis_store
 from tradewind.server.clock import ManualClock
 from tradewind.server.schedules.event_filter import EventFilter
+from tradewind.trigger.domain.claim import SHARED
 from tradewind.trigger.domain.errors import QueueFull
 from tradewind.trigger.domain.event import Event, Outcome
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Delay, OnEvent, Schedule
-from tradewind.trigger.domain.trigger import TriggerDraft
+from tradewind.trigger.domain.trigger import TriggerDraft, TriggerStatus
 from tradewind.trigger.ports import FiringOrder
 
 DAY = 24 * 3_600_000
@@ -48,6 +50,23 @@ async def test_a_full_queue_takes_no_further_trigger_but_changes_those_it_has(sm
     assert await small.queues.fire(order, Event("e1", "tick")) == [Outcome.DUPLICATE]
     await queue.remove(PARTITION, "b", 0)
     await queue.save(PARTITION, TriggerDraft("c", "q", Schedule.once(0)))
+
+
+async def test_a_trigger_that_has_fired_its_last_listens_again_only_where_there_is_room(small: Bench) -> None:
+    queue = Bench(small.store.of_queue("q"), small.clock, small.queues)
+    once = replace(LISTENS, max_firings=1)
+    await queue.save("a", once)
+    assert await small.queues.fire([FiringOrder(PARTITION, "q", "a")], Event("e1", "tick")) == [Outcome.FIRED]
+    (due,) = await queue.claim(epoch=SHARED)
+    await queue.ack(due)
+    assert (await queue.found("a")).status is TriggerStatus.COMPLETED
+    await queue.save("b", LISTENS)
+
+    with pytest.raises(QueueFull, match="listen"):
+        await queue.save("a", once, epoch=2)
+    await queue.save("b", LISTENS, epoch=2)
+    await queue.store.remove(PARTITION, "b", 2)
+    assert (await queue.save("a", once, epoch=2)).status is TriggerStatus.WAITING
 
 
 async def test_a_full_queue_has_room_again_when_what_has_ended_has_passed_its_retention(

@@ -61,7 +61,7 @@ class MemoryTriggerStore:
             if changed != known:
                 lane.change(entry, **_fields(replace(changed, revision=known.revision + 1)))
             return lane.entries[draft.id].trigger
-        self._refuse_full(lane, draft)
+        self._refuse_full(partition, lane, draft)
         lane.tombstones.pop(draft.id, None)
         planned_ms = draft.schedule.first(now_ms)
         fresh = Trigger(
@@ -262,7 +262,7 @@ class MemoryTriggerStore:
         if epoch < known:
             raise StaleEpoch(trigger_id, epoch, known)
 
-    def _refuse_full(self, lane: Lane, draft: TriggerDraft) -> None:
+    def _refuse_full(self, partition: int, lane: Lane, draft: TriggerDraft) -> None:
         if not self.queue:
             return
         held = [entry.trigger for entry in lane.entries.values() if entry.trigger.event is None]
@@ -270,11 +270,9 @@ class MemoryTriggerStore:
             raise QueueFull(f'queue "{self.queue}" is full')
         if draft.schedule.event is None:
             return
-        name, known = draft.schedule.event.name, lane.entries.get(draft.id)
-        if known and known.trigger.schedule.event and known.trigger.schedule.event.name == name:
-            return
-        partition = next(partition for (partition, queue), one in self.lanes.items() if one is lane)
-        if len([one for one in self.listening(name) if one[0] == partition]) >= self.policy.listeners_most:
+        name = draft.schedule.event.name
+        listeners = [(queue, one.id) for at, queue, one in self.listening(name) if at == partition]
+        if (self.queue, draft.id) not in listeners and len(listeners) >= self.policy.listeners_most:
             raise QueueFull(f'too many listen to "{name}"')
 
     def listening(self, name: str) -> list[tuple[int, str, Trigger]]:

@@ -44,7 +44,8 @@ if args.queue ~= '' then
   if not t and is_full() then
     return cmsgpack.pack({ full = 'queue' })
   end
-  if args.event ~= '' and not (t and t.event == args.event)
+  -- One that has completed does not listen any more.
+  if args.event ~= '' and redis.call('HEXISTS', args.events .. args.event, args.queue .. '/' .. args.id) == 0
     and redis.call('HLEN', args.events .. args.event) >= args.policy.listeners_most then
     return cmsgpack.pack({ full = 'event' })
   end
