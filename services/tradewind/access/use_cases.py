@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import structlog
 
 from tradewind.access.domain.day import Day, day_of
 from tradewind.access.domain.session import MOST_SESSIONS, Draft, Session, SessionKind, User
@@ -18,6 +20,8 @@ from tradewind.server.identifiers import check_identifier
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.rates import Rate
 from tradewind.server.schedules.grids import read_zone
+
+_log = structlog.get_logger(__name__)
 
 MOST_LABEL = 128
 _USERS_AT_ONCE = 500
@@ -160,7 +164,10 @@ def check(**named: str) -> None:
 
 
 class DailyQuotas:
-    """Counts the calls of users in a day of their own time zone; `most` holds the quotas by endpoint."""
+    """Counts the calls of users in a day of their own time zone; `most` holds the quotas by endpoint.
+
+    A time zone that another replica, with newer tzdata, has accepted may be unknown here: its days are those of UTC.
+    """
 
     def __init__(self, users: UserStore, counts: QuotaCounts, clock: Clock, most: Mapping[str, int]) -> None:
         self._users = users
@@ -168,6 +175,7 @@ class DailyQuotas:
         self._clock = clock
         self._most = most
         self._zones: dict[str, str] = {}
+        self._unknown_zones: set[str] = set()
 
     async def reserve(
         self, user_id: str, endpoint: str, quota: int, calls: int, rate: Rate | None = None
@@ -211,7 +219,16 @@ class DailyQuotas:
         return user, day, {endpoint: (used.get(endpoint, 0), most) for endpoint, most in sorted(self._most.items())}
 
     def _day(self, time_zone: str) -> Day:
-        return day_of(time_zone, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        try:
+            return day_of(time_zone, now_ms)
+        except ValueError as error:
+            if time_zone not in self._unknown_zones:
+                self._unknown_zones.add(time_zone)
+                hint = "the calls of its users count by UTC here; update tzdata on this machine"
+                _log.error("time_zone_unknown", time_zone=time_zone, error=str(error), hint=hint)
+            # It keeps the user's time zone, since the store counts for days of no other.
+            return replace(day_of("UTC", now_ms), time_zone=time_zone)
 
 
 class LocalAuthority:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.servers import RedisServer
 from tests.stores.access.bench import DAY, MINUTE, Bench, redis_bench
@@ -51,6 +52,21 @@ async def test_a_day_of_another_time_zone_counts_nothing_and_says_which_is_the_u
     assert await bench.quotas.reserve("ann", "RunFlow", tokyo, 5)
     assert await bench.quotas.reserve("ann", "RunFlow", day_of("UTC", now), 5) == Reserved(time_zone="Asia/Tokyo")
     assert await bench.quotas.used("ann", tokyo.date) == {"RunFlow": 1}
+
+
+async def test_a_time_zone_that_only_newer_replicas_know_counts_by_utc_and_is_logged_once(bench: Bench) -> None:
+    await bench.users.set("ann", Role.USER, "Mars/Olympus")
+    quotas = DailyQuotas(bench.users, bench.quotas, bench.clock, {"RunFlow": 2})
+    today = day_of("UTC", bench.clock.now_ms())
+    with capture_logs() as logs:
+        for _ in range(2):
+            assert (await quotas.reserve("ann", "RunFlow", 2, 1)).retry_after_s == 0
+        refused = await quotas.reserve("ann", "RunFlow", 2, 1)
+        _, day, used = await quotas.used("ann")
+
+    assert (refused.date, refused.retry_after_s) == (today.date, today.left_ms / 1000)
+    assert (day.ends_at, used) == (today.ends_at, {"RunFlow": (2, 2)})
+    assert [(line["event"], line["time_zone"]) for line in logs] == [("time_zone_unknown", "Mars/Olympus")]
 
 
 async def test_a_quota_and_a_rate_count_both_or_neither(bench: Bench) -> None:
