@@ -131,6 +131,24 @@ async def test_a_full_key_may_stop_the_oldest(bench: Bench) -> None:
     assert len(old) == 2
 
 
+async def test_a_full_key_stops_one_for_each_that_comes_however_many_are_stopping(bench: Bench) -> None:
+    many = " ".join(f"n{place:03}" for place in range(250))
+    await bench.submit(keyed(250, WhenFull.CANCEL_OLDEST, many), flow_id="f")
+    assert len(await bench.take(125) + await bench.take(125)) == 250
+    bench.clock.advance(10)
+    newer = keyed(250, WhenFull.CANCEL_OLDEST, many)
+    await bench.submit(newer, flow_id="g")
+
+    stopped: list[str] = []
+    while len(stopped) < 250:
+        told = (await bench.shard.claim([Vacancy("w1", 0, 250, ("noop",))])).terminations
+        assert told
+        stopped += [each.task_id for each in told]
+
+    assert stopped == [f"f:0:0:n{place:03}" for place in range(250)]
+    assert set((await bench.statuses(newer, flow_id="g")).values()) == {"pending"}
+
+
 async def test_a_lapsed_lease_gives_its_slots_back(bench: Bench) -> None:
     await bench.submit(keyed(1))
     assert len(await bench.take()) == 1

@@ -2,7 +2,10 @@
 -- Decides about a ready node task that its own limits hold back: it waits, unless its key says otherwise.
 local when_full = {}
 do
-  local HOLDERS, WAITERS = 100, 100
+  local HOLDERS, PAGE, WAITERS = 500, 100, 100
+  -- By limit, how many of its holders, from the first on, this script need not look at again: none of them can be stopped.
+  local passed = {}
+  fresh(function() if next(passed) then passed = {} end end)
 
   local function skip(record, comp, reason)
     take('start_deadlines', record.id)
@@ -10,7 +13,7 @@ do
   end
 
   -- Asks the node task that has run longest under a key, and is not stopping yet, to stop; returns false if there is
-  -- none.
+  -- none among the first HOLDERS.
   local function stop_oldest(limit, reason)
     local oldest
     local function look(id)
@@ -20,7 +23,13 @@ do
         if not oldest or at < oldest.at or (at == oldest.at and id < oldest.record.id) then oldest = {at = at, record = record} end
       end
     end
-    for _, id in ipairs(call('ZRANGE', base .. 'slots:' .. limit, 0, HOLDERS - 1)) do look(id) end
+    local first, ids = passed[limit] or 0, nil
+    repeat
+      passed[limit] = first
+      ids = call('ZRANGE', base .. 'slots:' .. limit, first, first + PAGE - 1)
+      for _, id in ipairs(ids) do look(id) end
+      first = first + PAGE
+    until oldest or #ids < PAGE or first >= HOLDERS
     local new = added['slots:' .. limit] or {}
     for at = 2, #new, 2 do look(new[at]) end
     if oldest then stopping.request(oldest.record, cmsgpack.pack({reason = reason, by = 'system', at = time})) end
