@@ -243,7 +243,7 @@ async def test_an_admin_with_too_many_tokens_for_another_is_told_so(tmp_path: Pa
             await client.create_token("admin")
     stack.admin_token_file.unlink()
 
-    with pytest.raises(StandaloneError, match='user "admin" has 200 sessions'):
+    with pytest.raises(StandaloneError, match='user "admin" already has the maximum of 200 sessions'):
         await Standalone(data=tmp_path, port=0, auth=True).start()
 
 

@@ -82,7 +82,7 @@ async def test_access_is_asked_where_there_is_one(
         ]
         told = await shell("doctor", "--mend", ends=1)
         assert "what was not mended needs you" in told
-        assert "set the user anew" in told
+        assert "set the role again" in told
         await shell("user", "set", "ann", "--role", "user")
         assert "0 broken invariants" in await shell("doctor")
     await embedded.close_clients()

@@ -46,8 +46,8 @@ class Access:
         """Use `stores`, if given, instead of the Redis stores that the settings name."""
         if settings.service_token is None and not certificates_in(settings).names_servers:
             raise ValueError(
-                f"{variable_of('service_token')} is required, a secret that all servers share, or "
-                f"{variable_of('tls_roles')} that names their certificates, as scheduler.tradewind.svc=service"
+                f"{variable_of('service_token')} is required (a secret that all servers share), unless "
+                f"{variable_of('tls_roles')} names their certificates, such as scheduler.tradewind.svc=service"
             )
         self._link: StoreLink = NoLink()
         examiners: Examiners = no_examiners
@@ -106,7 +106,7 @@ class Access:
             if await has_admin(users):
                 return None
             await users.set(user_id, Role.ADMIN)
-        token, _ = await self._open.token(user_id, "made when the stack came up", 0, Role.ADMIN)
+        token, _ = await self._open.token(user_id, "made when the stack started", 0, Role.ADMIN)
         return token
 
 

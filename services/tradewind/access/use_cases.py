@@ -91,9 +91,9 @@ class OpenSessions:
         if made is Refusal.UNKNOWN_USER:
             raise NotFound("user", draft.user_id)
         if made is Refusal.OTHER_ROLE:
-            message = f'user "{draft.user_id}" is on record with another role than {role}: change that first (SetUser)'
+            message = f'user "{draft.user_id}" has a role other than {role}: change it first (SetUser)'
             raise FailedPrecondition("WRONG_STATUS", message, f"users/{draft.user_id}")
-        message = f'user "{draft.user_id}" has {MOST_SESSIONS} sessions and tokens, the most: revoke some'
+        message = f'user "{draft.user_id}" already has the maximum of {MOST_SESSIONS} sessions and tokens: revoke some'
         raise Exhausted("QUEUE_FULL", message, 60.0)
 
 
@@ -110,7 +110,7 @@ async def set_user(users: UserStore, user_id: str, role: Role | None, time_zone:
     if user_id in RESERVED:
         faults.append(_reserved("user.user_id", user_id))
     if role is None or role is Role.SERVICE:
-        faults.append(Violation("user.role", "is required; take ROLE_ADMIN, ROLE_OPERATOR, ROLE_USER or ROLE_WORKER"))
+        faults.append(Violation("user.role", "is required; use ROLE_ADMIN, ROLE_OPERATOR, ROLE_USER or ROLE_WORKER"))
     if time_zone:
         try:
             read_zone(time_zone)
@@ -248,7 +248,9 @@ class LocalAuthority:
     async def find(self, digest: str) -> Authorized | Refusal:
         """Return the user a token belongs to, or why it is not valid."""
         if not is_digest(digest):
-            raise InvalidInput([Violation("digest", "must be 66 hexadecimal digits, the first two a partition's")])
+            raise InvalidInput(
+                [Violation("digest", "must be 66 hexadecimal digits, of which the first two name a partition")]
+            )
         return await self._stores.sessions.authorize(digest)
 
     async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int) -> float:
@@ -328,4 +330,4 @@ def _digest(token: str) -> str:
 
 
 def _reserved(path: str, user_id: str) -> Violation:
-    return Violation(path, f'"{user_id}" is nobody\'s name here; take another one')
+    return Violation(path, f'"{user_id}" is a reserved name; choose another one')

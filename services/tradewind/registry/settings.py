@@ -10,20 +10,20 @@ class RegistrySettings(CommonSettings):
 
     port: int = Field(7702, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     registry_heartbeat_seconds: float = Field(
-        20.0, ge=0.1, le=86_400, description="How often a worker is to say that it is alive."
+        20.0, ge=0.1, le=86_400, description="Seconds between two heartbeats of a worker."
     )
     registry_time_to_live_seconds: float = Field(
         60.0,
         ge=0.3,
         le=7 * 24 * 3600,
-        description="A worker is out when its last heartbeat is older than this; at least three heartbeats.",
+        description="Seconds without a heartbeat after which a worker is out; at least three heartbeat intervals.",
     )
     registry_retention_seconds: float = Field(
         24 * 3600.0,
         ge=0,
         le=30 * 24 * 3600,
-        description="How long a worker that is out, and a node type that nobody offers, stay on record.",
+        description="Seconds for which a worker that is out, and a node type that nobody offers, stay on record.",
     )
     registry_sweep_seconds: float = Field(
-        60.0, ge=0.1, le=86_400, description="How often what has lapsed is taken out of the indices."
+        60.0, ge=0.1, le=86_400, description="Seconds between two sweeps that remove lapsed entries from the indexes."
     )

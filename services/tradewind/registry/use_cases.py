@@ -91,7 +91,7 @@ async def find_node_types(catalogue: NodeTypeStore, names: Sequence[str], limits
     wanted = list(dict.fromkeys(names))
     records = await catalogue.find([name for name in wanted if name not in BUILT_IN])
     if records is None:
-        message = f"their declarations have more than {limits.answer_bytes} bytes together: name fewer at once"
+        message = f"together their declarations have more than {limits.answer_bytes} bytes: name fewer at once"
         raise InvalidInput([Violation("types", message)])
     found = {record.node_type.name: record for record in records} | BUILT_IN
     return [found[name] for name in wanted if name in found]
@@ -121,7 +121,10 @@ def _refuse(refusal: Refusal, worker: Worker, limits: Limits) -> NoReturn:
             f"workers/{worker.worker_id}",
             {"worker_id": worker.worker_id},
         )
-    message = f"{limits.workers} workers are on record, and no more are taken until some have lapsed"
+    message = f"{limits.workers} workers are on record, which is the limit; new ones are accepted once some have lapsed"
     if refusal is Refusal.TOO_MANY_NODE_TYPES:
-        message = f"{limits.node_types} node types may be declared, and these would be more"
+        message = (
+            f"at most {limits.node_types} node types may be declared, and these would exceed that; declare fewer, or "
+            "wait until unused ones have lapsed"
+        )
     raise Exhausted("QUEUE_FULL", message, _RETRY_WHEN_FULL_S)

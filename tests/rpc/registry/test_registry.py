@@ -80,7 +80,7 @@ async def test_the_catalogue(registry: Stub) -> None:
 async def test_no_worker_declares_a_type_that_is_built_in(registry: Stub) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await register(registry, a_worker("w1"), NodeType(type="delay"))
-    assert caught.value.details() == 'node_types[0].type: "delay" is a type that is built in; name this one otherwise'
+    assert caught.value.details() == 'node_types[0].type: "delay" is a built-in node type; choose another name'
 
 
 async def test_workers_are_listed_in_pages_and_found_by_node_type(registry: Stub) -> None:

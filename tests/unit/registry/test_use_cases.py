@@ -103,7 +103,7 @@ async def test_named_node_types_are_answered_once_each_and_within_bounds(registr
     found = await use_cases.find_node_types(registry.node_types, ["b", "a", "b"], LIMITS)
     assert [record.node_type.name for record in found] == ["b", "a"]
     for names, says in (
-        (["b", "c"], "more than 2000 bytes together"),
+        (["b", "c"], "together their declarations have more than 2000 bytes"),
         (list("abcde"), "name at most 4 at once, not 5"),
     ):
         with pytest.raises(InvalidInput) as caught:

@@ -57,7 +57,7 @@ def test_every_fault_is_told_at_once() -> None:
 
 def test_a_node_type_is_offered_once() -> None:
     assert found(node_types=("a", "b", "a")) == {
-        "worker.node_types[2]": '"a" is already at worker.node_types[0]; name it once'
+        "worker.node_types[2]": '"a" is already at worker.node_types[0]; list each name only once'
     }
     many = tuple(f"t{number}" for number in range(501))
     assert found(node_types=many) == {"worker.node_types": "must have at most 500, has 501"}
@@ -101,7 +101,7 @@ def test_addresses(address: str) -> None:
     ],
 )
 def test_no_addresses(address: str) -> None:
-    assert "is no address: use" in found(api_url=address)["worker.api_url"]
+    assert "is not an address: use" in found(api_url=address)["worker.api_url"]
 
 
 def test_labels_are_few_and_short() -> None:
@@ -149,9 +149,9 @@ def test_every_fault_of_every_declaration_is_told_at_once() -> None:
         "node_types[1].type",
         "node_types[2].type",
     ]
-    assert faults["node_types[1].config_schema_json"] == "is no JSON Schema: a schema must be a JSON object"
+    assert faults["node_types[1].config_schema_json"] == "is not a valid JSON Schema: a schema must be a JSON object"
     assert faults["node_types[1].description"] == "must have at most 4096 bytes, has 5000"
-    assert faults["node_types[2].type"] == '"average" is already at node_types[0].type; name it once'
+    assert faults["node_types[2].type"] == '"average" is already at node_types[0].type; list each name only once'
 
 
 def test_schemas_and_declarations_are_bounded_in_bytes() -> None:

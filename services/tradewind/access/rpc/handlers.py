@@ -148,7 +148,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
     async def RefundCalls(self, request: pb2.RefundCallsRequest, context: Context) -> pb2.RefundCallsResponse:
         use_cases.check(user_id=request.user_id, endpoint=request.endpoint)
         if not is_date(request.date):
-            raise InvalidInput([Violation("date", "must be the date that ReserveCalls has said, such as 2026-03-29")])
+            raise InvalidInput([Violation("date", "must be a date that ReserveCalls returned, such as 2026-03-29")])
         await self._quotas.refund(request.user_id, request.endpoint, request.date, max(1, request.calls))
         return pb2.RefundCallsResponse()
 
@@ -214,7 +214,8 @@ def _role(path: str, number: int) -> Role | None:
     try:
         role = role_of(number)
     except KeyError:
-        raise InvalidInput([Violation(path, f"{number} is no known role")]) from None
+        raise InvalidInput([Violation(path, f"{number} is not a known role")]) from None
     if role is Role.SERVICE:
-        raise InvalidInput([Violation(path, "servers have no tokens on record: give all of them one service token")])
+        message = "cannot be given to a user; servers share a secret instead (TRADEWIND_SERVICE_TOKEN)"
+        raise InvalidInput([Violation(path, message)])
     return role

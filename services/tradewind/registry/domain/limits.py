@@ -22,7 +22,8 @@ class Lifetimes:
             raise ValueError("the heartbeat interval must be positive")
         if self.time_to_live < 3 * self.heartbeat_interval:
             raise ValueError(
-                "the time to live must be at least three heartbeat intervals, or one lost heartbeat takes a worker out"
+                "the time to live must be at least three heartbeat intervals; otherwise one lost heartbeat would put a "
+                "worker out"
             )
         if self.retention < 0:
             raise ValueError("the retention must not be negative")

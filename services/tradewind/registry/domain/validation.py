@@ -49,7 +49,7 @@ def node_type_violations(
     for place, node_type in enumerate(declared):
         path = f"node_types[{place}]"
         if node_type.name in BUILT_IN:
-            message = f'"{node_type.name}" is a type that is built in; name this one otherwise'
+            message = f'"{node_type.name}" is a built-in node type; choose another name'
             yield Violation(f"{path}.type", message)
         yield from _handles(f"{path}.inputs", node_type.inputs, limits, schema_fault)
         yield from _handles(f"{path}.outputs", node_type.outputs, limits, schema_fault)
@@ -76,7 +76,7 @@ def _schema(path: str, text: str, limits: Limits, schema_fault: SchemaFault) -> 
     if size > limits.schema_bytes:
         yield from _bytes(path, size, limits.schema_bytes)
     elif fault := schema_fault(text):
-        yield Violation(path, f"is no JSON Schema: {fault}")
+        yield Violation(path, f"is not a valid JSON Schema: {fault}")
 
 
 def _names(path: str, names: Iterable[str]) -> Iterator[Violation]:
@@ -86,7 +86,7 @@ def _names(path: str, names: Iterable[str]) -> Iterator[Violation]:
         if violation := check_identifier(here, name):
             yield violation
         elif first.setdefault(name, place) != place:
-            yield Violation(here, f'"{name}" is already at {path.format(first[name])}; name it once')
+            yield Violation(here, f'"{name}" is already at {path.format(first[name])}; list each name only once')
 
 
 def _labels(labels: tuple[tuple[str, str], ...], limits: Limits) -> Iterator[Violation]:
@@ -96,7 +96,9 @@ def _labels(labels: tuple[tuple[str, str], ...], limits: Limits) -> Iterator[Vio
         path = f'worker.labels["{key[:128]}"]'
         if not _LABEL.fullmatch(key):
             yield Violation(
-                path, 'a label has 1 to 128 letters, digits, ".", "_", "-" and "/" and begins with a letter or digit'
+                path,
+                'a label key must have 1 to 128 letters, digits, ".", "_", "-" and "/", and begin with a letter or '
+                "digit",
             )
         if violation := _short(path, value, limits):
             yield violation
@@ -107,7 +109,7 @@ def _address(path: str, address: str) -> Violation | None:
         return None
     example = 'use "host:port" or a URL such as "http://host:port", or leave it empty for a worker that opens a stream'
     if len(address) > 512 or any(character.isspace() for character in address):
-        return Violation(path, f"is no address: {example}")
+        return Violation(path, f"is not an address: {example}")
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         # dns:///host:port has its target in the path.
@@ -118,7 +120,7 @@ def _address(path: str, address: str) -> Violation | None:
         fine = False
     else:
         fine = fine and (not parts.scheme or parts.scheme in _SCHEMES) and not (parts.username or parts.password)
-    return None if fine else Violation(path, f'"{address[:128]}" is no address: {example}')
+    return None if fine else Violation(path, f'"{address[:128]}" is not an address: {example}')
 
 
 def _at_least(path: str, number: int, least: int) -> Violation | None:

@@ -16,7 +16,7 @@ local function examine_counter(key, subject, length)
   keys = keys + 1
   local left = redis.call('PTTL', key)
   if left ~= -2 then looked = looked + 1 end
-  if left == -1 then found('no-time-to-live', subject, 'it would stay for ever, and count', lives(key, length)) end
+  if left == -1 then found('no-time-to-live', subject, 'it would stay for ever', lives(key, length)) end
 end
 
 -- Examines a session; returns how many ms its record will stay.
@@ -35,7 +35,7 @@ local function examine_session(user_id, digest, made_at)
   local left = redis.call('PTTL', key)
   if left >= 0 then return left end
   if is_over(row) then
-    found('expired-session-left', name, 'its time is long over, and it would stay for ever', leaves)
+    found('expired-session-left', name, 'it ended long ago, but its record would stay for ever', leaves)
     return 0
   end
   local length = expires_at(row) + args.remembered_ms - time
@@ -51,10 +51,10 @@ local function examine_sessions(user_id)
   end
   local left = redis.call('PTTL', index)
   if left == -1 then
-    found('no-time-to-live', 'sessions ' .. user_id, 'the list of the sessions would stay for ever',
+    found('no-time-to-live', 'sessions ' .. user_id, 'the list of sessions would stay for ever',
       lives(index, math.max(longest, args.remembered_ms)))
   elseif left + args.remembered_ms < longest then
-    found('sessions-forgotten', user_id, 'the list of the sessions goes before they end, and nobody could revoke them',
+    found('sessions-forgotten', user_id, 'the list of sessions would expire before they end, and then nobody could revoke them',
       lives(index, longest))
   end
 end
@@ -69,7 +69,7 @@ local function examine_user(id)
       tell(id)
     end)
   elseif not roles[role] then
-    found('role-unknown', id, 'there is no role "' .. role .. '": set the user anew')
+    found('role-unknown', id, 'there is no role "' .. role .. '": set the role again (SetUser)')
   end
   examine_sessions(id)
   for _, endpoint in ipairs(args.endpoints) do

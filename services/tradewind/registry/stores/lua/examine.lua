@@ -18,20 +18,20 @@ local function examine_worker(id, beat)
     end)
   end
   if redis.call('PTTL', worker_key(id)) == -1 then
-    found('no-time-to-live', 'worker ' .. id, 'it would stay for ever when it is gone',
+    found('no-time-to-live', 'worker ' .. id, 'its record would stay for ever after the worker is gone',
       function() redis.call('PEXPIRE', worker_key(id), args.time_to_live + args.retention) end)
   end
   if not redis.call('ZSCORE', IDS, id) then
-    found('worker-not-listed', id, 'it is alive, and not in the list of workers', function() redis.call('ZADD', IDS, 0, id) end)
+    found('worker-not-listed', id, 'it is alive, but not in the list of workers', function() redis.call('ZADD', IDS, 0, id) end)
   end
   if row[API_URL] ~= '' and not redis.call('ZSCORE', CALLED, id) then
-    found('worker-not-listed', id .. ' called', 'it wants to be called, and nobody would', function() redis.call('ZADD', CALLED, 0, id) end)
+    found('worker-not-listed', id .. ' called', 'it has an api_url, but is not in the list of workers to call', function() redis.call('ZADD', CALLED, 0, id) end)
   end
   if not is_alive(row) then return end
   for _, name in ipairs(cjson.decode(row[TYPES])) do
     looked = looked + 1
     if not redis.call('ZSCORE', offering_key(name), id) then
-      found('worker-not-listed', id .. ' ' .. name, 'it offers the node type, and is not among those who do', function()
+      found('worker-not-listed', id .. ' ' .. name, 'it offers the node type, but is not listed as offering it', function()
         redis.call('ZADD', offering_key(name), row[HEARTBEAT], id)
         redis.call('PEXPIRE', offering_key(name), args.time_to_live)
       end)
@@ -48,7 +48,7 @@ local function examine_node_type(name, lapses)
       for _, index in ipairs({NAMES, LAPSES}) do redis.call('ZREM', index, name) end
     end)
   elseif not redis.call('ZSCORE', NAMES, name) then
-    found('node-type-not-listed', name, 'it is declared, and not in the list of node types',
+    found('node-type-not-listed', name, 'it is declared, but not in the list of node types',
       function() redis.call('ZADD', NAMES, 0, name) end)
   end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', offering_key(name), '(' .. text(out), '+inf', 'LIMIT', 0, OFFERING)) do
@@ -56,7 +56,7 @@ local function examine_node_type(name, lapses)
     local row, offers = record(id), false
     for _, other in ipairs(row and cjson.decode(row[TYPES]) or {}) do offers = offers or other == name end
     if not offers then
-      found('node-type-without-worker', name .. ' ' .. id, 'the worker is said to offer it, and does not',
+      found('node-type-without-worker', name .. ' ' .. id, 'the worker is listed as offering it, but does not',
         leaves(offering_key(name), id))
     end
   end
