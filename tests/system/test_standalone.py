@@ -70,7 +70,7 @@ async def test_stopping_takes_no_longer_than_it_must(stack: Standalone, worker: 
 async def test_the_number_of_shards_is_fixed_with_the_data(tmp_path: Path) -> None:
     async with Standalone(data=tmp_path, port=0, node_task_manager_shards=3):
         pass
-    with pytest.raises(StandaloneError, match="have 3 shards of node tasks, not 2: leave the number out"):
+    with pytest.raises(StandaloneError, match="has 3 shards of node tasks, not 2: leave the number out"):
         await Standalone(data=tmp_path, port=0, node_task_manager_shards=2).start()
     async with Standalone(data=tmp_path, port=0) as stack, Client(stack.address) as client:
         await client.wait_ready()
@@ -78,7 +78,9 @@ async def test_the_number_of_shards_is_fixed_with_the_data(tmp_path: Path) -> No
 
 async def test_a_number_of_shards_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "stack.json").write_text("{}")
-    with pytest.raises(StandaloneError, match=r"stack\.json does not say how many shards .* the number that they have"):
+    with pytest.raises(
+        StandaloneError, match=r"stack\.json does not say how many shards .* the number of shards that the data has"
+    ):
         await Standalone(data=tmp_path, port=0).start()
 
 

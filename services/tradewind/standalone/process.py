@@ -90,7 +90,7 @@ def welcome(stack: Standalone) -> str:
     """Return what a person reads when the stack is up: its address, and what to try next."""
     settings = stack.settings
     port = int(stack.address.rpartition(":")[2])
-    kept = f"data in {settings.data}" if not settings.store_url else "data in the store given"
+    kept = f"data in {settings.data}" if not settings.store_url else "data in the given store"
     lines = [
         f"Tradewind {version('tradewind')} is up at localhost:{port}, {kept}. Ctrl-C stops it; the data stays.",
     ]

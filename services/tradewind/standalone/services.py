@@ -97,8 +97,8 @@ def build_services(
     if service_token is None:
         if registry.access_address:
             raise ValueError(
-                f"{variable_of('access_address')} is for servers by themselves: a whole stack has an access service of "
-                f"its own, with {variable_of('auth')}"
+                f"{variable_of('access_address')} is for servers that run on their own; a whole stack has its own "
+                f"access service, which {variable_of('auth')} turns on"
             )
         require_open(registry)
         return Stack(services, schedules)

@@ -18,7 +18,7 @@ from tradewind.server.metrics import MetricsEndpoint
 from tradewind.server.private_file import write_private
 from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, free_port
 from tradewind.server.redis.watch import METRICS, StoreWatch
-from tradewind.server.settings import CommonSettings, SettingsError, load_settings
+from tradewind.server.settings import CommonSettings, SettingsError, load_settings, variable_of
 from tradewind.server.side_tasks import SideTasks
 from tradewind.server.telemetry import open_tracing
 from tradewind.standalone.ports import why_taken
@@ -222,12 +222,12 @@ def _lasting_shards(path: Path, wanted: int | None) -> int:
             kept = int(json.loads(path.read_text(encoding="utf-8"))["node_task_manager_shards"])
         except (ValueError, KeyError, TypeError):
             raise StandaloneError(
-                f"{path} does not say how many shards of node tasks the data beside it have: remove it, and start with "
-                "the number that they have"
+                f"{path} does not say how many shards of node tasks the data beside it has: remove the file, and set "
+                f"{variable_of('node_task_manager_shards')} to the number of shards that the data has"
             ) from None
         if wanted is not None and wanted != kept:
             raise StandaloneError(
-                f"the data in {path.parent} have {kept} shards of node tasks, not {wanted}: leave the number out, or "
+                f"the data in {path.parent} has {kept} shards of node tasks, not {wanted}: leave the number out, or "
                 "choose another directory"
             )
         return kept
