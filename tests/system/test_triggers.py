@@ -74,7 +74,7 @@ async def test_what_cannot_be_is_told_before_or_by_the_server() -> None:
         with pytest.raises(NotFound):
             await client.redrive_trigger("mine", "t")
         await client.save_trigger("t", queue="mine", at=datetime.now(UTC) + timedelta(hours=1))
-        with pytest.raises(WrongStatus, match="only what is dead"):
+        with pytest.raises(WrongStatus, match="only a dead trigger or firing"):
             await client.redrive_trigger("mine", "t")
         await client.save_trigger("listens", queue="mine", event="tick")
         for number in range(500):

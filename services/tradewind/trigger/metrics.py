@@ -14,7 +14,9 @@ LATENESS_SECONDS = Histogram(
     buckets=SLOW,
     registry=REGISTRY,
 )
-DEAD = Counter("tradewind_triggers_dead_total", "Triggers refused so often that they were given up.", registry=REGISTRY)
+DEAD = Counter(
+    "tradewind_triggers_dead_total", "Triggers that failed too often and went to the dead letters.", registry=REGISTRY
+)
 
 
 def count_delivered(due: Iterable[DueTrigger]) -> None:

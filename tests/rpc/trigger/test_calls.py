@@ -120,7 +120,7 @@ async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> Non
         (
             trigger_pb2.Schedule(),
             "trigger.schedule",
-            "must be set: once, interval, cron, times",
+            "must be set to one of once, interval, cron, times",
         ),
         (
             trigger_pb2.Schedule(once=trigger_pb2.OnceSchedule()),
@@ -131,7 +131,7 @@ async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> Non
         (
             trigger_pb2.Schedule(interval=trigger_pb2.IntervalSchedule(interval=duration(3 * 10**14))),
             "trigger.schedule.interval.interval",
-            "must end before the year 9999 does, from now",
+            "is too long: the first time would be after the year 9999",
         ),
         (
             trigger_pb2.Schedule(cron=trigger_pb2.CronSchedule(expression="61 * * * *")),
@@ -156,15 +156,15 @@ async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> Non
         ),
         (with_window(jitter=duration(25 * HOUR)), "trigger.schedule.jitter", "must be at most 24 hours"),
         (with_window(start=timestamp(2000), end=timestamp(2000)), "trigger.schedule.end", "must be after the start"),
-        (with_window(max_firings=-1), "trigger.schedule.max_firings", "must be 0 for any number, or more, is -1"),
-        (with_window(end=timestamp(500)), "trigger.schedule", "it names no time between its start and its end"),
+        (with_window(max_firings=-1), "trigger.schedule.max_firings", "must be 0 (any number) or more, is -1"),
+        (with_window(end=timestamp(500)), "trigger.schedule", "the schedule has no time between its start and its end"),
         (
             trigger_pb2.Schedule(
                 cron=trigger_pb2.CronSchedule(expression="0 9 * * *", time_zone="Asia/Tokyo"),
                 start=timestamp(LAST_MS - HOUR),
             ),
             "trigger.schedule",
-            "it names no time between its start and its end",
+            "the schedule has no time between its start and its end",
         ),
     ],
 )

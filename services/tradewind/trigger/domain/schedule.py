@@ -21,7 +21,7 @@ class Once:
 
     def __post_init__(self) -> None:
         if not 0 <= self.at_ms <= LAST_MS:
-            raise ValueError(f"a time must lie between 1970 and 9999, not at {self.at_ms} ms")
+            raise ValueError(f"a time must be between 1970 and 9999, is {self.at_ms} ms since 1970")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class Schedule:
         if not 0 <= self.max_firings <= MOST_FIRINGS:
             raise ValueError(f"the number of firings must be 0 to {MOST_FIRINGS}, is {self.max_firings}")
         if not (0 <= self.start_ms <= LAST_MS and 0 <= self.end_ms <= LAST_MS):
-            raise ValueError("start and end must lie between 1970 and 9999")
+            raise ValueError("start and end must be between 1970 and 9999")
         if not isinstance(self.kind, OnEvent | Delay) and self.first(0) is None:
-            raise ValueError("it names no time between its start and its end")
+            raise ValueError("the schedule has no time between its start and its end")
 
     @classmethod
     def once(cls, at_ms: int) -> Self:
@@ -161,6 +161,6 @@ class Schedule:
 
 def _check_interval(grid: IntervalGrid) -> None:
     if not 0 <= grid.anchor_ms <= LAST_MS:
-        raise ValueError(f"a time must lie between 1970 and 9999, not at {grid.anchor_ms} ms")
+        raise ValueError(f"a time must be between 1970 and 9999, is {grid.anchor_ms} ms since 1970")
     if grid.interval_ms > LAST_MS:
-        raise ValueError(f"an interval must be at least 1 ms and end before the year 9999, not {grid.interval_ms} ms")
+        raise ValueError(f"an interval must be 1 to {LAST_MS} ms, is {grid.interval_ms} ms")

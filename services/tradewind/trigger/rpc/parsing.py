@@ -110,7 +110,8 @@ def queue(name: str) -> str:
 def required_queue(name: str) -> str:
     """Check and return the name of a queue, which must be set."""
     if not name:
-        raise InvalidInput([Violation("queue", "must be set; the scheduler lists flows")])
+        message = "must be set: only the triggers of a queue are listed; the scheduler lists flows (ListFlows)"
+        raise InvalidInput([Violation("queue", message)])
     return queue(name)
 
 
@@ -180,7 +181,7 @@ def subscriptions(request: pb2.ReceiveDueRequest, of_queue: str = "") -> list[tu
     if of_queue and (request.subscribe or request.unsubscribe):
         faults.say("subscribe", "must be empty on a stream of a queue")
     if request.queue not in ("", of_queue):
-        faults.say("queue", "can be said in the first message only")
+        faults.say("queue", "can only be set in the first message")
     for at, each in enumerate(request.subscribe):
         _check_partition(f"subscribe[{at}].partition", each.partition, faults)
         faults.epoch(f"subscribe[{at}].epoch", each.epoch)

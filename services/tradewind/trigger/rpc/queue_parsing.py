@@ -74,7 +74,7 @@ def dead(request: pb2.RedriveTriggerRequest) -> None:
     faults.identifier("trigger_id", request.trigger_id)
     place(request, faults)
     if request.firing_id and trigger_of(request.firing_id) != request.trigger_id:
-        faults.say("firing_id", f'is no firing of "{request.trigger_id}"; take it from ListDeadTriggers')
+        faults.say("firing_id", f'is not a firing of "{request.trigger_id}"; take the id from ListDeadTriggers')
     faults.refuse()
 
 
@@ -87,9 +87,8 @@ def history(request: pb2.ListFiringsRequest) -> str:
     faults.refuse()
     position = page_position(request.page_token, str)
     if position is not None and not _POSITION.fullmatch(position):
-        raise InvalidInput(
-            [Violation("page_token", "is not a page token of this list; pass a next_page_token unchanged")]
-        )
+        message = "is not a page token of this list; pass a next_page_token unchanged, or nothing"
+        raise InvalidInput([Violation("page_token", message)])
     return position or ""
 
 

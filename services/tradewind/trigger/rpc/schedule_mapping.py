@@ -60,7 +60,7 @@ def read(told: trigger_pb2.Schedule, path: str, faults: Faults, now_ms: int) -> 
     if told.HasField("end") and end_ms <= start_ms:
         faults.say(f"{path}.end", "must be after the start")
     if told.max_firings < 0:
-        faults.say(f"{path}.max_firings", f"must be 0 for any number, or more, is {told.max_firings}")
+        faults.say(f"{path}.max_firings", f"must be 0 (any number) or more, is {told.max_firings}")
     if kind is None or len(faults) > before:
         return None
     try:
@@ -83,7 +83,7 @@ def _kind(told: trigger_pb2.Schedule, path: str, faults: Faults, start_ms: int, 
                 return _interval(told.interval, at, faults, start_ms, now_ms)
             case "cron":
                 if len(told.cron.expression) > MAX_EXPRESSION or len(told.cron.time_zone) > MAX_EXPRESSION:
-                    faults.say(at, f"must have at most {MAX_EXPRESSION} characters")
+                    faults.say(at, f"expression and time_zone must have at most {MAX_EXPRESSION} characters each")
                     return None
                 return CronGrid(told.cron.expression, told.cron.time_zone or "UTC")
             case "times":
@@ -105,7 +105,7 @@ def _kind(told: trigger_pb2.Schedule, path: str, faults: Faults, start_ms: int, 
     except ValueError as error:
         faults.say(at, str(error))
         return None
-    faults.say(path, f"must be set: {KINDS}")
+    faults.say(path, f"must be set to one of {KINDS}")
     return None
 
 
@@ -122,20 +122,26 @@ def _interval(
     if told.HasField("anchor"):
         anchor_ms = faults.time_ms(f"{path}.anchor", told.anchor)
     elif anchor_ms > LAST_MS:
-        faults.say(f"{path}.interval", "must end before the year 9999 does, from now")
+        faults.say(f"{path}.interval", "is too long: the first time would be after the year 9999")
     return None if len(faults) > before else IntervalGrid(interval_ms, anchor_ms)
 
 
 def _flow_finished(told: trigger_pb2.FlowFinishedSchedule, path: str, faults: Faults) -> OnEvent | None:
     before = len(faults)
     if len(told.flow_ids) > MAX_FLOWS:
-        faults.say(f"{path}.flow_ids", f"must be at most {MAX_FLOWS}, are {len(told.flow_ids)}; leave them out for all")
+        faults.say(
+            f"{path}.flow_ids",
+            f"must name at most {MAX_FLOWS} flows, names {len(told.flow_ids)}; leave it empty for all",
+        )
         return None
     for at, flow_id in enumerate(told.flow_ids):
         faults.identifier(f"{path}.flow_ids[{at}]", flow_id)
     for at, status in enumerate(told.statuses):
         if status not in ENDINGS:
-            faults.say(f"{path}.statuses[{at}]", f'no cycle ends as "{status[:128]}"; use some of {", ".join(ENDINGS)}')
+            faults.say(
+                f"{path}.statuses[{at}]",
+                f'"{status[:128]}" is not a final status of a cycle; use any of {", ".join(ENDINGS)}',
+            )
     named = {"flow_id": list(told.flow_ids), "status": list(told.statuses)}
     wanted = {field: {"$in": values} for field, values in named.items() if values}
     if len(faults) > before:
@@ -143,7 +149,7 @@ def _flow_finished(told: trigger_pb2.FlowFinishedSchedule, path: str, faults: Fa
     try:
         return OnEvent(FLOW_FINISHED, EventFilter(json.dumps(wanted, separators=(",", ":")) if wanted else ""))
     except FilterFault:
-        faults.say(f"{path}.flow_ids", "are too many with names so long: at most 4 KiB of them together")
+        faults.say(f"{path}.flow_ids", "the names are too long: at most 4 KiB in all")
         return None
 
 

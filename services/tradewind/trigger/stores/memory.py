@@ -267,13 +267,13 @@ class MemoryTriggerStore:
             return
         held = [entry.trigger for entry in lane.entries.values() if entry.trigger.event is None]
         if draft.id not in lane.entries and len(held) >= self.policy.queue_most:
-            raise QueueFull(f'queue "{self.queue}" is full')
+            raise QueueFull.of_triggers(self.queue, self.policy.queue_most)
         if draft.schedule.event is None:
             return
         name = draft.schedule.event.name
         listeners = [(queue, one.id) for at, queue, one in self.listening(name) if at == partition]
         if (self.queue, draft.id) not in listeners and len(listeners) >= self.policy.listeners_most:
-            raise QueueFull(f'too many listen to "{name}"')
+            raise QueueFull.of_listeners(name, self.policy.listeners_most)
 
     def listening(self, name: str) -> list[tuple[int, str, Trigger]]:
         """Return partition, queue and trigger of all that listen to events of a name, including paused ones."""

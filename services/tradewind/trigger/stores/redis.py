@@ -98,7 +98,7 @@ class RedisTriggerStore:
         keys = [*self._keys_of(partition, draft.id), self._keys.queues(partition), self._keys.firings(partition)]
         reply = await self._saves.submit((keys, args))
         if reply.full is not None:
-            raise _full(reply.full, self.queue, self._policy)
+            raise self._full(reply.full, args["event"])
         if reply.known is not None or reply.trigger is None:
             raise StaleEpoch(draft.id, draft.epoch, reply.known or 0)
         return reply.trigger.trigger()
@@ -203,6 +203,11 @@ class RedisTriggerStore:
             keys.all(partition),
         ]
 
+    def _full(self, what: str, event: str) -> QueueFull:
+        if what == "queue":
+            return QueueFull.of_triggers(self.queue, self._policy.queue_most)
+        return QueueFull.of_listeners(event, self._policy.listeners_most)
+
     async def _page(self, key: str, partition: int, up_to_ms: int | None, after: Position | None, limit: int) -> Page:
         return await read_page(self._client, self._keys, key, partition, after, limit, self.clock(), up_to_ms)
 
@@ -302,12 +307,6 @@ class RedisTriggerStore:
             heads[partition] = Heads(reply.due, reply.lapse)
             dead.extend(one.letter() for one in reply.dead)
         return Settlement(frozenset(lost), heads, tuple(dead))
-
-
-def _full(what: str, queue: str, policy: Policy) -> QueueFull:
-    if what == "queue":
-        return QueueFull(f'queue "{queue}" holds {policy.queue_most} triggers already; remove some that are not needed')
-    return QueueFull(f"{policy.listeners_most} triggers listen to this event already; let one listen for several")
 
 
 def _score(entry: Sequence[bytes]) -> int | None:

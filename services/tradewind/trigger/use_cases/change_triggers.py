@@ -29,7 +29,7 @@ class ChangeTriggers:
         if trigger is None:
             raise NotFound("trigger", trigger_id)
         if trigger.status in ENDED:
-            raise WrongStatus(trigger_id, trigger.status.value, "only what may still fire can be paused")
+            raise WrongStatus(trigger_id, trigger.status.value, "only a trigger that may still fire can be paused")
         return trigger
 
     async def resume(self, queue: str, trigger_id: str) -> Trigger:
@@ -59,7 +59,9 @@ class ChangeTriggers:
         if outcome is Outcome.GONE:
             raise NotFound("trigger", trigger_id)
         if outcome is Outcome.FULL:
-            raise QueueFull(f'too many firings of "{trigger_id}" wait; let receivers of "{queue}" catch up')
+            raise QueueFull(
+                f'too many firings of "{trigger_id}" are waiting; let the receivers of queue "{queue}" catch up'
+            )
         self._receivers.hear(EarlierDue(partition, 0, queue))
         return event.id, outcome is Outcome.FIRED
 
@@ -70,7 +72,7 @@ class ChangeTriggers:
             trigger = await self._store_of(queue).find(partition, id)
             if trigger is None or trigger.status is TriggerStatus.DEAD:
                 raise NotFound("trigger", id)
-            raise WrongStatus(id, trigger.status.value, "only what is dead can be redriven")
+            raise WrongStatus(id, trigger.status.value, "only a dead trigger or firing can be redriven")
         self._receivers.hear(EarlierDue(partition, 0, queue))
 
     def _tell(self, queue: str, trigger: Trigger) -> None:

@@ -69,5 +69,5 @@ def token_of(due: DueTrigger) -> Token:
     """Return the token of a claim that a store made."""
     token = Token.parse(due.token)
     if token is None:
-        raise ValueError(f"the store made a token that is none: {due.token}")
+        raise ValueError(f"the store returned an invalid token: {due.token}")
     return token

@@ -60,13 +60,13 @@ class PublishEvent:
                     queue=order.queue,
                     trigger_id=order.trigger_id,
                     event_id=event.id,
-                    hint="its receivers are away or too slow; publish the same event again when they caught up",
+                    hint="its receivers are away or too slow; publish the same event again when they have caught up",
                 )
         found = Counter(outcomes)
         if found[Outcome.FULL] and found[Outcome.FULL] == len(outcomes):
             raise QueueFull(
-                f'too many firings of each trigger that event "{event.id}" matches wait; publish the same event again '
-                "when their receivers caught up"
+                f'too many firings are waiting for each trigger that event "{event.id}" matches; publish the same '
+                "event again when their receivers have caught up"
             )
         return Published(
             event.id,

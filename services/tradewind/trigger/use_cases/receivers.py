@@ -142,7 +142,7 @@ def alarm(dead: Iterable[DeadLetter], orphans: Iterable[str] = ()) -> None:
             trigger_id=letter.trigger_id,
             failures=letter.failures,
             error=letter.error,
-            hint="mend the cause, then redrive it (RedriveTrigger), or save it again with a higher epoch",
+            hint="fix the cause, then redrive it (RedriveTrigger), or save it again with a higher epoch",
         )
     for trigger_id in orphans:
         _log.error(

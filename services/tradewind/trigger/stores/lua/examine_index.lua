@@ -13,22 +13,22 @@ local seen = 0
 -- Checks that a trigger is in the index that its status requires, and that a scheduled one does not expire.
 local function examine(t, subject)
   if t.status == 'scheduled' and not redis.call('ZSCORE', KEYS[2], t.id) then
-    found('trigger-not-due', subject, 'it is enabled, and would never fire', function()
+    found('trigger-not-due', subject, 'it is enabled, but would never fire', function()
       redis.call('ZADD', KEYS[2], place_of(t), t.id)
     end)
   elseif t.status == 'claimed' and not redis.call('ZSCORE', KEYS[3], t.id) then
-    found('claim-without-lease', subject, 'it is with a receiver, and would never come back', function()
+    found('claim-without-lease', subject, 'it is claimed by a receiver, but its lease would never lapse', function()
       redis.call('ZADD', KEYS[3], now_ms, t.id)
     end)
   elseif t.event ~= '' and (t.status == 'waiting' or t.status == 'paused')
     and redis.call('HEXISTS', args.events .. t.event, args.queue .. '/' .. t.id) == 0 then
-    found('trigger-not-listening', subject, 'it waits for events, and would hear of none', function()
+    found('trigger-not-listening', subject, 'it waits for events, but is not listed as a listener', function()
       redis.call('HSET', args.events .. t.event, args.queue .. '/' .. t.id, t.spec)
     end)
   end
   local left = redis.call('PTTL', t.key)
   if t.status == 'scheduled' and left >= 0 then
-    found('trigger-expires', subject, 'it is enabled, and would expire in ' .. left .. ' ms', function()
+    found('trigger-expires', subject, 'it is enabled, but would expire in ' .. left .. ' ms', function()
       redis.call('PERSIST', t.key)
     end)
   end
@@ -49,10 +49,10 @@ for at = 1, #entries, 2 do
   if t and (args.index == 'all' or t.status == expected[args.index]) then
     examine(t, subject)
   elseif t or not may_be_over(score) then
-    found('index-without-record', args.index .. ' ' .. subject, 'no trigger of this name is ' .. (expected[args.index] or 'there'),
-      function()
-        redis.call('ZREM', KEYS[1], id)
-      end)
+    local state = expected[args.index] and 'is ' .. expected[args.index] or 'exists'
+    found('index-without-record', args.index .. ' ' .. subject, 'no trigger with this id ' .. state, function()
+      redis.call('ZREM', KEYS[1], id)
+    end)
   end
 end
 return cmsgpack.pack({ seen = seen, findings = findings })
