@@ -87,8 +87,9 @@ def history(request: pb2.ListFiringsRequest) -> str:
     faults.refuse()
     position = page_position(request.page_token, str)
     if position is not None and not _POSITION.fullmatch(position):
-        message = "is not a page token of this list; pass a next_page_token unchanged, or nothing"
-        raise InvalidInput([Violation("page_token", message)])
+        raise InvalidInput(
+            [Violation("page_token", "is not a page token of this list; pass a next_page_token unchanged")]
+        )
     return position or ""
 
 
