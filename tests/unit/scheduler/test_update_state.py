@@ -12,12 +12,14 @@ from tradewind.scheduler.domain.chain_state import (
     UpdateOutcome,
     UpdateResult,
 )
+from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.use_cases.update_state import VersionConflict, update_state
 
 RUN = RunName("f", 0)
 FACTS = CycleFacts("r0", "default", 1, CycleOrigin.RUN_FLOW, 1, 1, 0, 2, 1, FailurePolicy.SKIP_DOWNSTREAM)
+ENDED = ChainState(RUN, FACTS, 7, status=CycleStatus.FAILED)
 
 
 class Away(Exception):
@@ -25,7 +27,10 @@ class Away(Exception):
 
 
 class Answers:
-    """A repository that answers writes as the test says; the version on record rises with each conflict."""
+    """A repository that answers writes as the test says.
+
+    The version on record rises with each conflict; with `terminal`, the run has ended meanwhile.
+    """
 
     def __init__(self, *outcomes: UpdateOutcome | Away) -> None:
         self.outcomes = list(outcomes)
@@ -46,6 +51,8 @@ class Answers:
         version = state.version + 1
         if outcome is UpdateOutcome.CONFLICT:
             self.state = state._replace(version=version, reason="")
+        if outcome is UpdateOutcome.TERMINAL:
+            self.state = ENDED
         return UpdateResult(outcome, version)
 
     async def update_many(self, *args: object, **kwargs: object) -> list[UpdateResult]:
@@ -81,13 +88,16 @@ async def test_an_outage_is_no_conflict_and_passes_at_once() -> None:
     assert states.seen == [1, 2]
 
 
-@pytest.mark.parametrize("outcome", [UpdateOutcome.MISSING, UpdateOutcome.TERMINAL])
-async def test_what_is_gone_or_over_is_told_and_not_tried_again(outcome: UpdateOutcome) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "found"),
+    [(UpdateOutcome.MISSING, ChainState(RUN, FACTS, 1)), (UpdateOutcome.TERMINAL, ENDED)],
+)
+async def test_what_is_gone_or_over_is_told_and_not_tried_again(outcome: UpdateOutcome, found: ChainState) -> None:
     states = Answers(outcome)
 
     result, state = await update_state(states, RUN, told)
 
-    assert (result.outcome, state, states.seen) == (outcome, ChainState(RUN, FACTS, 1), [1])
+    assert (result.outcome, state, states.seen) == (outcome, found, [1])
 
 
 async def test_a_run_that_is_not_on_record_is_not_made_up() -> None:

@@ -37,9 +37,9 @@ async def update_state(
 ) -> tuple[UpdateResult, ChainState | None]:
     """Load a run, change it and write it back; after a conflict, try again with jittered backoff until the deadline.
 
-    Returns the outcome (`ok`, `missing` or `terminal`) and the state: as written if `ok`, else as loaded, None if
-    there was none. Errors of the store pass through at once: an outage is not a conflict. Raises VersionConflict when
-    the deadline passes.
+    Returns the outcome (`ok`, `missing` or `terminal`) and the state: as written if `ok`, as it ended if `terminal`,
+    else as loaded, None if there was none. Errors of the store pass through at once: an outage is not a conflict.
+    Raises VersionConflict when the deadline passes.
     """
 
     async def once() -> tuple[UpdateResult, ChainState | None]:
@@ -50,7 +50,8 @@ async def update_state(
         result = await states.try_update(changed, fields)
         if result.ok:
             return result, changed._replace(version=result.version, end_ms=result.end_ms)
-        return result, state
+        # A run may end between reading and writing it: its end is not part of the state that was read.
+        return result, await states.load(run) if result.outcome is UpdateOutcome.TERMINAL else state
 
     try:
         return await again_after_conflicts(deadline_s)(once)
