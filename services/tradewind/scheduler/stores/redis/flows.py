@@ -109,12 +109,13 @@ class RedisFlows:
 
     async def change_status(self, change: StatusChange) -> StatusAnswer:
         answer: StatusAnswer | None = None
+        allowed_from = [status.value for status in change.allowed_from]
         while True:
             reply = await self._scripted.call_for_flow(
                 _CHANGE_STATUS,
                 change.flow_id,
                 status=change.status.value,
-                **{"from": [status.value for status in change.allowed_from]},
+                **{"from": allowed_from},
                 start_at=change.start_at_ms,
                 by=change.by,
                 reason=change.reason,
@@ -130,6 +131,8 @@ class RedisFlows:
                 answer = StatusAnswer(answer.outcome, answer.found, answer.stopping + stopping)
             if not reply.more:
                 return answer
+            # Further calls only mark runs: if somebody has started the flow meanwhile, they must not stop it again.
+            allowed_from = []
 
     async def definition(self, flow_id: str, revision: int) -> str | None:
         pipeline = self._client.pipeline(transaction=False)
