@@ -16,6 +16,7 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.registry.v1 import worker_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2, explanation_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.scheduler.stores.keys import Keys
 from tradewind.server.reasons import no_live_worker
 
 Told = dict[str, tuple[str, dict[str, Any]]]
@@ -50,6 +51,20 @@ async def test_a_running_flow_tells_its_next_time(scheduler: Client) -> None:
     found = await of_flow(scheduler)
     assert list(found) == ["next_tick"]
     assert found["next_tick"][1]["at"].endswith("Z")
+
+
+async def test_an_open_run_that_has_no_record_is_left_out(
+    scheduler: Client, peers: Peers, embedded: RedisServer
+) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register()
+    await scheduler.run(wait=0)
+    await scheduler.run(wait=0)
+    await submitted(peers, 1)
+    await embedded.connect().delete(Keys().run("f", 0, 0))
+    assert (await of_flow(scheduler))["cycle_running"][1]["cycle"] == 1
+    await embedded.connect().delete(Keys().run("f", 1, 0))
+    assert list(await of_flow(scheduler)) == ["not_started"]
 
 
 async def test_a_time_that_passed_and_began_nothing(scheduler: Client) -> None:

@@ -70,12 +70,12 @@ class ExplainFlow:
         flow = await self._read.flow(flow_id)
         firings = await self._firings.newest(flow_id, 0, _FIRINGS)
         reasons = [*store_takes_no_writes(await self._refusal()), *_standing(flow), *self._next(flow, firings)]
-        open_runs = await self._open_runs.of_flow(flow_id, _OPEN)
-        for run in open_runs:
-            state = await self._read.cycle(flow_id, run.cycle, run.run)
-            if not is_terminal(state.status):
-                reasons += _open(state, known=await _is_known(self._node_tasks, state))
-        if not open_runs:
+        # The index of open runs may still name one that has ended, or that has no record.
+        states = await self._read.runs(await self._open_runs.of_flow(flow_id, _OPEN))
+        running = [state for state in states if not is_terminal(state.status)]
+        for state in running:
+            reasons += _open(state, known=await _is_known(self._node_tasks, state))
+        if not running:
             reasons += await self._last_cycle(flow)
         reasons += _ticks(flow, firings)
         filling = await self._backfills.find(flow_id, await self._backfills.ids(flow_id))

@@ -1,6 +1,6 @@
 """Reads flows and cycles."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.chain_state import ChainState
@@ -117,6 +117,10 @@ class ReadFlows:
         if state is None:
             raise no_such_cycle(await self.flow(flow_id), cycle, run)
         return state
+
+    async def runs(self, names: Sequence[RunName]) -> list[ChainState]:
+        """Return those of these runs that are on record."""
+        return [state for state in await self._states.load_many(names) if state is not None]
 
     async def cycles(
         self, flow_id: str, wanted: CycleFilter, below: RunName | None, limit: int
