@@ -88,7 +88,7 @@ class BulkJobCalls:
                 yield job_from(job)
 
     async def cancel_bulk_job(self, job_id: str) -> BulkJob:
-        """Cancel a job; what it has done stays done. Raises NotFound."""
+        """Cancel a job; what it has done stays done. Raises NotFound, and Aborted when the job kept changing."""
         request = made(job_pb2.CancelBulkJobRequest, job_id=job_id)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.CancelBulkJob, request)
         return job_from(answer.job)

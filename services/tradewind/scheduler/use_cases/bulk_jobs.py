@@ -11,7 +11,7 @@ from tradewind.scheduler.ports.bulk_jobs import BulkJobs
 from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.waking import WakeOwner, Work
-from tradewind.scheduler.use_cases.faults import request_id_reused
+from tradewind.scheduler.use_cases.faults import job_contended, request_id_reused
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunWish
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.server.clock import Clock
@@ -58,14 +58,17 @@ class KeepBulkJobs:
         return await self._jobs.newest(before, limit)
 
     async def cancel(self, job_id: str) -> BulkJob:
-        """End a job; what it has done stays done. An ended job is left as it is. Raises NotFound."""
+        """End a job; what it has done stays done. An ended job is left as it is.
+
+        Raises NotFound, Aborted when the job kept changing.
+        """
         for _ in range(_TRIES):
             job = await self.find(job_id)
             if job.status is not BulkStatus.RUNNING:
                 return job
             if await self._jobs.save(job.ended(BulkStatus.CANCELLED, self._clock.now_ms())):
-                break
-        return await self.find(job_id)
+                return await self.find(job_id)
+        raise job_contended(job_id)
 
 
 class CarryOutJobs:

@@ -227,6 +227,11 @@ def memory_full(whose: str, size: int) -> Exhausted:
     )
 
 
+def job_contended(job_id: str) -> Aborted:
+    """A bulk job kept changing while it was to be cancelled."""
+    return Aborted("VERSION_CONFLICT", f'job "{job_id}" kept changing; try again', {"job_id": job_id})
+
+
 def overlap_skipped(flow_id: str, running: RunName | None) -> Aborted:
     """A cycle of the flow is still running, and the flow's overlap policy is not `allow`."""
     which = f"cycle {running.cycle}" if running else "a cycle"

@@ -162,7 +162,9 @@ class SchedulerServiceStub:
     INVALID_ARGUMENT INVALID_INPUT.
     """
     CancelBulkJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]
-    """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND,
+    ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
+    """
     GetCycle: _grpc.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]
     """Returns a cycle, as it is now or, with `wait`, once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or
     CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
@@ -332,7 +334,9 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     INVALID_ARGUMENT INVALID_INPUT.
     """
     CancelBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]  # type: ignore[assignment]
-    """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND,
+    ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
+    """
     GetCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]  # type: ignore[assignment]
     """Returns a cycle, as it is now or, with `wait`, once it has ended. Errors: NOT_FOUND FLOW_NOT_FOUND or
     CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING, PEER_UNAVAILABLE (with `include_outputs`).
@@ -685,7 +689,9 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.CancelBulkJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.CancelBulkJobResponse, _abc.Awaitable[_job_pb2.CancelBulkJobResponse]]:
-        """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
+        """Cancels a job; what it did stays done. Cancelling an ended job changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND,
+        ABORTED VERSION_CONFLICT when the job keeps changing meanwhile.
+        """
 
     @_abc_1.abstractmethod
     def GetCycle(

@@ -1,0 +1,47 @@
+"""Cancelling a bulk job while others write it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.memory_scheduler import wakes_nobody
+from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob, BulkStatus
+from tradewind.scheduler.use_cases.bulk_jobs import KeepBulkJobs
+from tradewind.server.clock import ManualClock
+from tradewind.server.faults import Aborted
+
+JOB = BulkJob("job-1", BulkAction.STOP, BulkFilter(("f",), (), 0, 1, 10), False, "ada", "", 1)
+
+
+class Contended:
+    """One job on record; the next `conflicts` writes lose against those of its owner."""
+
+    def __init__(self, conflicts: int) -> None:
+        self.job = JOB
+        self.conflicts = conflicts
+
+    async def find(self, job_id: str) -> BulkJob:
+        return self.job
+
+    async def save(self, job: BulkJob) -> bool:
+        if self.conflicts:
+            self.conflicts -= 1
+            self.job = replace(self.job, version=self.job.version + 1)
+            return False
+        self.job = job
+        return True
+
+
+async def cancelled(jobs: Any) -> BulkJob:
+    return await KeepBulkJobs(jobs, wakes_nobody, ManualClock()).cancel("job-1")
+
+
+async def test_a_job_that_its_owner_writes_is_cancelled_all_the_same() -> None:
+    assert (await cancelled(Contended(conflicts=3))).status is BulkStatus.CANCELLED
+
+
+async def test_a_job_that_keeps_changing_is_not_told_to_be_cancelled() -> None:
+    with pytest.raises(Aborted, match='job "job-1" kept changing; try again') as refused:
+        await cancelled(Contended(conflicts=1000))
+    assert refused.value.reason == "VERSION_CONFLICT"
