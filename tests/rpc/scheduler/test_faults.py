@@ -18,6 +18,10 @@ NEVER = Timestamp(seconds=-1)
 PAGE: Any = {"page_size": -1, "page_token": "?"}
 PAGE_FAULTS = {"page_size", "page_token"}
 LONG = "x" * 2000
+ODD_FILTER = job_pb2.BulkFilter(statuses=[99], started_after=NEVER, started_before=NEVER, limit=-1)  # type: ignore[list-item]
+ODD_FILTER_FAULTS = {
+    f"filter.{field}" for field in ("flow_ids", "statuses[0]", "started_after", "started_before", "limit")
+}
 
 CASES: list[tuple[Any, set[str]]] = [
     (
@@ -53,8 +57,8 @@ CASES: list[tuple[Any, set[str]]] = [
     ),
     (revision_pb2.DiffRevisionsRequest(flow_id=NO_ID, from_revision=-1), {"flow_id", "from_revision"}),
     (
-        job_pb2.StartBulkJobRequest(by=LONG, reason=LONG, request_id=NO_ID),
-        {"action", "filter.flow_ids", "by", "reason", "request_id"},
+        job_pb2.StartBulkJobRequest(by=LONG, reason=LONG, request_id=NO_ID, filter=ODD_FILTER),
+        {"action", "by", "reason", "request_id", *ODD_FILTER_FAULTS},
     ),
 ]
 

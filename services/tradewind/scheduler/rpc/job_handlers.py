@@ -1,6 +1,6 @@
 """The part of SchedulerService for bulk jobs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -9,7 +9,7 @@ from tradewind.api.scheduler.v1 import job_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.bulk_job import DEFAULT_STATUSES, BulkAction, BulkFilter, BulkJob, BulkStatus
 from tradewind.scheduler.rpc import cycle_mapping
-from tradewind.scheduler.rpc.checks import MOST_FAULTS, chosen, every, identifiers, text
+from tradewind.scheduler.rpc.checks import chosen, every, identifiers, require, text
 from tradewind.scheduler.rpc.times import ms_of, set_ms
 from tradewind.scheduler.use_cases.bulk_jobs import KeepBulkJobs
 from tradewind.server.faults import InvalidInput, Violation
@@ -36,14 +36,16 @@ class JobHandlers(pb2_grpc.SchedulerServiceServicer):
     jobs: KeepBulkJobs
 
     async def StartBulkJob(self, request: pb2.StartBulkJobRequest, context: Context) -> pb2.StartBulkJobResponse:
-        (action, wanted), by, reason = every(
-            lambda: _wanted(request),
+        action, wanted, _, by, reason = every(
+            lambda: _action(request),
+            lambda: _filter(request.filter),
+            lambda: require(request_id_faults(request.request_id)),
             lambda: text("by", request.by, 128),
             lambda: text("reason", request.reason, 1024),
         )
         job = await self.jobs.start(
             action,
-            wanted,
+            replace(wanted, statuses=wanted.statuses or DEFAULT_STATUSES[action]),
             dry_run=request.dry_run,
             by=by or "user",
             reason=reason,
@@ -66,12 +68,27 @@ class JobHandlers(pb2_grpc.SchedulerServiceServicer):
         return pb2.CancelBulkJobResponse(job=_job(await self.jobs.cancel(request.job_id)))
 
 
-def _wanted(request: pb2.StartBulkJobRequest) -> tuple[BulkAction, BulkFilter]:
-    """Return the action and the filter of a request. Raises InvalidInput."""
-    given, faults = request.filter, request_id_faults(request.request_id)
+def _action(request: pb2.StartBulkJobRequest) -> BulkAction:
+    """Return the action of a request. Raises InvalidInput."""
     action = _ACTION_OF.get(request.action)
     if action is None:
-        faults.append(Violation("action", "is required; take BULK_ACTION_RERUN or BULK_ACTION_STOP"))
+        raise InvalidInput([Violation("action", "is required; take BULK_ACTION_RERUN or BULK_ACTION_STOP")])
+    return action
+
+
+def _filter(given: pb2.BulkFilter) -> BulkFilter:
+    """Return the filter of a request, with the statuses that it names. Raises InvalidInput with every fault."""
+    _, statuses, after_ms, before_ms = every(
+        lambda: require(_filter_faults(given)),
+        lambda: chosen("filter.statuses", given.statuses, cycle_mapping.STATUS_OF_CYCLE),
+        lambda: ms_of(given, "started_after", "filter."),
+        lambda: ms_of(given, "started_before", "filter."),
+    )
+    return BulkFilter(tuple(given.flow_ids), tuple(sorted(statuses)), after_ms, before_ms, given.limit or LIMIT)
+
+
+def _filter_faults(given: pb2.BulkFilter) -> list[Violation]:
+    faults = []
     if not 1 <= len(given.flow_ids) <= MOST_PATTERNS:
         faults.append(Violation("filter.flow_ids", f"must hold 1 to {MOST_PATTERNS}, holds {len(given.flow_ids)}"))
     faults += [
@@ -81,16 +98,7 @@ def _wanted(request: pb2.StartBulkJobRequest) -> tuple[BulkAction, BulkFilter]:
     ]
     if not 0 <= given.limit <= MOST_CYCLES:
         faults.append(Violation("filter.limit", f"must be 0 to {MOST_CYCLES}, is {given.limit}"))
-    if faults or action is None:
-        raise InvalidInput(faults[:MOST_FAULTS])
-    statuses = chosen("filter.statuses", given.statuses, cycle_mapping.STATUS_OF_CYCLE)
-    return action, BulkFilter(
-        tuple(given.flow_ids),
-        tuple(sorted(statuses)) or DEFAULT_STATUSES[action],
-        ms_of(given, "started_after", "filter."),
-        ms_of(given, "started_before", "filter."),
-        given.limit or LIMIT,
-    )
+    return faults
 
 
 def _job(job: BulkJob) -> pb2.BulkJob:
