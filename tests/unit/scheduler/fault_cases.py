@@ -173,6 +173,38 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("schedule.zone", "goes with cron only")],
     ),
     (
+        "schedule cron that is no text, and no zone",
+        without(flow(schedule={"cron": 5, "zone": "Mars/Base"}), "interval"),
+        [
+            ("schedule.cron", "must be text, is 5"),
+            ("schedule.zone", '"Mars/Base" is not a time zone; give an IANA name such as "Europe/Berlin" or "UTC"'),
+        ],
+    ),
+    (
+        "schedule cron that is too long, with a zone",
+        without(flow(schedule={"cron": "0 " * 200, "zone": "UTC"}), "interval"),
+        [("schedule.cron", "must have at most 256 characters, has 400")],
+    ),
+    (
+        "schedule cron that is empty",
+        without(flow(schedule={"cron": ""}), "interval"),
+        [
+            (
+                "schedule.cron",
+                'cannot read "" as cron (Wrong number of fields); give minute, hour, day, month and weekday, '
+                'such as "30 9 * * 1-5"',
+            )
+        ],
+    ),
+    (
+        "schedule at before 1970, and after 9999 by its offset",
+        without(flow(schedule={"at": ["1960-01-01T00:00:00Z", "9999-12-31T23:59:59-23:00"]}), "interval"),
+        [
+            ("schedule.at[0]", 'must lie between 1970 and 9999 in UTC, is "1960-01-01T00:00:00Z"'),
+            ("schedule.at[1]", 'must lie between 1970 and 9999 in UTC, is "9999-12-31T23:59:59-23:00"'),
+        ],
+    ),
+    (
         "schedule at without offset",
         without(flow(schedule={"at": ["2030-01-01T00:00:00"]}), "interval"),
         [

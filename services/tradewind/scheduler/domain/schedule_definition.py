@@ -227,18 +227,21 @@ def is_cron(text: str) -> bool:
 
 def _cron(fields: Fields, value: dict[str, Any], path: str, faults: FaultList) -> tuple[str, str]:
     expression, zone = fields.text("cron", LONGEST_CRON), fields.text("zone", 64) or "UTC"
-    if not expression:
+    if value.get("cron") is None:
         if value.get("zone") is not None:
             faults.add(join(path, "zone"), "goes with cron only")
         return "", "UTC"
-    wrong = False
-    for name, grid in (("cron", (expression, "UTC")), ("zone", ("0 0 * * *", zone))):
+    checks = [("zone", "0 0 * * *", zone)]
+    if expression or value["cron"] == "":
+        # Otherwise it is not text, or too long, and that has been noted.
+        checks.insert(0, ("cron", expression, "UTC"))
+    before = len(faults)
+    for name, *grid in checks:
         try:
             CronGrid(*grid)
         except ValueError as error:
             faults.add(join(path, name), str(error))
-            wrong = True
-    return ("", "UTC") if wrong else (expression, zone)
+    return (expression, zone) if expression and len(faults) == before else ("", "UTC")
 
 
 def _times(value: object, path: str, faults: FaultList) -> tuple[int, ...]:
@@ -266,7 +269,7 @@ def _time(value: object, path: str, faults: FaultList) -> int:
         return 0
     milliseconds = int(moment.timestamp() * 1000)
     if not 0 < milliseconds <= LAST_MS:
-        faults.add(path, f"must lie after 1970, is {shown(value)}")
+        faults.add(path, f"must lie between 1970 and 9999 in UTC, is {shown(value)}")
         return 0
     return milliseconds
 
