@@ -58,8 +58,8 @@ class BindingLimit:
 class FlowPlan:
     """What registering would do: whether it `changed` the flow, every fault, who would run it, and when.
 
-    For a new flow, `standing_revision` and `diff` are None. Registering with `etag` does what was planned, or is
-    refused if somebody else changed the flow first.
+    For a new flow, `standing_revision` and `diff` are None; so is a `diff` of more than 3 MiB, which a warning says.
+    Registering with `etag` does what was planned, or is refused if somebody else changed the flow first.
     """
 
     flow_id: str

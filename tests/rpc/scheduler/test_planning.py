@@ -104,6 +104,21 @@ async def test_what_changes_is_told_and_the_etag_to_register_it_with(scheduler: 
     assert [each.path for each in other.plan.diff.settings] == ["overlap", "labels"]
 
 
+async def test_changes_too_large_for_an_answer_are_left_out_and_the_rest_is_told(scheduler: Client) -> None:
+    def large(letter: str) -> dict[str, Any]:
+        nodes = [{"id": f"n{at}", "type": "t", "config": {"text": letter * 200_000}} for at in range(10)]
+        return {"interval": 60, "nodes": nodes}
+
+    await register(scheduler, large("x"))
+    response = await planned(scheduler, large("y"))
+    plan = response.plan
+    assert (response.changed, plan.standing_revision, plan.HasField("diff")) == (True, 1, False)
+    assert (len(plan.components), len(plan.placements), len(plan.next_times)) == (10, 1, 5)
+    assert [warning.message for warning in response.warnings if warning.path == "flow"] == [
+        "the changes from revision 1 take more than 3 MiB, so the plan leaves them out; get that revision to compare"
+    ]
+
+
 async def test_placement_names_the_workers_that_are_there(scheduler: Client, peers: Peers) -> None:
     draining = worker_pb2.WORKER_STATUS_DRAINING
     peers.registry.workers = [

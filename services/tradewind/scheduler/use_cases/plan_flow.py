@@ -14,7 +14,7 @@ from tradewind.scheduler.domain.placement import Placement, placements
 from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.planning import Limits, Workers
-from tradewind.scheduler.use_cases.faults import diff_too_large, flow_deleting, flow_moved
+from tradewind.scheduler.use_cases.faults import flow_deleting, flow_moved
 from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.read_revisions import LARGEST_DIFF_BYTES, weather_of
 from tradewind.scheduler.use_cases.read_schedules import planned_times, times_from
@@ -35,7 +35,8 @@ _NO_LIMITS_KNOWN = Violation("flow", "the node task manager cannot be reached: t
 class FlowPlan:
     """The effect that a registration would have; with faults in `analysis`, as much of it as can be made out.
 
-    `standing` is the flow on record, None for a new flow; `changed` says whether there would be a new revision.
+    `standing` is the flow on record, None for a new flow; `changed` says whether there would be a new revision. Without
+    a `diff`, the flow is new, or the diff is too large for an answer, which a warning says.
     """
 
     analysis: FlowAnalysis
@@ -62,8 +63,7 @@ class PlanFlow:
     async def __call__(self, wish: RegistrationWish) -> FlowPlan:
         """Return what the registration would do. Faults are part of the plan.
 
-        Raises what RegisterFlow raises because of the flow on record, and Exhausted when the changes are too large for
-        an answer.
+        Raises what RegisterFlow raises because of the flow on record.
         """
         own = wish.faults()
         analysis = await self._register.analyze(wish.draft, "" if own else wish.flow_id)
@@ -105,12 +105,16 @@ class PlanFlow:
         times = tuple(islice(self._times(registration, standing), _TIMES_LOOKED_AT))
         offers = placements(definition.nodes, workers) if workers is not None else ()
         notes += [_all_leave(offer) for offer in offers if offer.draining and not offer.worker_ids]
+        diff = _diff(registration, standing) if standing else None
+        if standing and diff and diff.size > LARGEST_DIFF_BYTES:
+            notes.append(_diff_left_out(standing))
+            diff = None
         demand = Demand(definition, analysis.structure)
         return FlowPlan(
             replace(analysis, warnings=(*analysis.warnings, *notes)),
             standing,
             standing is None or (standing.digest, standing.user_id) != (registration.digest, user_id),
-            _diff(registration, standing) if standing else None,
+            diff,
             offers,
             binding_limits(definition, demand, limits or StandingLimits(), offers, times),
             times[:_NEXT_TIMES],
@@ -133,7 +137,9 @@ def _all_leave(offer: Placement) -> Violation:
 
 def _diff(registration: FlowRegistration, standing: FlowRecord) -> FlowDiff:
     before = weather_of(standing.config_json, dict(standing.labels))
-    diff = diff_of(before, weather_of(registration.config_json, dict(registration.labels)))
-    if diff.size > LARGEST_DIFF_BYTES:
-        raise diff_too_large(standing.flow_id, standing.revision, standing.revision + 1)
-    return diff
+    return diff_of(before, weather_of(registration.config_json, dict(registration.labels)))
+
+
+def _diff_left_out(standing: FlowRecord) -> Violation:
+    which = f"the changes from revision {standing.revision}"
+    return Violation("flow", f"{which} take more than 3 MiB, so the plan leaves them out; get that revision to compare")

@@ -223,7 +223,9 @@ class FlowPlan(_message.Message):
 
     @_builtins.property
     def diff(self) -> _revision_pb2.FlowDiff:
-        """How the definition differs from the one on record; unset when the flow is new, or the definition has faults."""
+        """How the definition differs from the one on record; unset when the flow is new, or the definition has faults, or the
+        changes take more than 3 MiB, which a warning of the response says.
+        """
 
     def __init__(
         self,
