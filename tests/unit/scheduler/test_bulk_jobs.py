@@ -1,4 +1,4 @@
-"""Cancelling a bulk job while others write it."""
+"""Bulk jobs: which flows they take, and how they are cancelled while others write them."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,6 +35,22 @@ class Contended:
 
 async def cancelled(jobs: Any) -> BulkJob:
     return await KeepBulkJobs(jobs, wakes_nobody, ManualClock()).cancel("job-1")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken"),
+    [
+        ("eu.a", ["eu.a"]),
+        ("eu.*", ["eu.a", "eu.b", "eu.c1"]),
+        ("eu.?", ["eu.a", "eu.b"]),
+        ("eu.[ab]", []),
+        ("eu.[a*", []),
+    ],
+)
+def test_only_a_star_and_a_question_mark_stand_for_others(pattern: str, taken: list[str]) -> None:
+    wanted = BulkFilter((pattern,), (), 0, 1, 10)
+    assert [flow_id for flow_id in ("eu.a", "eu.b", "eu.c1", "us.a") if wanted.takes_flow(flow_id)] == taken
+    assert (wanted.named is None) == ("*" in pattern or "?" in pattern)
 
 
 async def test_a_job_that_its_owner_writes_is_cancelled_all_the_same() -> None:

@@ -46,13 +46,14 @@ class BulkFilter:
     @property
     def named(self) -> tuple[str, ...] | None:
         """The flow ids, sorted, when none of them is a pattern; else None."""
-        if any(set(each) & set("*?[") for each in self.flow_ids):
+        if any(set(each) & set("*?") for each in self.flow_ids):
             return None
         return tuple(sorted(set(self.flow_ids)))
 
     def takes_flow(self, flow_id: str) -> bool:
         """Say whether the filter selects cycles of a flow."""
-        return any(fnmatchcase(flow_id, pattern) for pattern in self.flow_ids)
+        # Of the characters that are special to fnmatch, a bracket is not special here.
+        return any(fnmatchcase(flow_id, pattern.replace("[", "[[]")) for pattern in self.flow_ids)
 
     def takes(self, state: ChainState) -> bool:
         """Say whether the filter selects the cycle that has this latest run; the flow is not checked."""
