@@ -206,7 +206,9 @@ class FlowFinishedSchedule(_message.Message):
     STATUSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def flow_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of flows; any flow when empty. At most 100, and 4 KiB of names together."""
+        """Ids of flows. When empty, a trigger fires for any flow; the schedule of a flow must name at least one, since the
+        flow's own ends would begin it otherwise. At most 100, and 4 KiB of names together.
+        """
 
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
