@@ -1,6 +1,7 @@
 """Calendars, pauses, queues of planned times and their outcomes, over gRPC."""
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import grpc
@@ -91,6 +92,29 @@ async def test_what_lies_in_the_past_is_refused(scheduler: Client) -> None:
     request = pb2.RegisterFlowRequest(flow_id="f", spec=spec)
     error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert "all its times have passed" in str(error)
+
+
+async def test_a_flow_whose_times_have_passed_is_registered_again_as_it_is(scheduler: Client) -> None:
+    soon = datetime.fromtimestamp((now_ms() + 1500) / 1000, UTC).isoformat()
+    nodes = [flow_pb2.NodeSpec(id="a", type="t")]
+    spec = flow_pb2.FlowSpec(nodes=nodes, schedule=flow_pb2.ScheduleSpec(at=[soon]))
+    flow = (await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))).flow
+
+    async def over() -> bool:
+        definition = flow_pb2.FlowDefinition(spec=spec)
+        return bool((await scheduler.stub.AnalyzeFlow(pb2.AnalyzeFlowRequest(definition=definition))).violations)
+
+    await until(over, "the time of the flow has passed")
+    again = await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))
+    assert (again.changed, again.flow.etag) == (False, flow.etag)
+    assert "schedule" in {warning.path for warning in again.warnings}
+    spec.nodes.add(id="b", type="t")
+    plan = await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec, validate_only=True))
+    assert (plan.changed, list(plan.plan.violations), list(plan.plan.next_times)) == (True, [], [])
+    changed = await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))
+    assert changed.flow.revision == 2
+    other = pb2.RegisterFlowRequest(flow_id="g", spec=spec)
+    await refused(scheduler.stub.RegisterFlow(other), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
 async def test_a_flow_whose_end_has_passed_is_not_started(scheduler: Client, peers: Peers) -> None:

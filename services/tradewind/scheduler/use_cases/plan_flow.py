@@ -71,7 +71,7 @@ class PlanFlow:
         registration = None
         if not own and analysis.definition is not None:
             try:
-                registration = self._register.registration(wish, analysis)
+                registration = await self._register.registration(wish, analysis)
             except InvalidInput as fault:
                 own = list(fault.violations)
         if registration is None or analysis.definition is None:

@@ -72,6 +72,11 @@ class PutOnRecord:
         self._definitions = definitions
         self._change_flow = change_flow
 
+    async def standing(self, flow_id: str) -> FlowRecord | None:
+        """Return the flow as it is on record, None if there is none."""
+        (flow,) = await self._flows.find([flow_id])
+        return flow
+
     async def __call__(self, registration: FlowRegistration, warnings: Sequence[Violation] = ()) -> Registered:
         """Store a registration.
 

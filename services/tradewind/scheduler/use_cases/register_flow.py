@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_analysis import FlowAnalysis, analyze
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
-from tradewind.scheduler.domain.flow_record import FlowRegistration
+from tradewind.scheduler.domain.flow_record import FlowRecord, FlowRegistration
 from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
 from tradewind.scheduler.ports.peers import Caches, NodeTypes
@@ -83,15 +83,19 @@ class RegisterFlow:
         analysis = analyze(draft, catalogue, caches)
         if catalogue is None and declared:
             analysis = replace(analysis, warnings=(_NOBODY_ASKED, *analysis.warnings))
-        if analysis.definition is None:
+        definition = analysis.definition
+        if definition is None:
             return analysis
-        over = self._over(analysis.definition)
+        over = self._over(definition)
+        if over and await self._standing(flow_id, definition):
+            # Registering a flow again as it is, or with another graph, must not fail because its time has passed.
+            analysis, over = replace(analysis, warnings=(*over, *analysis.warnings)), ()
         if flow_id:
-            below = await self._paths(flow_id, analysis.definition)
-            before = await self._chains(flow_id, analysis.definition.schedule)
+            below = await self._paths(flow_id, definition)
+            before = await self._chains(flow_id, definition.schedule)
             analysis = replace(
                 analysis,
-                definition=None if below.faults or before.faults else analysis.definition,
+                definition=None if below.faults or before.faults else definition,
                 violations=(*analysis.violations, *below.faults, *before.faults),
                 warnings=(*analysis.warnings, *below.warnings, *before.warnings),
             )
@@ -103,6 +107,13 @@ class RegisterFlow:
         except InvalidInput as fault:
             return tuple(fault.violations)
         return ()
+
+    async def _standing(self, flow_id: str, definition: FlowDefinition) -> FlowRecord | None:
+        """Return the flow on record if it has the schedule of this definition, and that is over; else None."""
+        if not flow_id or not self._over(definition):
+            return None
+        flow = await self._put.standing(flow_id)
+        return flow if flow is not None and flow.schedule == definition.schedule else None
 
     async def paths_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
         """Return the faults of a definition of this flow that lie in the flows that it runs, or that begin it."""
@@ -121,21 +132,26 @@ class RegisterFlow:
         analysis = await self.analyze(wish.draft, "" if own else wish.flow_id)
         if own or analysis.definition is None:
             raise InvalidInput([*own, *analysis.violations])
-        return await self._put(self.registration(wish, analysis), analysis.warnings)
+        return await self._put(await self.registration(wish, analysis), analysis.warnings)
 
-    def registration(self, wish: RegistrationWish, analysis: FlowAnalysis) -> FlowRegistration:
-        """Return what would be put on record. Raises InvalidInput when the schedule has nothing more planned."""
+    async def registration(self, wish: RegistrationWish, analysis: FlowAnalysis) -> FlowRegistration:
+        """Return what would be put on record. Raises InvalidInput when a new schedule has nothing planned."""
         definition = analysis.definition
         if definition is None:
             raise InvalidInput(analysis.violations)
         labels = dict(definition.labels) | dict(wish.labels)
+        author, standing = wish.author, await self._standing(wish.flow_id, definition)
+        if standing is not None and not author.etag:
+            # What is right for this schedule would be wrong for another that somebody registers meanwhile.
+            author = replace(author, etag=standing.etag)
         made = registration_of(
             wish.flow_id,
             definition,
             analysis.structure,
             labels,
             self._clock,
-            wish.author,
+            author,
+            standing=standing,
             user_id=wish.user_id,
         )
         request = wish.author.request(wish.user_id, wish.flow_id, made.digest, wish.user_id)
