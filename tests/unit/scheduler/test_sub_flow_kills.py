@@ -20,6 +20,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.stores.memory import MemoryShard
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome
 from tradewind.scheduler.domain.chain_state import STATUS, ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
@@ -280,3 +281,21 @@ async def test_a_flow_of_somebody_else_is_not_run() -> None:
     assert task.error is not None
     assert "belongs to somebody else" in task.error.message
     assert await world.children() == []
+
+
+async def test_a_node_waits_while_its_flow_keeps_being_registered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    event = await world.begin()
+    sub_flows, _ = world.sub_flows(never)
+
+    async def always_another(requests: Sequence[Any], epochs: Any) -> list[BeginAnswer]:
+        return [BeginAnswer(BeginOutcome.REVISION_CHANGED) for _ in requests]
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(world.scheduler.stores.cycles, "begin", always_another)
+        await sub_flows.heard([event])
+    task = await world.nodes.task()
+    assert (task.status, task.error, task.attempt) == ("suspended", None, 1)
+    assert world.parent is not None
+    await sub_flows.look(world.parent)
+    assert (await world.nodes.task()).child == "f:0:0"

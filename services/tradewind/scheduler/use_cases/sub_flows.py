@@ -145,9 +145,11 @@ class SubFlows:
             wishes.append((parent, wish))
         if wishes:
             results = await self._run([wish for _, wish in wishes])
+            # A flow that keeps being registered again passes: its nodes wait until their run is looked after again.
             reports += [
                 _begun(parent, wish.flow_id, user_id, result)
                 for (parent, wish), result in zip(wishes, results, strict=True)
+                if result.outcome is not BeginOutcome.REVISION_CHANGED
             ]
         await self._report(reports)
 
