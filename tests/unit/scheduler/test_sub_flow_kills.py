@@ -145,7 +145,7 @@ class World:
     async def _outputs(self, runs: Sequence[Any]) -> list[Any]:
         return [[("n0", [("output", "42")])] for _ in runs]
 
-    async def _stop(self, flow_id: str, cycle: int, run: int, by: str, reason: str) -> None:
+    async def _stop(self, flow_id: str, cycle: int, run: int, by: str, reason: str, *, once: bool) -> None:
         self.stopped.append(RunName(flow_id, cycle, run))
 
     async def children(self) -> list[ChainState]:
