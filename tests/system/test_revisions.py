@@ -61,7 +61,7 @@ async def test_a_plan_of_what_would_be_refused_exits_with_1(shell: Shell) -> Non
     assert told.startswith("bad would be refused: 1 fault\n  nodes[0].retry.attempts: ")
     planned = await shell.json("flow", "plan", "-", "--name", "wide", input=wide().to_json())
     assert planned["limits"][0]["limit"] == "max_running"
-    assert "max_running = 2: 9 nodes can be ready at once; 2 may run" in await shell(
+    assert "max_running = 2: 9 nodes can be ready at once, but at most 2 may run" in await shell(
         "flow", "plan", "-", "--name", "wide", input=wide().to_json()
     )
 

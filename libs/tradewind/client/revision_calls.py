@@ -154,7 +154,7 @@ def _spec(changes: Mapping[str, Any]) -> flow_pb2.FlowSpec:
 
 def _fault(path: str, value: Any) -> FlowError | None:
     if re.split(r"[.\[]", path, maxsplit=1)[0] in _GRAPH:
-        return FlowError("is part of the graph, which is changed by registering the flow again", path)
+        return FlowError("is part of the graph; to change it, register the flow again", path)
     try:
         spec_of(_nested({path: value}))
     except FlowError as fault:

@@ -155,7 +155,7 @@ async def test_a_cache_that_the_configuration_does_not_know_is_refused(scheduler
         ("nodes[0].cache", 'no cache "screning"; did you mean "screening"?'),
         (
             "nodes[2].cache",
-            'no cache "mine"; there are "analysis", "screening", and the system\'s configuration can have more',
+            'no cache "mine"; there are "analysis", "screening", and more can be added to the system\'s configuration',
         ),
     ]
     peers.node_tasks.caches += ["mine", "screning"]

@@ -169,7 +169,7 @@ async def test_limits_of_the_system_that_bind_are_told_with_what_is_in_use(sched
     busy = (await planned(scheduler, user_id="ann")).plan
     (limit,) = [each for each in busy.limits if each.limit == "config.max_running_per_user"]
     assert (limit.allowed, limit.wanted, limit.in_use) == ("5", "4", 3)
-    assert limit.message == "4 nodes can be ready at once; 5 may run, and 3 of the user run now"
+    assert limit.message == "4 nodes can be ready at once, but at most 5 may run, and 3 of this user's are running now"
     peers.node_tasks.down = True
     away = await planned(scheduler)
     assert [each.limit for each in away.plan.limits] == ["max_running"]

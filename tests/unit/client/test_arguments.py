@@ -64,7 +64,11 @@ async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client
             ValueError,
             "nodes.a.config: is part of the",
         ),
-        (lambda client: client.update_flow("f", {"edges[0].target": "b"}), ValueError, "registering the flow again"),
+        (
+            lambda client: client.update_flow("f", {"edges[0].target": "b"}),
+            ValueError,
+            "to change it, register the flow again",
+        ),
         (lambda client: client.submit_task("feed", retry=3), ValueError, "retry: must be a Retry, such as Retry(3)"),
         (lambda client: client.submit_task("feed", cache=3), ValueError, "cache: must be a Cache"),
         (lambda client: client.submit_batch("feed", {"x": 1}), TypeError, "{'x': 1} is a dict: submit_task takes one"),
@@ -93,7 +97,7 @@ async def test_all_faults_of_an_update_are_told_at_once(client: Client) -> None:
     assert str(caught.value).splitlines() == [
         "the changes have faults:",
         '  overlap: "skp" is not one of skip, allow, queue_one, queue_all, cancel_running',
-        "  nodes: is part of the graph, which is changed by registering the flow again",
+        "  nodes: is part of the graph; to change it, register the flow again",
         '  interval: "abc" is not a length of time: give seconds, or text such as "500ms", "5s", "5m"',
     ]
 

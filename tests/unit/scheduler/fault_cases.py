@@ -32,22 +32,22 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "schedule and interval",
         flow(schedule={"cron": "0 2 * * *"}),
-        [("interval", "goes into schedule when there is one")],
+        [("interval", "put the interval into schedule, or remove schedule")],
     ),
     (
         "cron beside schedule",
         {**without(flow(), "interval"), "cron": "0 * * * *"},
-        [("cron", 'goes into schedule: write "schedule": {"cron": "0 * * * *"}')],
+        [("cron", 'belongs in schedule: write "schedule": {"cron": "0 * * * *"}')],
     ),
     (
         "event beside schedule",
         {**without(flow(), "interval"), "event": {"name": "price"}},
-        [("event", 'goes into schedule: write "schedule": {"event": ...}')],
+        [("event", 'belongs in schedule: write "schedule": {"event": ...}')],
     ),
     (
         "jitter beside schedule",
         flow(jitter="5s"),
-        [("jitter", 'goes into schedule, beside "interval", "cron", "at", "event", "flow_finished"')],
+        [("jitter", 'belongs in schedule, beside "interval", "cron", "at", "event", "flow_finished"')],
     ),
     (
         "interval is cron",
@@ -67,12 +67,12 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "schedule with nothing",
         without(flow(schedule={}), "interval"),
-        [("schedule", "must say when by one of interval, cron, at, event or flow_finished, says none of them")],
+        [("schedule", "must have exactly one of interval, cron, at, event and flow_finished, has none")],
     ),
     (
         "schedule with two",
         without(flow(schedule={"cron": "0 2 * * *", "interval": "5m"}), "interval"),
-        [("schedule", "must say when by one of interval, cron, at, event or flow_finished, says interval and cron")],
+        [("schedule", "must have exactly one of interval, cron, at, event and flow_finished, has interval and cron")],
     ),
     (
         "schedule event without a name",
@@ -91,7 +91,8 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [
             (
                 "schedule.event.name",
-                '"flow.finished" is the scheduler\'s own; say flow_finished with flow_ids instead',
+                '"flow.finished" is reserved, as is every name that begins with "flow."; '
+                "use flow_finished with flow_ids",
             )
         ],
     ),
@@ -99,9 +100,9 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         "schedule event with what times have",
         without(flow(schedule={"event": {"name": "a"}, "jitter": "5s", "catch_up": "all", "zone": "UTC"}), "interval"),
         [
-            ("schedule.zone", "goes with cron only"),
-            ("schedule.jitter", "goes with planned times only, not with events"),
-            ("schedule.catch_up", "goes with planned times only, not with events"),
+            ("schedule.zone", "is only allowed together with cron"),
+            ("schedule.jitter", "is only allowed with planned times, not with events"),
+            ("schedule.catch_up", "is only allowed with planned times, not with events"),
         ],
     ),
     (
@@ -110,16 +111,20 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             flow(schedule={"event": {"name": "a"}, "start": "2030-01-02T00:00:00Z", "end": "2030-01-01T00:00:00Z"}),
             "interval",
         ),
-        [("schedule.end", "must lie after start")],
+        [("schedule.end", "must be after start")],
     ),
     (
         "schedule flow_finished of any flow",
         without(flow(schedule={"flow_finished": {"statuses": ["done"]}}), "interval"),
         [
-            ("schedule.flow_finished.flow_ids", "must name 1 to 100 flows: with any flow, its own end would count"),
+            (
+                "schedule.flow_finished.flow_ids",
+                "must name 1 to 100 flows: if any flow counted, this one would start itself",
+            ),
             (
                 "schedule.flow_finished.statuses[0]",
-                'no cycle ends as "done"; use some of "completed", "partial", "failed", "timeout", "cancelled"',
+                '"done" is not a final status of a cycle; use any of '
+                '"completed", "partial", "failed", "timeout", "cancelled"',
             ),
         ],
     ),
@@ -137,7 +142,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "schedule flow_finished of too many flows",
         without(flow(schedule={"flow_finished": {"flow_ids": [f"{n:0128}" for n in range(40)]}}), "interval"),
-        [("schedule.flow_finished.flow_ids", "are too many with names so long: at most 4 KiB of them together")],
+        [("schedule.flow_finished.flow_ids", "the names are too long: at most 4 KiB in all")],
     ),
     (
         "schedule no cron",
@@ -170,7 +175,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "schedule zone without cron",
         without(flow(schedule={"interval": "5m", "zone": "UTC"}), "interval"),
-        [("schedule.zone", "goes with cron only")],
+        [("schedule.zone", "is only allowed together with cron")],
     ),
     (
         "schedule cron that is no text, and no zone",
@@ -200,8 +205,8 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         "schedule at before 1970, and after 9999 by its offset",
         without(flow(schedule={"at": ["1960-01-01T00:00:00Z", "9999-12-31T23:59:59-23:00"]}), "interval"),
         [
-            ("schedule.at[0]", 'must lie between 1970 and 9999 in UTC, is "1960-01-01T00:00:00Z"'),
-            ("schedule.at[1]", 'must lie between 1970 and 9999 in UTC, is "9999-12-31T23:59:59-23:00"'),
+            ("schedule.at[0]", 'must be between 1970 and 9999 in UTC, is "1960-01-01T00:00:00Z"'),
+            ("schedule.at[1]", 'must be between 1970 and 9999 in UTC, is "9999-12-31T23:59:59-23:00"'),
         ],
     ),
     (
@@ -291,7 +296,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     ("labels no object", flow(labels=["x"]), [("labels", "must be an object, is a list")]),
     ("label no text", flow(labels={"n": 1}), [("labels.n", "must be text, is 1")]),
     ("label long", flow(labels={"n": "x" * 257}), [("labels.n", "must have at most 256 characters, has 257")]),
-    ("label key illegal", flow(labels={"a b": ""}), [('labels["a b"]', f'as the key of a label "a b" {ID_RULE}')]),
+    ("label key illegal", flow(labels={"a b": ""}), [('labels["a b"]', f'label key "a b" {ID_RULE}')]),
     ("labels many", flow(labels={f"k{i}": "" for i in range(33)}), [("labels", "33 labels; at most 32")]),
     (
         "description long",
@@ -306,7 +311,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [
             (
                 "x",
-                'unknown field; there are "interval", "schedule", "nodes", "edges", "overlap", "failure_policy", '
+                'unknown field; use one of "interval", "schedule", "nodes", "edges", "overlap", "failure_policy", '
                 '"timeout", "keep_cycles", "keep_for", "max_running", "pause_after_failures", "on_failure", "finally", '
                 '"labels", "description"',
             )

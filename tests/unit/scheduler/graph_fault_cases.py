@@ -28,7 +28,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "node id twice",
         flow(nodes=[A, node("b"), node("a")]),
-        [("nodes[2].id", '"a" is the id of nodes[0] already')],
+        [("nodes[2].id", '"a" is already the id of nodes[0]')],
     ),
     ("node type missing", flow(nodes=[{"id": "a"}], edges=[]), [("nodes[0].type", "is required")]),
     ("node type illegal", flow(nodes=[node("a", "-x")], edges=[]), [("nodes[0].type", f'"-x" {ID_RULE}')]),
@@ -80,7 +80,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             ("nodes[0].concurrency.key", f'"a b" {ID_RULE}'),
             ("nodes[0].concurrency.max", "must be a whole number from 1 to 1000000, is 0"),
             ("nodes[0].concurrency.when_full", 'unknown value "wai"; did you mean "wait"?'),
-            ("nodes[1].concurrency.limit", 'unknown field; there are "key", "max", "when_full"'),
+            ("nodes[1].concurrency.limit", 'unknown field; use one of "key", "max", "when_full"'),
             ("nodes[1].concurrency.key", "is required"),
             ("nodes[1].concurrency.max", "is required"),
             ("nodes[2].concurrency", "must be an object, is 3"),
@@ -112,7 +112,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
                 '"100 a minute" is not a rate; write COUNT/UNIT, such as "100/m", where UNIT is s, m, h or d',
             ),
             ("nodes[2].rate.cost", "must be at most 5, the most that the limit 5/s admits at once, is 6"),
-            ("nodes[3].rate.max", 'unknown field; there are "key", "limit", "cost"'),
+            ("nodes[3].rate.max", 'unknown field; use one of "key", "limit", "cost"'),
             ("nodes[3].rate.key", "is required"),
             ("nodes[3].rate.limit", "is required"),
             ("nodes[4].rate", 'must be an object, is "5/s"'),
@@ -149,7 +149,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [
             (
                 "nodes[0].timeouts.x",
-                'unknown field; there are "schedule_to_start", "start_to_close", "total", "heartbeat"',
+                'unknown field; use one of "schedule_to_start", "start_to_close", "total", "heartbeat"',
             ),
             (
                 "nodes[0].timeouts.start_to_close",
@@ -167,9 +167,9 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [
             (
                 "nodes[0].retry.retries",
-                'unknown field; there are "attempts", "initial", "factor", "maximum", "jitter", "non_retryable"',
+                'unknown field; use one of "attempts", "initial", "factor", "maximum", "jitter", "non_retryable"',
             ),
-            ("nodes[0].retry.attempts", "is required: how often the node may be tried in all, 1 to 1000"),
+            ("nodes[0].retry.attempts", "is required: how many attempts the node has in all, 1 to 1000"),
         ],
     ),
     (
@@ -235,7 +235,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "edge field unknown",
         flow(edges=[{**edge("a", "b"), "from": "a"}]),
-        [("edges[0].from", 'unknown field; there are "source", "source_handle", "target", "target_handle"')],
+        [("edges[0].from", 'unknown field; use one of "source", "source_handle", "target", "target_handle"')],
     ),
     (
         "edge to an unknown node",
@@ -255,7 +255,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "self loop",
         flow(edges=[edge("a", "b"), edge("b", "b")]),
-        [("edges[1]", 'node "b" feeds itself; an edge joins two nodes')],
+        [("edges[1]", 'node "b" feeds itself; an edge must join two different nodes')],
     ),
     (
         "cycle",
@@ -269,7 +269,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             edges=[edge(*ends) for ends in ("ab", "ba", "bc", "cd", "de", "ec", "dd")],
         ),
         [
-            ("edges[6]", 'node "d" feeds itself; an edge joins two nodes'),
+            ("edges[6]", 'node "d" feeds itself; an edge must join two different nodes'),
             ("edges[1]", "closes a cycle: a -> b -> a; remove one of its edges"),
             ("edges[5]", "closes a cycle: c -> d -> e -> c; remove one of its edges"),
         ],
@@ -298,7 +298,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "secret with more beside it",
         flow(nodes=[node("a", config={"key": {"$secret": "k", "default": "", "x": 1}})], edges=[]),
-        [("nodes[0].config.key", 'a secret reference holds "$secret" alone; remove "default", "x"')],
+        [("nodes[0].config.key", 'a secret reference must have no field but "$secret"; remove "default", "x"')],
     ),
     (
         "config as a whole a secret",
@@ -313,7 +313,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "half a surrogate pair",
         flow(nodes=[node("a", config={"x": "\ud800"})], edges=[]),
-        [("nodes[0].config.x", '"?" holds half of a surrogate pair, which is no Unicode text')],
+        [("nodes[0].config.x", '"?" contains an unpaired surrogate, which is not valid Unicode')],
     ),
     (
         "no JSON value",
@@ -323,6 +323,6 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "key no text",
         flow(nodes=[node("a", config={1: 2})], edges=[]),
-        [("nodes[0].config", "1 is no key; keys are text")],
+        [("nodes[0].config", "1 is not a valid key; keys must be text")],
     ),
 ]

@@ -102,7 +102,7 @@ def test_a_flow_that_fits_what_was_declared() -> None:
             [
                 (
                     "edges[3].target_handle",
-                    'input "prices" of node "model" takes one edge and has edges[0] already; '
+                    'input "prices" of node "model" takes only one edge, and edges[0] already feeds it; '
                     'only an input that node type "model" declares as gathering takes several',
                 )
             ],
@@ -163,7 +163,7 @@ def test_the_inputs_of_a_run_may_feed_an_entry_node() -> None:
         (
             "nodes[0]",
             'input "lines" of node type "report" is required; '
-            "neither an edge nor config gives it, so every run must name it in its inputs",
+            "neither an edge nor config gives it, so the inputs of every run must",
         )
     ]
 

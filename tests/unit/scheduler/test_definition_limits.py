@@ -18,7 +18,7 @@ def test_integers_beyond_2_53_need_text() -> None:
         assert faults_of(weather, from_struct=True) == [
             (
                 "nodes[0].config.x",
-                f"{float(number)!r} is not below 2^53 and may have been rounded on its way in a Struct; "
+                f"{float(number)!r} is not below 2^53, so it may have been rounded in the Struct; "
                 "send the definition as weather_json",
             )
         ]

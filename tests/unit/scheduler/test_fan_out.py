@@ -51,7 +51,7 @@ def test_a_node_that_does_not_say_so_has_the_plan_it_had() -> None:
         ({"max_parallel": 0}, [("nodes[1].max_parallel", "must be a whole number from 1 to 10000, is 0")]),
         ({"max_parallel": 10_001}, [("nodes[1].max_parallel", "must be a whole number from 1 to 10000, is 10001")]),
         *(
-            ({"min_success": value}, [("nodes[1].min_success", f"{RULE}{shown}; without it all must complete")])
+            ({"min_success": value}, [("nodes[1].min_success", f"{RULE}{shown}; by default, all must complete")])
             for value, shown in ((-1, "-1"), (1.5, "1.5"), (10_001, "10001"), (True, "true"), ("all", '"all"'))
         ),
         (
@@ -103,8 +103,8 @@ def test_edges_may_lead_from_what_tells_the_errors_and_a_type_that_has_such_an_o
     assert [(each.path, each.message) for each in warnings] == [
         (
             "nodes[1].map",
-            'output "errors" of a mapped node names the items that did not complete; what its type emits there is not '
-            "handed on",
+            'output "errors" of a mapped node names the items that did not complete; what its type emits there is '
+            "dropped",
         )
     ]
     nodes[1] = node("b", "work")

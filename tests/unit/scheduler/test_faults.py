@@ -52,7 +52,7 @@ def test_all_faults_are_told_at_once_and_the_structure_still() -> None:
         ("[" * 100_000, [("weather_json", "nested too deeply to be read")]),
         (
             '{"interval": ' + "9" * 5000 + "}",
-            [("weather_json", "holds an integer of more digits than can be read")],
+            [("weather_json", "contains an integer with more digits than can be read")],
         ),
         ("7", [("flow", "must be an object with interval, nodes and edges, is 7")]),
         (" " * 3_145_729, [("weather_json", "3145729 bytes of JSON; at most 3145728 (3 MiB): split the flow")]),

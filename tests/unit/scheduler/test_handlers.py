@@ -39,8 +39,8 @@ def test_they_are_components_of_their_own() -> None:
 def test_every_fault_is_told_at_once() -> None:
     found = faults_of(on_failure=["d", "x", "e"], **{"finally": ["e", "b"]})
     assert found["on_failure[1]"].startswith('no node "x"')
-    assert found["finally[0]"].startswith('"e" is in on_failure already')
-    assert found["edges[0]"].startswith('joins "a" (neither) and "b" (finally); what runs on failure or last is told')
+    assert found["finally[0]"].startswith('"e" is already in on_failure')
+    assert found["edges[0]"].startswith('joins "a" (neither) and "b" (finally); nodes that run on failure or last get')
     assert found["edges[1]"].startswith('joins "c" (neither) and "d" (on_failure)')
 
 

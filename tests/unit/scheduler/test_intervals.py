@@ -65,10 +65,10 @@ FORMS = 'give seconds as a number, or text such as "500ms", "5s", "5m", "1h" or 
         (-math.inf, "must not be negative, is -inf"),
         (math.inf, "must be at most 3650d (ten years), is inf"),
         ("3651d", 'must be at most 3650d (ten years), is "3651d"'),
-        (10**400, "must be at most 3650d (ten years), is a number of over 30 digits"),
-        (0.0005, "must be whole milliseconds, is 0.0005"),
-        (1e-12, "must be whole milliseconds, is 1e-12"),
-        ("0.5ms", 'must be whole milliseconds, is "0.5ms"'),
+        (10**400, "must be at most 3650d (ten years), is a number of more than 30 digits"),
+        (0.0005, "must be a whole number of milliseconds, is 0.0005"),
+        (1e-12, "must be a whole number of milliseconds, is 1e-12"),
+        ("0.5ms", 'must be a whole number of milliseconds, is "0.5ms"'),
     ],
 )
 def test_refuses_and_says_why(value: object, message: str) -> None:

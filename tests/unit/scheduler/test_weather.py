@@ -196,7 +196,7 @@ def test_faults_found_before_come_first() -> None:
 def test_stored_text_reads_back_and_anything_else_is_refused() -> None:
     definition = definition_of(flow(labels={"a": "b"}, description="ä"))
     assert definition_from_json(definition.to_json()) == definition
-    with pytest.raises(ValueError, match="no stored flow definition: interval: is required"):
+    with pytest.raises(ValueError, match="not a stored flow definition: interval: is required"):
         definition_from_json("{}")
 
 

@@ -95,8 +95,8 @@ def _of_workers(demand: Demand, offers: Iterable[Placement]) -> Iterator[Binding
                 str(offer.slots),
                 str(wanted[offer.node_type]),
                 offer.slots - offer.free_slots,
-                f"{wanted[offer.node_type]} nodes of type {quoted(offer.node_type)} can be ready at once; the "
-                f"{f'{count} live workers have' if count > 1 else 'one live worker has'} {offer.slots} slots for them",
+                f"{wanted[offer.node_type]} nodes of type {quoted(offer.node_type)} can be ready at once, but the "
+                f"{f'{count} live workers have' if count > 1 else 'only live worker has'} {offer.slots} slots for them",
             )
 
 
@@ -115,8 +115,8 @@ def _at_once(
     limit: str, subject: str, most: int, wanted: int, what: str = "nodes", in_use: int = 0
 ) -> Iterator[BindingLimit]:
     if most and wanted + in_use > most:
-        message = f"{wanted} {what} can be ready at once; {most} may run"
-        message += f", and {in_use} of the user run now" if in_use else ""
+        message = f"{wanted} {what} can be ready at once, but at most {most} may run"
+        message += f", and {in_use} of this user's are running now" if in_use else ""
         yield BindingLimit(limit, subject, str(most), str(wanted), in_use, message)
 
 
@@ -143,12 +143,15 @@ def _in_time(
     if len(planned) > 1:
         asked = cost * rate.period_ms * (len(planned) - 1) / (planned[-1] - planned[0])
         if asked > rate.count:
-            message = f"the schedule asks for {asked:.4g}/{unit} {what}; {rate} may begin, so cycles will fall behind"
+            message = (
+                f"the schedule starts {asked:.4g}/{unit} {what}, but only {rate} may begin, so cycles will fall behind"
+            )
             yield BindingLimit(limit, subject, str(rate), f"{asked:.4g}/{unit}", 0, message)
             return
     if cost > rate.count:
         seconds = (cost - rate.count) * rate.period_ms / rate.count / 1000
         message = (
-            f"a cycle asks for {cost} {what}; {rate} may begin, so its last begins {seconds:.4g} s after the first"
+            f"a cycle starts {cost} {what}, but only {rate} may begin, so its last one begins "
+            f"{seconds:.4g} s after the first"
         )
         yield BindingLimit(limit, subject, str(rate), str(cost), 0, message)

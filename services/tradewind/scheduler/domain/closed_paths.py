@@ -81,4 +81,4 @@ def _path_back_to(start: int, successors: Sequence[Sequence[int]], group_of: lis
                     came_from[target] = node
                     reached.append(target)
         front = reached
-    raise ValueError(f"node {start} lies on no closed path")
+    raise ValueError(f"node {start} is not on a closed path")

@@ -134,8 +134,8 @@ def _hint(word: str, known: Collection[str]) -> str:
 
 def _fed_twice(node: NodeDraft, handle: str, first: str) -> str:
     return (
-        f"input {quoted(handle)} of node {quoted(node.node_id or '')} takes one edge and has {first} already; "
-        f"only an input that node type {quoted(node.node_type or '')} declares as gathering takes several"
+        f"input {quoted(handle)} of node {quoted(node.node_id or '')} takes only one edge, and {first} already "
+        f"feeds it; only an input that node type {quoted(node.node_type or '')} declares as gathering takes several"
     )
 
 
@@ -143,4 +143,4 @@ def _required(node: NodeDraft, name: str, has_edges: bool) -> str:
     message = f"input {quoted(name)} of node type {quoted(node.node_type or '')} is required"
     if has_edges:
         return f'{message}; give it an edge, or a value as "{name}" in config'
-    return f"{message}; neither an edge nor config gives it, so every run must name it in its inputs"
+    return f"{message}; neither an edge nor config gives it, so the inputs of every run must"

@@ -88,7 +88,8 @@ def _event(value: dict[str, Any], path: str, faults: FaultList) -> EventSchedule
     name = fields.identifier("name") or ""
     if name.startswith(_RESERVED):
         faults.add(
-            join(path, "name"), f"{quoted(name)} is the scheduler's own; say flow_finished with flow_ids instead"
+            join(path, "name"),
+            f'{quoted(name)} is reserved, as is every name that begins with "flow."; use flow_finished with flow_ids',
         )
     wanted = fields.mapping("filter")
     text = canonical_json(wanted) if wanted else ""
@@ -104,7 +105,10 @@ def _flow_finished(value: dict[str, Any], path: str, faults: FaultList) -> Event
     fields.refuse_unknown(("flow_ids", "statuses"))
     flow_ids = fields.texts("flow_ids", MOST_FLOWS, 128)
     if value.get("flow_ids") in (None, []):
-        faults.add(join(path, "flow_ids"), f"must name 1 to {MOST_FLOWS} flows: with any flow, its own end would count")
+        faults.add(
+            join(path, "flow_ids"),
+            f"must name 1 to {MOST_FLOWS} flows: if any flow counted, this one would start itself",
+        )
     for place, flow_id in enumerate(flow_ids):
         if (fault := check_identifier(join(join(path, "flow_ids"), place), flow_id)) is not None:
             faults.add(fault.path, fault.message)
@@ -112,10 +116,10 @@ def _flow_finished(value: dict[str, Any], path: str, faults: FaultList) -> Event
     for place, status in enumerate(statuses):
         if status not in ENDINGS:
             at = join(join(path, "statuses"), place)
-            faults.add(at, f"no cycle ends as {shown(status)}; use some of {listed(list(ENDINGS))}")
+            faults.add(at, f"{shown(status)} is not a final status of a cycle; use any of {listed(list(ENDINGS))}")
     made = EventSchedule(flow_ids=tuple(dict.fromkeys(flow_ids)), statuses=tuple(dict.fromkeys(statuses)))
     try:
         EventFilter(made.event_filter)
     except FilterFault:
-        faults.add(join(path, "flow_ids"), "are too many with names so long: at most 4 KiB of them together")
+        faults.add(join(path, "flow_ids"), "the names are too long: at most 4 KiB in all")
     return made

@@ -55,7 +55,7 @@ def read_fan_out(item: dict[str, Any], path: str, faults: FaultList) -> FanOut |
     min_success = item.get("min_success")
     if not (min_success is None or _is_count(min_success) or _is_share(min_success)):
         rule = f"a whole number of items from 0 to {MOST_ITEMS}, or a share of them over 0 and under 1"
-        faults.add(join(path, "min_success"), f"must be {rule}, is {shown(min_success)}; without it all must complete")
+        faults.add(join(path, "min_success"), f"must be {rule}, is {shown(min_success)}; by default, all must complete")
     if handle is None or len(faults) > before:
         return None
     return FanOut(handle, max_parallel, min_success)
@@ -96,4 +96,4 @@ def warn_of_errors_handle(
         mapped = node.definition is not None and node.definition.fan_out is not None
         if mapped and ERRORS in outputs.get(node.node_type or "", ()):
             message = f"output {quoted(ERRORS)} of a mapped node names the items that did not complete"
-            warnings.add(join(node.path, "map"), f"{message}; what its type emits there is not handed on")
+            warnings.add(join(node.path, "map"), f"{message}; what its type emits there is dropped")

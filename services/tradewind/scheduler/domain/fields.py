@@ -29,7 +29,9 @@ class Fields:
             if name in known or name in told:
                 continue
             if not self._faults.full:
-                self._fault(name, f"unknown field{NearestName(known).hint(name, f'; there are {listed(list(known))}')}")
+                self._fault(
+                    name, f"unknown field{NearestName(known).hint(name, f'; use one of {listed(list(known))}')}"
+                )
             else:
                 self._fault(name, "unknown field")
 

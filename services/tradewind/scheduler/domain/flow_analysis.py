@@ -67,7 +67,7 @@ def _check_caches(nodes: Sequence[NodeDraft], caches: Collection[str], faults: F
     names = NearestName(caches)
     for node in nodes:
         if node.cache is not None and node.cache not in caches:
-            choices = f"; there are {listed(sorted(caches))}, and the system's configuration can have more"
+            choices = f"; there are {listed(sorted(caches))}, and more can be added to the system's configuration"
             faults.add(join(node.path, "cache"), f"no cache {quoted(node.cache)}{names.hint(node.cache, choices)}")
 
 
@@ -81,7 +81,7 @@ def _distinct_nodes(drafts: Sequence[NodeDraft], faults: FaultList) -> dict[str,
             continue
         first = nodes.setdefault(draft.node_id, draft)
         if first is not draft:
-            faults.add(join(draft.path, "id"), f"{quoted(draft.node_id)} is the id of {first.path} already")
+            faults.add(join(draft.path, "id"), f"{quoted(draft.node_id)} is already the id of {first.path}")
     return nodes
 
 
@@ -98,7 +98,7 @@ def _check_ends(nodes: Mapping[str, NodeDraft], edges: Sequence[EdgeDraft], faul
         if source is not None and target is not None and source in nodes and target in nodes:
             joined.append((edge, (source, target)))
             if source == target:
-                faults.add(edge.path, f"node {quoted(source)} feeds itself; an edge joins two nodes")
+                faults.add(edge.path, f"node {quoted(source)} feeds itself; an edge must join two different nodes")
     return joined
 
 

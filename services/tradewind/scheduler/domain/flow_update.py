@@ -18,17 +18,17 @@ _SCHEDULE = "schedule."
 def check_mask(paths: Sequence[str], faults: FaultList) -> None:
     """Check that every path of a mask names a field that can be changed, and that the mask is not empty."""
     if not paths:
-        faults.add("update_mask", f"must name the fields that are to change; there are {listed(list(UPDATABLE))}")
+        faults.add("update_mask", f"must name the fields to change; use any of {listed(list(UPDATABLE))}")
     for place, path in enumerate(paths):
         if path in UPDATABLE or (path.startswith(_SCHEDULE) and path.removeprefix(_SCHEDULE) in SCHEDULE_FIELDS):
             continue
         at = join("update_mask.paths", place)
         if path.partition(".")[0].partition("[")[0] in GRAPH_FIELDS:
-            faults.add(at, f"{quoted(path)} is part of the graph, which is changed by registering the flow again")
+            faults.add(at, f"{quoted(path)} is part of the graph; to change it, register the flow again")
         else:
             names = [*UPDATABLE, *(_SCHEDULE + name for name in SCHEDULE_FIELDS)]
-            choices = f"; there are {listed(list(UPDATABLE))} and the fields of schedule"
-            faults.add(at, f"no field {quoted(path)} can be changed{NearestName(names).hint(path, choices)}")
+            choices = f"; use any of {listed(list(UPDATABLE))} and the fields of schedule"
+            faults.add(at, f"{quoted(path)} is not a field that can be changed{NearestName(names).hint(path, choices)}")
 
 
 def updated(weather: Mapping[str, Any], given: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:

@@ -23,14 +23,16 @@ def check_handlers(
             if node_id not in nodes:
                 faults.add(path, f"no node {quoted(node_id)}{names.hint(node_id)}")
             elif role.setdefault(node_id, name) != name:
-                faults.add(path, f"{quoted(node_id)} is in on_failure already; a node runs on failure or last")
+                faults.add(
+                    path, f"{quoted(node_id)} is already in on_failure; a node runs on failure or last, not both"
+                )
     if nodes and role.keys() >= set(nodes):
-        faults.add("nodes", "all of them are in on_failure or finally; at least one must be of the flow itself")
+        faults.add("nodes", "all of them are in on_failure or finally; at least one must be in neither")
     for path, (source, target) in joined:
         if role.get(source) != role.get(target):
             words = [f"{quoted(each)} ({role.get(each, 'neither')})" for each in (source, target)]
             faults.add(
                 path,
-                f"joins {words[0]} and {words[1]}; what runs on failure or last is told of the outcome by its "
-                'parameter "outcome", not by edges',
+                f"joins {words[0]} and {words[1]}; nodes that run on failure or last get the outcome in "
+                'their parameter "outcome", not over edges',
             )

@@ -31,7 +31,7 @@ def parse_duration(value: object) -> int:
     if milliseconds > LONGEST_MS:
         raise ValueError(f"must be at most 3650d (ten years), is {shown(value)}")
     if milliseconds != int(milliseconds):
-        raise ValueError(f"must be whole milliseconds, is {shown(value)}")
+        raise ValueError(f"must be a whole number of milliseconds, is {shown(value)}")
     return int(milliseconds)
 
 

@@ -44,7 +44,7 @@ def read_json_text(text: str, path: str, faults: FaultList) -> Any:
         faults.add(path, "nested too deeply to be read")
         return UNREADABLE
     except ValueError:
-        faults.add(path, "holds an integer of more digits than can be read")
+        faults.add(path, "contains an integer with more digits than can be read")
         return UNREADABLE
     for key in repeated:
         faults.add(path, f"the key {quoted(key)} occurs twice in one object")

@@ -51,7 +51,7 @@ class _Walk:
         result = {}
         for key, item in value.items():
             if not isinstance(key, str):
-                self._fault(trail, f"{shown(key)} is no key; keys are text")
+                self._fault(trail, f"{shown(key)} is not a valid key; keys must be text")
                 continue
             key = self._text(key, trail)
             result[key] = self.value(item, (trail, key), depth + 1)
@@ -64,7 +64,7 @@ class _Walk:
         if self._from_struct and abs(value) >= _EXACT:
             self._fault(
                 trail,
-                f"{shown(value)} is not below 2^53 and may have been rounded on its way in a Struct; "
+                f"{shown(value)} is not below 2^53, so it may have been rounded in the Struct; "
                 "send the definition as weather_json",
             )
         if isinstance(value, float) and abs(value) < _EXACT and value.is_integer():
@@ -78,7 +78,7 @@ class _Walk:
             value.encode()
         except UnicodeEncodeError:
             whole = value.encode(errors="replace").decode()
-            self._fault(trail, f"{quoted(whole)} holds half of a surrogate pair, which is no Unicode text")
+            self._fault(trail, f"{quoted(whole)} contains an unpaired surrogate, which is not valid Unicode")
             return whole
         return value
 

@@ -19,7 +19,7 @@ def read_labels(labels: Mapping[str, Any], path: str, faults: FaultList) -> tupl
     for key, value in labels.items():
         fault = check_identifier(join(path, key), key)
         if fault is not None:
-            faults.add(fault.path, f"as the key of a label {fault.message}")
+            faults.add(fault.path, f"label key {fault.message}")
         if not isinstance(value, str):
             faults.add(join(path, key), f"must be text, is {shown(value)}")
         elif len(value) > LONGEST_VALUE:

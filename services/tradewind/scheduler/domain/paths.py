@@ -26,7 +26,7 @@ def shown(value: object) -> str:
         case str():
             return quoted(value)
         case int() | float():
-            return repr(value) if isinstance(value, float) or abs(value) < 10**30 else "a number of over 30 digits"
+            return repr(value) if isinstance(value, float) or abs(value) < 10**30 else "a number of more than 30 digits"
         case list():
             return "a list"
         case dict():

@@ -57,7 +57,7 @@ def read_retry(value: dict[str, Any], path: str, faults: FaultList) -> RetryDefi
     before = len(faults)
     fields = Fields(value, path, faults)
     fields.refuse_unknown(_FIELDS)
-    fields.required("attempts", f"is required: how often the node may be tried in all, 1 to {_MOST_ATTEMPTS}")
+    fields.required("attempts", f"is required: how many attempts the node has in all, 1 to {_MOST_ATTEMPTS}")
     attempts = fields.integer("attempts", 1, 1, _MOST_ATTEMPTS)
     initial_ms = fields.duration("initial", INITIAL_MS, most_ms=_LONGEST_WAIT_MS)
     factor = fields.number("factor", FACTOR, 1, _LARGEST_FACTOR)

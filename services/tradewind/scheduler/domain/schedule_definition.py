@@ -172,7 +172,7 @@ def schedule_from_json(text: str) -> ScheduleDefinition:
     faults = FaultList()
     definition = read_schedule(weather, "schedule", faults)
     if len(faults):
-        raise ValueError(f"no stored schedule: {faults.violations()[0].message}")
+        raise ValueError(f"not a stored schedule: {faults.violations()[0].message}")
     return definition
 
 
@@ -182,8 +182,8 @@ def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> Schedu
     fields.refuse_unknown(SCHEDULE_FIELDS)
     given = [name for name in KINDS if value.get(name) is not None]
     if len(given) != 1:
-        named = " and ".join(given) if given else "none of them"
-        faults.add(path, f"must say when by one of {', '.join(KINDS[:-1])} or {KINDS[-1]}, says {named}")
+        named = " and ".join(given) if given else "none"
+        faults.add(path, f"must have exactly one of {', '.join(KINDS[:-1])} and {KINDS[-1]}, has {named}")
     interval_ms = fields.duration("interval", 0)
     times_ms = _times(value.get("at"), join(path, "at"), faults)
     on = read_event_schedule(value, path, faults)
@@ -206,9 +206,9 @@ def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> Schedu
     if any(value.get(name) is not None for name in EVENT_FIELDS):
         for name in _OF_TIMES:
             if value.get(name) is not None:
-                faults.add(join(path, name), "goes with planned times only, not with events")
+                faults.add(join(path, name), "is only allowed with planned times, not with events")
         if end_ms and end_ms <= start_ms:
-            faults.add(join(path, "end"), "must lie after start")
+            faults.add(join(path, "end"), "must be after start")
     elif end_ms and definition.planned(0).after(0) is None:
         faults.add(join(path, "end"), "nothing is planned before it")
     return definition
@@ -229,7 +229,7 @@ def _cron(fields: Fields, value: dict[str, Any], path: str, faults: FaultList) -
     expression, zone = fields.text("cron", LONGEST_CRON), fields.text("zone", 64) or "UTC"
     if value.get("cron") is None:
         if value.get("zone") is not None:
-            faults.add(join(path, "zone"), "goes with cron only")
+            faults.add(join(path, "zone"), "is only allowed together with cron")
         return "", "UTC"
     checks = [("zone", "0 0 * * *", zone)]
     if expression or value["cron"] == "":
@@ -249,7 +249,7 @@ def _times(value: object, path: str, faults: FaultList) -> tuple[int, ...]:
         return ()
     given = value if isinstance(value, list) else [value]
     if not 1 <= len(given) <= MOST_TIMES:
-        faults.add(path, f"must be a time or a list of 1 to {MOST_TIMES}, holds {len(given)}")
+        faults.add(path, f"must be a time or a list of 1 to {MOST_TIMES} times, holds {len(given)}")
         return ()
     several = isinstance(value, list)
     times = {_time(one, join(path, place) if several else path, faults) for place, one in enumerate(given)}
@@ -269,7 +269,7 @@ def _time(value: object, path: str, faults: FaultList) -> int:
         return 0
     milliseconds = int(moment.timestamp() * 1000)
     if not 0 < milliseconds <= LAST_MS:
-        faults.add(path, f"must lie between 1970 and 9999 in UTC, is {shown(value)}")
+        faults.add(path, f"must be between 1970 and 9999 in UTC, is {shown(value)}")
         return 0
     return milliseconds
 

@@ -46,7 +46,7 @@ def _references(value: dict[str, Any] | list[Any], keys: Keys) -> Iterator[tuple
 def _check_reference(reference: dict[str, Any], path: str, faults: FaultList) -> None:
     others = [key for key in reference if key != SECRET_KEY]
     if others:
-        faults.add(path, f'a secret reference holds "$secret" alone; remove {listed(others)}')
+        faults.add(path, f'a secret reference must have no field but "$secret"; remove {listed(others)}')
     name = reference[SECRET_KEY]
     if not isinstance(name, str):
         faults.add(join(path, SECRET_KEY), f"must be the name of a secret as text, is {shown(name)}")

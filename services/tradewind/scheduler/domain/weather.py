@@ -109,7 +109,7 @@ def definition_from_json(text: str) -> FlowDefinition:
     draft = read_weather_json(text)
     if draft.definition is None:
         first = draft.faults.violations()[0]
-        raise ValueError(f"no stored flow definition: {first.path}: {first.message}")
+        raise ValueError(f"not a stored flow definition: {first.path}: {first.message}")
     return draft.definition
 
 
@@ -168,7 +168,7 @@ def _misplaced(value: dict[str, Any], faults: FaultList) -> list[str]:
     for name in found:
         example = quoted(value[name]) if isinstance(value[name], str) else "..."
         how = f': write "schedule": {{"{name}": {example}}}' if name in KINDS else f", beside {listed(list(KINDS))}"
-        faults.add(name, f"goes into schedule{how}")
+        faults.add(name, f"belongs in schedule{how}")
     return found
 
 
@@ -188,7 +188,7 @@ def _schedule(
             fields.required("interval", 'is required; give seconds, or text such as "5m"; 0 runs once')
         return ScheduleDefinition(fields.duration("interval", 0))
     if value.get("interval") is not None:
-        faults.add("interval", "goes into schedule when there is one")
+        faults.add("interval", "put the interval into schedule, or remove schedule")
     schedule = value["schedule"]
     if not isinstance(schedule, dict):
         faults.add("schedule", f'must be an object, such as {{"cron": "0 * * * *"}}, is {shown(schedule)}')
