@@ -107,7 +107,7 @@ class OwnedStream(Generic[Item, OpenStream]):
         while True:
             items, ended = await self._receive(stream)
             if ended:
-                self._own.lose(ended, f"the {self._what} stream goes to a higher epoch")
+                self._own.lose(ended, f"a higher epoch has taken over the {self._what} stream")
             waiting += items
             if items:
                 arrived.set()

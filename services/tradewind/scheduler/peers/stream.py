@@ -43,7 +43,7 @@ class PeerStream(Generic[Request, Response]):
         except _ENDED as error:
             raise self._lost(error) from error
         if response is grpc.aio.EOF:
-            raise PeerUnavailable(self._peer, "it has ended the stream")
+            raise PeerUnavailable(self._peer, "it ended the stream")
         message: Response = response
         return message
 

@@ -71,7 +71,9 @@ class SubmissionStream:
             await stream.write(request)
             response = await stream.read()
             if response.number != request.number:
-                raise PeerUnavailable(self._peer, f"it answers {response.number} to request {request.number}")
+                raise PeerUnavailable(
+                    self._peer, f"it answered request {response.number} instead of request {request.number}"
+                )
         except BaseException:
             # The next message on the stream would be the answer to this request.
             await self.close()

@@ -85,7 +85,7 @@ def node_or_item(node_id: str) -> None:
     """Raise InvalidInput unless this is `<node>` or `<node>:<item>`."""
     node, colon, item = node_id.partition(":")
     if colon and not (item.isascii() and item.isdecimal() and len(item) <= _ITEM_DIGITS):
-        words = f'"{node_id}" is not <node>:<item>, the item being its place in the list, from 0 on'
+        words = f'"{node_id}" is not <node>:<item>, where <item> is an index into the list, from 0'
         raise InvalidInput([Violation("node_id", words)])
     identifiers(node_id=node)
 

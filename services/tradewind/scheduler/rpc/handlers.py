@@ -236,7 +236,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
 
     async def WatchFlow(self, request: pb2.WatchFlowRequest, context: Context) -> AsyncIterator[pb2.WatchFlowResponse]:
         if not 1 <= len(request.flow_ids) <= MOST_WATCHED:
-            message = f"{len(request.flow_ids)} flows; at least 1, at most {MOST_WATCHED}"
+            message = f"must name 1 to {MOST_WATCHED} flows, names {len(request.flow_ids)}"
             raise InvalidInput([Violation("flow_ids", message)])
         _, after = every(
             lambda: identifiers(**{f"flow_ids[{place}]": flow_id for place, flow_id in enumerate(request.flow_ids)}),
@@ -295,5 +295,5 @@ def _count(count: int) -> int:
 def _level(number: Any) -> LogLevel:
     level = cycle_mapping.LEVEL_OF.get(number or cycle_pb2.LOG_LEVEL_DEBUG)
     if level is None:
-        raise InvalidInput([Violation("min_level", f"{number} is no known level")])
+        raise InvalidInput([Violation("min_level", f"{number} is not a known level")])
     return level

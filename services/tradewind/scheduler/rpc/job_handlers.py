@@ -72,7 +72,7 @@ def _action(request: pb2.StartBulkJobRequest) -> BulkAction:
     """Return the action of a request. Raises InvalidInput."""
     action = _ACTION_OF.get(request.action)
     if action is None:
-        raise InvalidInput([Violation("action", "is required; take BULK_ACTION_RERUN or BULK_ACTION_STOP")])
+        raise InvalidInput([Violation("action", "is required; use BULK_ACTION_RERUN or BULK_ACTION_STOP")])
     return action
 
 

@@ -57,7 +57,7 @@ class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
 def _scope_faults(scope: pb2.MemoryScope) -> list[Violation]:
     faults = [fault for fault in [check_identifier("scope.flow_id", scope.flow_id)] if fault is not None]
     if (scope.HasField("run") or scope.run_id) and not scope.HasField("cycle"):
-        faults.append(Violation("scope.cycle", "must say of which cycle the run is"))
+        faults.append(Violation("scope.cycle", "is required with run or run_id"))
     return faults
 
 
@@ -72,7 +72,7 @@ def _assigned(text: str, faults: list[Violation]) -> dict[str, str]:
         given = _json_object(text) if text else {}
         check_depth(text)
     except msgspec.ValidationError:
-        faults.append(Violation("set_json", "must be a JSON object: values by name"))
+        faults.append(Violation("set_json", "must be a JSON object of values by name"))
         return {}
     except (msgspec.DecodeError, RecursionError) as error:
         faults.append(Violation("set_json", f"not JSON: {error}"))
@@ -87,7 +87,7 @@ def _assigned(text: str, faults: list[Violation]) -> dict[str, str]:
 
 def _result_faults(text: str, scope: pb2.MemoryScope) -> list[Violation]:
     if not scope.HasField("cycle"):
-        return [Violation("result_json", "is what a cycle gives; say in scope.cycle which")]
+        return [Violation("result_json", "is the result of a cycle: name the cycle in scope.cycle")]
     size = len(text.encode())
     if size > MOST_BYTES:
         return [Violation("result_json", f"{size} bytes; at most {MOST_BYTES} (64 KiB)")]

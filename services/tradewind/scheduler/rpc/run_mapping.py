@@ -124,7 +124,7 @@ def refusal(flow_id: str, result: RunResult, request_id: str) -> Fault | None:
         case BeginOutcome.REUSED:
             return request_id_reused(request_id)
         case _:
-            return Aborted("VERSION_CONFLICT", f'flow "{flow_id}" is being registered anew all the time; repeat')
+            return Aborted("VERSION_CONFLICT", f'flow "{flow_id}" kept being registered again; try again')
 
 
 def add_results(
@@ -197,7 +197,7 @@ def _inputs_fault(path: str, inputs_json: str) -> Violation | None:
         _json_object(inputs_json)
         check_depth(inputs_json)
     except msgspec.ValidationError:
-        return Violation(path, "must be a JSON object, by handle or parameter name")
+        return Violation(path, "must be a JSON object of values by handle or parameter name")
     except (msgspec.DecodeError, RecursionError) as error:
         return Violation(path, f"not JSON: {error}")
     return None

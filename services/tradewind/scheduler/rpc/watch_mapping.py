@@ -23,20 +23,20 @@ def told(request: pb2.WatchFlowRequest) -> Mapping[str, Told]:
     found: dict[str, Told] = {}
     faults: list[Violation] = []
     if request.after_event_ids and request.HasField("cycle"):
-        faults.append(Violation("after_event_ids", "not together with `cycle`"))
+        faults.append(Violation("after_event_ids", "cannot be combined with `cycle`"))
     for place, event_id in enumerate(request.after_event_ids):
         path = f"after_event_ids[{place}]"
         name, _, version = event_id.rpartition("-")
         try:
             last = Told(RunName.parse(name), int(version))
         except ValueError:
-            faults.append(Violation(path, f"{event_id[:200]!r} is no event id that a watch has told"))
+            faults.append(Violation(path, f"{event_id[:200]!r} is not an event id from a watch"))
             continue
         flow_id = last.run.flow_id
         if flow_id not in request.flow_ids:
             faults.append(Violation(path, f"flow {flow_id!r} is not among `flow_ids`"))
         elif flow_id in found:
-            faults.append(Violation(path, f"flow {flow_id!r} has one already"))
+            faults.append(Violation(path, f"flow {flow_id!r} has more than one event id"))
         found[flow_id] = last
     if faults:
         raise InvalidInput(faults)
