@@ -32,7 +32,7 @@ async def test_a_past_range_is_filled(client: Client, shell: Shell) -> None:
     assert [each["backfill_id"] for each in listed] == [2, 1]
     cancelled = await client.cancel_backfill("daily", 1)
     assert cancelled.status is BackfillStatus.COMPLETED
-    with pytest.raises(InvalidInput, match="nothing is planned"):
+    with pytest.raises(InvalidInput, match="no times are planned"):
         await client.backfill_flow("daily", START, START + timedelta(hours=1))
     with pytest.raises(NotFound):
         await client.get_backfill("daily", 9)

@@ -30,7 +30,7 @@ async def test_flows_and_nodes_say_why_they_wait(stack: Standalone) -> None:
         assert 'no live worker offers node type "nobody"' in await shell("explain", "f", "first")
         lines = (await shell("explain", "f")).splitlines()
         assert lines[-1] == '  first (nobody): no live worker offers node type "nobody"'
-        assert lines[-2].startswith("cycle_running: cycle 0 runs since ")
+        assert lines[-2].startswith("cycle_running: cycle 0 has been running since ")
         told = await shell.json("explain", "f", "0", "second")
         assert told[0]["facts"] == {"nodes": [{"node_id": "first", "status": "pending"}]}
         assert "no node task" in await shell("explain", "f", "0", "third", ends=2)

@@ -49,7 +49,7 @@ async def test_plan_register_update_diff_and_roll_back(shell: Shell, tmp_path: P
     etag = (await shell.json("flow", "status", "sums"))["flow"]["etag"]
     assert await shell("flow", "rollback", "sums", "1", "--etag", etag) == "sums is at revision 3\n"
     told = await shell("flow", "rollback", "sums", "2", "--etag", etag, ends=1)
-    assert "was changed meanwhile and is at revision 3" in told
+    assert "has changed and is now at revision 3" in told
     assert await shell("flow", "diff", "sums", "1", "3") == "revisions 1 and 3 of sums are equal\n"
     assert (await shell("flow", "diff", "sums", "9", ends=2)).startswith("error: no revision")
     assert "sums cycle 0 completed" in await shell("flow", "run", "sums", "--wait")

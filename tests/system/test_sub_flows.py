@@ -329,7 +329,7 @@ def test_unknown_flows_warn_at_first_and_fail_the_node_then() -> None:
         client = stack.client
         registered = await client.register_flow("above", over("below"))
         assert [str(warning) for warning in registered.warnings] == [
-            'nodes[0].config.flow_id: no flow "below" is registered; the node fails until there is one'
+            'nodes[0].config.flow_id: flow "below" is not registered; the node fails until it is'
         ]
         assert (await (await client.run_flow("above")).wait(60)).status is CycleStatus.FAILED
         error = (await client.get_node_task("above:0:0:sub")).error
@@ -372,7 +372,7 @@ def test_flows_run_flows_eight_deep_and_no_deeper() -> None:
         assert (await (await stack.client.run_flow("f0")).wait(60)).status is CycleStatus.FAILED
         error = (await stack.client.get_node_task("f8:1:0:sub")).error
         assert error is not None
-        assert "at most 8 deep" in error.message
+        assert "at most 8 levels deep" in error.message
 
     played(main, *chain)
 

@@ -155,7 +155,7 @@ async def test_a_flow_says_how_far_its_backfills_are(scheduler: Client, peers: P
         return {each.code: (each.sentence, MessageToDict(each.facts)) for each in response.reasons}
 
     words, facts = (await told())["backfilling"]
-    assert words == "backfill 1 has 22 of 24 cycles to go, 2 at a time; 2 run now"
+    assert words == "backfill 1 has 22 of 24 cycles to go, 2 at a time; 2 running now"
     assert (facts["left"], facts["running"], facts["waits"]) == (22, 2, False)
     await scheduler.start()
     await scheduler.stub.PauseFlow(scheduler_service_pb2.PauseFlowRequest(flow_id="f"))
@@ -179,7 +179,7 @@ async def test_a_range_that_is_too_long_is_told_how_to_be_split(scheduler: Clien
     ((path, message),) = (await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")).violations
     assert (path, message.partition(" times")[0]) == ("end", "25000")
     assert message.endswith(
-        "split it into 3, the first with end 2018-12-28T12:30:00.000Z, each from where the one before ends"
+        "split it into 3, the first with end 2018-12-28T12:30:00.000Z, each starting where the previous one ends"
     )
     first = asked(25_000)
     first.end.FromJsonString("2018-12-28T12:30:00.000Z")
@@ -193,4 +193,4 @@ async def test_a_calendars_range_that_is_too_long_is_to_be_split(scheduler: Clie
     call = scheduler.stub.BackfillFlow(asked(200))
     ((path, message),) = (await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")).violations
     assert path == "end"
-    assert message.endswith("split it into several, each from where the one before ends")
+    assert message.endswith("split it into several, each starting where the previous one ends")

@@ -91,7 +91,7 @@ async def test_what_lies_in_the_past_is_refused(scheduler: Client) -> None:
     )
     request = pb2.RegisterFlowRequest(flow_id="f", spec=spec)
     error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-    assert "all its times have passed" in str(error)
+    assert "has no times left: all of them have passed" in str(error)
 
 
 async def test_a_flow_whose_times_have_passed_is_registered_again_as_it_is(scheduler: Client) -> None:

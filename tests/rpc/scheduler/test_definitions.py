@@ -269,7 +269,7 @@ async def test_analysis_tells_of_a_schedule_that_is_over(scheduler: Client) -> N
     definition = flow_pb2.FlowDefinition(weather_json=json.dumps(flow))
     analysis = await scheduler.stub.AnalyzeFlow(pb2.AnalyzeFlowRequest(definition=definition))
     assert [(each.path, each.message[:26]) for each in analysis.violations] == [
-        ("schedule", "plans nothing any more: al"),
+        ("schedule", "has no times left: all of "),
     ]
     request = pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps(flow))
     error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")

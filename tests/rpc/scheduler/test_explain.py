@@ -79,7 +79,7 @@ async def test_a_time_that_passed_and_began_nothing(scheduler: Client) -> None:
 
     await until(late, "it is told as late")
     words, facts = tick
-    assert words == f"a cycle was planned for {facts['at']}, and has not begun {facts['late']:g} s later"
+    assert words == f"a cycle was planned for {facts['at']} and has still not begun, {facts['late']:g} s later"
 
 
 async def test_a_paused_flow_tells_who_since_when_and_why(scheduler: Client) -> None:
@@ -90,7 +90,7 @@ async def test_a_paused_flow_tells_who_since_when_and_why(scheduler: Client) -> 
     assert list(found) == ["paused"]
     words, facts = found["paused"]
     assert (facts["by"], facts["note"]) == ("ann", "rates are wrong")
-    assert words == f"paused by ann since {facts['since']}: rates are wrong"
+    assert words == f"paused by ann at {facts['since']}: rates are wrong"
 
 
 async def test_a_flow_that_failed_too_often_tells_how_often(scheduler: Client, peers: Peers) -> None:
@@ -111,7 +111,7 @@ async def test_a_flow_that_failed_too_often_tells_how_often(scheduler: Client, p
 async def test_what_somebody_says_of_a_pause_does_not_make_it_one_after_failures(scheduler: Client) -> None:
     await scheduler.register()
     await scheduler.start()
-    note = "paused after 2 failed cycles in a row, the last of them 1"
+    note = "paused after 2 failed cycles in a row, the last of which was cycle 1"
     await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", by="system", note=note))
     assert list(await of_flow(scheduler)) == ["paused"]
 

@@ -161,7 +161,7 @@ async def test_flows_that_would_begin_each_other_are_refused_however_they_come_t
     answer = await stage.register("a", finished("b"))
     (warning,) = [each for each in answer.warnings if each.path.startswith("schedule")]
     assert warning.path == "schedule.flow_finished.flow_ids[0]"
-    assert warning.message == 'no flow "b" is registered; it begins nothing until there is one'
+    assert warning.message == 'flow "b" is not registered; its ends begin nothing until it is'
     await stage.register("b", finished("c"))
     for made, way in ((finished("x", "a"), "c -> b -> a -> c"), (finished("c"), "c -> c")):
         error = await refused(stage.register("c", made), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
@@ -186,12 +186,12 @@ async def test_what_takes_planned_times_is_refused(stage: Stage) -> None:
     start = pb2.StartFlowRequest(flow_id="f")
     start.start_at.FromSeconds(3_000_000_000)
     error = await refused(stub.StartFlow(start), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-    assert "say from when in the field start of its schedule" in str(error.violations)
+    assert "set the field start of its schedule instead" in str(error.violations)
     backfill = backfill_pb2.BackfillFlowRequest(flow_id="f")
     backfill.start.FromSeconds(1_000_000_000)
     backfill.end.FromSeconds(1_000_100_000)
     error = await refused(stub.BackfillFlow(backfill), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-    assert "plans no times; run cycles with RunFlows" in str(error.violations)
+    assert "so it has no planned times; run cycles with RunFlows" in str(error.violations)
 
 
 async def test_a_paused_flow_has_events_on_record_and_a_stopped_one_begins_nothing(stage: Stage) -> None:

@@ -204,7 +204,7 @@ async def definition_is_gone(start: Start, peers: Peers, embedded: RedisServer) 
     second = await start()
     cycle = await second.ended()
     assert cycle.status == cycle_pb2.CYCLE_STATUS_FAILED
-    assert cycle.reason == "revision 1 of the flow is on record no more"
+    assert cycle.reason == "revision 1 of the flow is no longer on record"
 
 
 async def test_an_open_entry_without_record_goes_away(watchful: Client, peers: Peers, embedded: RedisServer) -> None:

@@ -139,7 +139,7 @@ async def test_placement_names_the_workers_that_are_there(scheduler: Client, pee
     peers.registry.workers = [worker_pb2.Worker(worker_id="w1", node_types=["feed"], capacity=2, status=draining)]
     leaving = (await planned(scheduler)).warnings
     assert [warning.message for warning in leaving if warning.path == "nodes"] == [
-        'every live worker that offers node type "feed" is draining: its nodes wait for another'
+        'every live worker that offers node type "feed" is draining, so its nodes wait for another worker'
     ]
 
 

@@ -309,11 +309,11 @@ async def test_a_refused_cycle_waits_with_its_reason_and_is_submitted_again(sche
     cycle = await scheduler.run(wait=0)
     assert (cycle.status, cycle.reason) == (
         cycle_pb2.CYCLE_STATUS_RUNNING,
-        "the node task manager refuses it: QUEUE_FULL",
+        "the node task manager refused it: QUEUE_FULL",
     )
     ended = await scheduler.ended()
     assert (ended.status, ended.reason) == (cycle_pb2.CYCLE_STATUS_COMPLETED, "")
-    assert "Not submitted yet: the node task manager refuses it: QUEUE_FULL" in await scheduler.lines()
+    assert "Not submitted yet: the node task manager refused it: QUEUE_FULL" in await scheduler.lines()
 
 
 async def test_a_cycle_that_cannot_be_sent_is_sent_later(scheduler: Client, peers: Peers) -> None:

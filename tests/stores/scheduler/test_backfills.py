@@ -91,7 +91,7 @@ async def test_a_time_that_has_had_its_cycle_is_passed_over(bench: Bench) -> Non
     assert (done.status, done.begun, done.skipped) == (BackfillStatus.COMPLETED, 1, 1)
     assert await bench.backfill_firings(backfill_id) == [
         (T - MINUTE, "fired", 1, 1, ""),
-        (T, "skipped", -1, 1, "cycle 0 had begun for it"),
+        (T, "skipped", -1, 1, "cycle 0 had already begun for this time"),
     ]
     assert (T, "fired", 0, 1, "") in await bench.firings()
 
@@ -108,8 +108,8 @@ async def test_a_time_whose_cycle_is_on_record_no_more_is_passed_over_and_told(b
     done = await bench.filled(backfill_id)
     assert (done.status, done.skipped, done.expired) == (BackfillStatus.COMPLETED, 2, 1)
     assert await bench.backfill_firings(backfill_id) == [
-        (T, "skipped", -1, 1, "cycle 0 had begun for it, and is on record no more"),
-        (T + MINUTE, "skipped", -1, 1, "cycle 1 had begun for it"),
+        (T, "skipped", -1, 1, "cycle 0 had already begun for this time, and is no longer on record"),
+        (T + MINUTE, "skipped", -1, 1, "cycle 1 had already begun for this time"),
     ]
 
 

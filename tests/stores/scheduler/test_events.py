@@ -116,7 +116,7 @@ async def test_of_queued_events_at_most_so_many_wait(bench: Bench) -> None:
     assert await ledger(bench) == [
         ("a", "fired", 0, ""),
         ("b", "queued", -1, "cycle 0 was running"),
-        ("c", "dropped", -1, "cycle 0 was running and 1 waited"),
+        ("c", "dropped", -1, "cycle 0 was running, with 1 already waiting"),
     ]
 
 
@@ -189,7 +189,7 @@ async def test_an_event_that_the_schedule_refuses_is_on_record_with_the_reason(b
 async def test_a_refusal_by_an_older_revision_is_judged_again(bench: Bench) -> None:
     await listening(bench)
     await bench.register(digest="d2", schedule=ON_PRICE, first_ms=-1)
-    refused = EventFiring("e", FiringOutcome.SKIPPED, "the flow begins on something else by now")
+    refused = EventFiring("e", FiringOutcome.SKIPPED, "the flow now begins on something else")
     answer = await publish(bench, "e", event=refused, shape=shape("f", 1, schedule=ON_PRICE))
     assert answer.outcome is BeginOutcome.REVISION_CHANGED
     assert await ledger(bench) == []

@@ -137,7 +137,7 @@ async def test_too_many_failures_in_a_row_pause_a_flow(bench: Bench) -> None:
     flow = await bench.flow()
     assert (flow.status, flow.pause and flow.pause.by) == (FlowStatus.PAUSED, "system")
     assert flow.pause is not None
-    assert flow.pause.note == "paused after 2 failed cycles in a row, the last of them 3"
+    assert flow.pause.note == "paused after 2 failed cycles in a row, the last of which was cycle 3"
     assert (flow.pause.failures, flow.pause.failed_cycle) == (2, 3)
     checks = await bench.stores.outbox.check([partition_of("f")], 9)
     assert checks[partition_of("f")].due == ("f",)

@@ -89,7 +89,7 @@ async def test_only_one_waits_and_later_ones_are_dropped(bench: Bench) -> None:
     assert [line[1:] for line in await bench.firings()] == [
         ("fired", 0, 1, ""),
         ("queued", -1, 1, "cycle 0 was running"),
-        ("dropped", -1, 1, "cycle 0 was running and 1 waited"),
+        ("dropped", -1, 1, "cycle 0 was running, with 1 already waiting"),
     ]
 
 
@@ -100,7 +100,7 @@ async def test_all_that_wait_begin_in_their_order_and_no_more_than_a_hundred(ben
     for _ in range(101):
         bench.clock.advance(MINUTE)
         await tick(bench, bench.now)
-    assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "cycle 0 was running and 100 waited")
+    assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "cycle 0 was running, with 100 already waiting")
     for place in range(1, 101):
         await bench.end(state)
         state = await bench.begun(bench.waiting())
@@ -269,7 +269,7 @@ async def test_fewer_cycles_than_have_begun_let_no_other_one_begin(bench: Bench)
     await bench.end(first)
     bench.clock.advance(MINUTE)
     assert await tick(bench, bench.now) is None
-    assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "max_cycles had begun")
+    assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "max_cycles was reached")
     flow = await bench.flow()
     assert (flow.status, flow.next_execution_ms) == (FlowStatus.RUNNING, 0)
     await bench.end(second)

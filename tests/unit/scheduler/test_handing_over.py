@@ -70,7 +70,7 @@ async def test_one_run_at_fault_does_not_hold_up_the_others() -> None:
     runs = [await scheduler.run() for _ in range(4)]
     node_tasks.outcomes = [PeerRefused("no good"), PeerRefused("no good"), PeerRefused("no good")]
     states = await scheduler.hand_over(runs)
-    assert [state.reason for state in states] == ["the node task manager refuses it: no good", "", "", ""]
+    assert [state.reason for state in states] == ["the node task manager refused it: no good", "", "", ""]
 
 
 async def test_an_outage_leaves_the_reason_and_the_time_of_the_next_try() -> None:
@@ -119,7 +119,7 @@ async def test_a_refusal_says_when_to_come_back() -> None:
     await scheduler.register()
     run = await scheduler.run()
     (state,) = await scheduler.hand_over([run])
-    assert state.reason == "the node task manager refuses it: QUEUE_FULL"
+    assert state.reason == "the node task manager refused it: QUEUE_FULL"
     assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 7000
 
 
@@ -157,7 +157,7 @@ async def test_a_taken_number_of_a_deleted_flow_is_refused() -> None:
     run = await scheduler.run()
     del scheduler.stores.data.flows["f"]
     (state,) = await scheduler.hand_over([run])
-    assert state.reason == "the node task manager refuses it: FLOW_DELETING"
+    assert state.reason == "the node task manager refused it: FLOW_DELETING"
 
 
 def test_tries_come_less_often_with_age() -> None:

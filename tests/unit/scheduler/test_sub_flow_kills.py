@@ -268,7 +268,7 @@ async def test_a_cycle_that_is_on_record_no_more_fails_its_node() -> None:
     assert world.parent is not None
     await sub_flows.look(world.parent)
     task = await world.nodes.task()
-    assert task.error == TaskError("SUB_FLOW_FAILED", 'cycle 0 of flow "f" is on record no more')
+    assert task.error == TaskError("SUB_FLOW_FAILED", 'cycle 0 of flow "f" is no longer on record')
 
 
 async def test_a_flow_of_somebody_else_is_not_run() -> None:

@@ -75,7 +75,7 @@ async def test_a_conflict_is_tried_again_from_what_is_on_record_then() -> None:
 async def test_conflicts_without_end_end_with_the_deadline() -> None:
     states = Answers(UpdateOutcome.CONFLICT)
 
-    with pytest.raises(VersionConflict, match="run f:0:0 was changed by others all the time; repeat"):
+    with pytest.raises(VersionConflict, match="run f:0:0 kept being changed by others; try again"):
         await update_state(states, RUN, told, deadline_s=0.05)
     assert 1 < len(states.seen) < 50
 

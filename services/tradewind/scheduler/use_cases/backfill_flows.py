@@ -107,22 +107,24 @@ class BackfillFlows:
     async def _draft(self, flow: FlowRecord, from_ms: int, to_ms: int, max_running: int, by: str) -> BackfillDraft:
         faults: list[Violation] = []
         if not from_ms:
-            faults.append(Violation("start", "must be given"))
+            faults.append(Violation("start", "is required"))
         if not to_ms or to_ms <= from_ms:
-            faults.append(Violation("end", "must be given, and lie after start"))
+            faults.append(Violation("end", "is required, and must be after start"))
         elif to_ms > self._clock.now_ms():
-            faults.append(Violation("end", "lies in the future: what is planned there begins by itself"))
+            faults.append(Violation("end", "lies in the future, where the schedule begins cycles by itself"))
         if flow.schedule.on:
-            words = f"it begins on {flow.schedule.on.words}, and plans no times; run cycles with RunFlows"
+            words = f"the flow begins on {flow.schedule.on.words}, so it has no planned times; run cycles with RunFlows"
             faults.append(Violation("flow_id", words))
         elif flow.schedule.once:
-            faults.append(Violation("flow_id", "its schedule plans no times that repeat; run cycles with RunFlows"))
+            faults.append(
+                Violation("flow_id", "the schedule of the flow has no repeating times; run cycles with RunFlows")
+            )
         if faults:
             raise InvalidInput(faults)
         # In a thread: the times of a calendar are counted one by one.
         times = await asyncio.to_thread(past_times, flow.schedule, flow.anchor_ms, from_ms, to_ms)
         if times is None:
-            raise InvalidInput([Violation("start", "nothing is planned from start on and before end")])
+            raise InvalidInput([Violation("start", "no times are planned between start and end")])
         if times.count > MOST_TIMES or not times.exact:
             raise InvalidInput([Violation("end", _too_many(times))])
         return BackfillDraft(
@@ -153,5 +155,5 @@ def _too_many(times: PastTimes) -> str:
     if times.exact:
         count, parts = f"{times.count}", -(-times.count // MOST_TIMES)
         into = f"{parts}, the first with end {iso(times.first_ms + MOST_TIMES * times.schedule.interval_ms)}"
-    split = f"split it into {into}, each from where the one before ends"
-    return f"{count} times are planned from start on and before it; at most {MOST_TIMES} in one backfill: {split}"
+    split = f"split it into {into}, each starting where the previous one ends"
+    return f"{count} times are planned between start and end; at most {MOST_TIMES} in one backfill: {split}"

@@ -219,7 +219,7 @@ class BeginCycles:
 def _judged(event: DueEvent, wish: Wish, schedule: ScheduleDefinition) -> EventFiring:
     """Say whether a cycle of a flow with this schedule is to begin for an event."""
     if schedule.on is None or schedule.on.event_name != event.name:
-        return EventFiring(event.event_id, FiringOutcome.SKIPPED, "the flow begins on something else by now")
+        return EventFiring(event.event_id, FiringOutcome.SKIPPED, "the flow now begins on something else")
     if schedule.is_missed(wish.due_ms, wish.now_ms):
         return EventFiring(event.event_id, FiringOutcome.MISSED, "found due too late")
     return EventFiring(event.event_id)

@@ -79,5 +79,5 @@ def _answer(flow: DueFlow, begun: Begun) -> DueAnswer | None:
     if outcome is BeginOutcome.OVERLAP:
         return DueAnswer(flow.token, retry_ms=_ONCE_RETRY_MS, error="a cycle of the flow is still running")
     if outcome is BeginOutcome.REVISION_CHANGED:
-        return DueAnswer(flow.token, retry_ms=_CHANGED_RETRY_MS, error="the flow is being registered anew all the time")
+        return DueAnswer(flow.token, retry_ms=_CHANGED_RETRY_MS, error="the flow kept being registered again")
     return DueAnswer(flow.token, next_ms)

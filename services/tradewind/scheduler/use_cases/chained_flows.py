@@ -32,10 +32,10 @@ class ChainedFlows:
                 message = f"a flow may not begin on its own end, neither directly nor through others: {way}"
                 faults.append(Violation(f"{_PATH}[{place}]", message))
             elif source in unknown:
-                message = f"no flow {quoted(source)} is registered; it begins nothing until there is one"
+                message = f"flow {quoted(source)} is not registered; its ends begin nothing until it is"
                 warnings.append(Violation(f"{_PATH}[{place}]", message))
         if len(before) > MOST_FLOWS:
-            faults.append(Violation(_PATH, f"more than {MOST_FLOWS} flows stand before it: make the chain shorter"))
+            faults.append(Violation(_PATH, f"more than {MOST_FLOWS} flows lead to this one: make the chain shorter"))
         return PathsFound(tuple(faults), tuple(warnings))
 
 

@@ -177,7 +177,7 @@ def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int 
     schedule, pause, passed = flow.schedule, flow.pause, None
     first_ms: int | None = None
     if schedule.on and start_at_ms:
-        message = f"the flow begins on {schedule.on.words}: say from when in the field start of its schedule"
+        message = f"the flow begins on {schedule.on.words}: set the field start of its schedule instead"
         raise InvalidInput([Violation("start_at", message)])
     if pause is not None and not pause.next_ms:
         # The schedule was over when the pause began, and its last cycle runs.

@@ -107,7 +107,7 @@ class AskPeers:
                 continue
             late_ms = self._clock.now_ms() - flow.next_execution_ms - flow.schedule.jitter_ms
             if late_ms > _LATE_MS:
-                problem = f"a cycle was planned {late_ms // 1000} s ago, and has not begun"
+                problem = f"a cycle was planned {late_ms // 1000} s ago, but has not begun"
                 found.append(Finding("trigger-silent", flow.flow_id, problem))
         return found
 
@@ -122,9 +122,9 @@ class AskPeers:
             for (flow_id, epoch, _), known in zip(piece, epochs, strict=True):
                 if known is None or known < epoch:
                     problem = (
-                        "the trigger service has no trigger of it" if known is None else "its trigger is out of date"
+                        "the trigger service has no trigger for it" if known is None else "its trigger is out of date"
                     )
-                    found.append(Finding("running-without-trigger", flow_id, f"it is running, and {problem}"))
+                    found.append(Finding("running-without-trigger", flow_id, f"it is running, but {problem}"))
         return found
 
     async def _unknown(self, states: Sequence[ChainState]) -> list[Finding]:
@@ -132,7 +132,7 @@ class AskPeers:
             return []
         known = {(sight.run, sight.run_id) for sight in await self._node_tasks.components(states)}
         return [
-            Finding("run-unknown", str(state.name), "it was submitted, and the node task manager does not know it")
+            Finding("run-unknown", str(state.name), "it was submitted, but the node task manager does not know it")
             for state in states
             if (state.name, state.facts.run_id) not in known
         ]
@@ -152,7 +152,11 @@ class AskPeers:
             {end.run for end in await self._stores.returns.waiting(partitions, MOST_KEPT)} if ended else set()
         )
         return [
-            Finding("end-not-returned", waiting[name], f"it waits for cycle {name}, which has ended, and is not told")
+            Finding(
+                "end-not-returned",
+                waiting[name],
+                f"it waits for cycle {name}, which has ended, but nobody would tell it",
+            )
             for name in ended
             if name not in on_their_way
         ]

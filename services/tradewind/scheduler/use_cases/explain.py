@@ -99,29 +99,29 @@ class ExplainFlow:
 
     def _next(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
         if flow.pause is not None and first_planned(flow, 0, self._clock.now_ms())[0] is None:
-            words = "its schedule plans no further cycle; it completes when it is resumed and no cycle runs"
+            words = "its schedule plans no further cycle; it completes when it has been resumed and no cycle is running"
             return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
         if flow.status is not FlowStatus.RUNNING:
             return []
         next_ms, schedule = flow.next_execution_ms, flow.schedule
         if not next_ms:
-            words = "its schedule plans no further cycle; it completes when those that run have ended"
+            words = "its schedule plans no further cycle; it completes when its running cycles have ended"
             return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
         reasons: list[Reason] = []
         if schedule.start_ms > self._clock.now_ms():
             words = f"its schedule begins at {iso(schedule.start_ms)}"
             reasons.append(Reason("outside_window", words, {"start": iso(schedule.start_ms)}))
         if schedule.on and schedule.is_over(self._clock.now_ms()):
-            words = f"the window of its schedule ended at {iso(schedule.end_ms)}; it completes when no cycle runs"
+            words = f"the window of its schedule ended at {iso(schedule.end_ms)}; it completes when no cycle is running"
             return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
         if schedule.on:
             return [*reasons, _waits_for_event(schedule.on, firings)]
         words = f"the next cycle is planned for {iso(next_ms)}"
         late_s = (self._clock.now_ms() - next_ms - schedule.jitter_ms) // 1000
         if late_s > 0:
-            words = f"a cycle was planned for {iso(next_ms)}, and has not begun {late_s} s later"
+            words = f"a cycle was planned for {iso(next_ms)} and has still not begun, {late_s} s later"
         elif schedule.jitter_ms:
-            words += f", and begins up to {schedule.jitter_ms / 1000:g} s later on purpose"
+            words += f", and begins up to {schedule.jitter_ms / 1000:g} s later because of its jitter"
         facts: dict[str, Fact] = {"at": iso(next_ms), "jitter": schedule.jitter_ms / 1000, "late": max(0, late_s)}
         return [*reasons, Reason("next_tick", words, facts)]
 
@@ -160,7 +160,7 @@ def _standing(flow: FlowRecord) -> list[Reason]:
     since = iso(flow.updated_ms)
     match flow.status:
         case FlowStatus.DELETING:
-            return [Reason("deleting", f"it is being deleted since {since}", {"since": since})]
+            return [Reason("deleting", f"it is being deleted; that began at {since}", {"since": since})]
         case FlowStatus.PAUSED if flow.pause is not None:
             return [_paused(flow)]
         case FlowStatus.STOPPED if flow.stop is not None:
@@ -173,7 +173,7 @@ def _standing(flow: FlowRecord) -> list[Reason]:
         case FlowStatus.REGISTERED:
             return [Reason("not_started", "it was never started; start it to let cycles begin", {"since": since})]
         case FlowStatus.COMPLETED | FlowStatus.FAILED:
-            words = f"its schedule was over at {since}, and it {flow.status.value}"
+            words = f"its schedule ended at {since}, and it {flow.status.value}"
             return [Reason("schedule_over", words, {"at": since, "status": flow.status.value})]
     return []
 
@@ -183,11 +183,11 @@ def _paused(flow: FlowRecord) -> Reason:
     assert pause is not None
     facts: dict[str, Fact] = {"by": pause.by, "since": iso(pause.at_ms), "note": pause.note}
     if pause.failures:
-        words = f"{pause.note}, at {iso(pause.at_ms)}; resume it when that is mended"
+        words = f"{pause.note}, at {iso(pause.at_ms)}; resume it when the cause is fixed"
         more: dict[str, Fact] = {"failures": pause.failures, "last_cycle": pause.failed_cycle}
         return Reason("paused_after_failures", words, facts | more)
     note = f": {pause.note}" if pause.note else ""
-    return Reason("paused", f"paused by {pause.by} since {iso(pause.at_ms)}{note}", facts)
+    return Reason("paused", f"paused by {pause.by} at {iso(pause.at_ms)}{note}", facts)
 
 
 def _open(state: ChainState, *, known: bool) -> list[Reason]:
@@ -200,11 +200,11 @@ def _open(state: ChainState, *, known: bool) -> list[Reason]:
         facts: dict[str, Fact] = {"cycle": cycle, "by": stop.by, "why": stop.reason, "since": iso(stop.at_ms)}
         reasons.append(Reason("stopping", words, facts))
     if not known:
-        words = f"cycle {cycle} waits since {since} for the node task manager to take it"
+        words = f"cycle {cycle} has been waiting since {since} for the node task manager to accept it"
         words += f": {state.reason}" if state.reason else ""
         facts = {"cycle": cycle, "since": since, "why": state.reason}
         reasons.append(Reason("waits_for_node_task_manager", words, facts))
-    words = f"cycle {cycle} runs since {since}"
+    words = f"cycle {cycle} has been running since {since}"
     return [*reasons, Reason("cycle_running", words, {"cycle": cycle, "run": state.name.run, "since": since})]
 
 
@@ -231,7 +231,7 @@ def _backfill(backfill: Backfill, flow: FlowRecord) -> Reason:
     draft = backfill.draft
     words = f"backfill {backfill.backfill_id} has {backfill.left} of {draft.times} cycles to go"
     words += f", {draft.max_running} at a time"
-    words += f"; {backfill.running} run now" if backfill.running else ""
+    words += f"; {backfill.running} running now" if backfill.running else ""
     waits = flow.status is FlowStatus.PAUSED and backfill.left > 0
     words += "; it waits until the flow is resumed" if waits else ""
     facts: dict[str, Fact] = {
@@ -318,7 +318,7 @@ class ExplainNode:
                 # Both services mostly use the same store: then this reason is there already.
                 reasons += store_takes_no_writes(await self._refusal())
             if known and found is None:
-                words = "its component has not been handed over: it begins when others have ended"
+                words = "its component is withheld until other components have ended"
                 reasons.append(Reason("withheld", words, {"cycle": state.name.cycle}))
         if found is None:
             return NodeExplanation(state, None, ordered(reasons))

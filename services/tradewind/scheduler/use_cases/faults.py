@@ -21,7 +21,7 @@ def flow_deleting(flow_id: str) -> FailedPrecondition:
     """The flow is being deleted."""
     return FailedPrecondition(
         "FLOW_DELETING",
-        f'flow "{flow_id}" is being deleted; wait until it is gone, or take another id',
+        f'flow "{flow_id}" is being deleted; wait until it is gone, or use another id',
         f"flows/{flow_id}",
         {"flow_id": flow_id, "status": "deleting"},
     )
@@ -31,7 +31,7 @@ def flow_not_owned(flow_id: str) -> PermissionDenied:
     """The flow belongs to another user."""
     return PermissionDenied(
         "NOT_OWNER",
-        f'flow "{flow_id}" belongs to another user: take another id, or have an operator change it',
+        f'flow "{flow_id}" belongs to another user: use another id, or ask an operator to change it',
         {"flow_id": flow_id},
     )
 
@@ -40,7 +40,7 @@ def flow_moved(flow: FlowRecord) -> Aborted:
     """The flow has been changed since the etag was read."""
     return Aborted(
         "VERSION_CONFLICT",
-        f'flow "{flow.flow_id}" was changed meanwhile and is at revision {flow.revision}, etag "{flow.etag}"; read it '
+        f'flow "{flow.flow_id}" has changed and is now at revision {flow.revision}, etag "{flow.etag}"; read it '
         "again and repeat the change",
         {"flow_id": flow.flow_id, "etag": flow.etag, "revision": str(flow.revision)},
     )
@@ -48,7 +48,7 @@ def flow_moved(flow: FlowRecord) -> Aborted:
 
 def revision_not_found(flow_id: str, revision: int, latest: int) -> NotFound:
     """The flow has no such revision, or it is no longer on record; `latest` is the current one."""
-    hint = "; it is on record no more" if revision >= 1 else "; the first was 1"
+    hint = "; it is no longer on record" if revision >= 1 else "; the first was 1"
     if revision > latest:
         hint = f"; the latest is {latest}"
     return NotFound("revision", f"{flow_id}:{revision}", "REVISION_NOT_FOUND", hint)
@@ -58,7 +58,8 @@ def diff_too_large(flow_id: str, first: int, second: int) -> Exhausted:
     """Two revisions differ in more than an answer holds."""
     return Exhausted(
         "TOO_LARGE",
-        f'revisions {first} and {second} of flow "{flow_id}" differ in more than an answer holds; get both and compare',
+        f'the changes between revisions {first} and {second} of flow "{flow_id}" are too large for an answer; get both '
+        "and compare them",
         metadata={"flow_id": flow_id},
     )
 
@@ -77,7 +78,7 @@ def flow_not_paused(flow: FlowRecord) -> FailedPrecondition:
     """Only a flow that is paused can be resumed."""
     return FailedPrecondition(
         "FLOW_NOT_PAUSED",
-        f'flow "{flow.flow_id}" is {flow.status.value}, not paused; start it',
+        f'flow "{flow.flow_id}" is {flow.status.value}, not paused; start it instead',
         f"flows/{flow.flow_id}",
         {"flow_id": flow.flow_id, "status": flow.status.value},
     )
@@ -87,8 +88,8 @@ def schedule_over(flow: FlowRecord) -> FailedPrecondition:
     """The flow's schedule has nothing more planned."""
     return FailedPrecondition(
         "SCHEDULE_OVER",
-        f'the schedule of flow "{flow.flow_id}" plans nothing any more; register it with one that does, or run a cycle '
-        "by hand",
+        f'the schedule of flow "{flow.flow_id}" has nothing left to run; register the flow with a new schedule, or '
+        "run a cycle by hand",
         f"flows/{flow.flow_id}",
         {"flow_id": flow.flow_id, "status": flow.status.value},
     )
@@ -141,7 +142,7 @@ def not_latest_run(run: RunName, latest: RunName) -> FailedPrecondition:
     """Only the latest run of a cycle can be run again."""
     return FailedPrecondition(
         "NOT_LATEST_RUN",
-        f'cycle {run.cycle} of flow "{run.flow_id}" was run again since; its latest run is {latest.run}: take that one',
+        f'cycle {run.cycle} of flow "{run.flow_id}" has been run again; use its latest run, {latest.run}',
         f"cycles/{run}",
         {"flow_id": run.flow_id, "cycle": str(run.cycle), "latest_run": str(latest.run)},
     )
@@ -149,8 +150,12 @@ def not_latest_run(run: RunName, latest: RunName) -> FailedPrecondition:
 
 def too_many_runs(run: RunName, most: int) -> FailedPrecondition:
     """A cycle has a bounded number of runs."""
-    message = f'cycle {run.cycle} of flow "{run.flow_id}" was run again {most} times; run the flow for a new cycle'
-    return FailedPrecondition("WRONG_STATUS", message, f"cycles/{run}")
+    return FailedPrecondition(
+        "WRONG_STATUS",
+        f'cycle {run.cycle} of flow "{run.flow_id}" has reached the limit of {most} reruns; run the flow for a new '
+        "cycle",
+        f"cycles/{run}",
+    )
 
 
 def nothing_to_rerun(run: RunName) -> FailedPrecondition:
@@ -180,8 +185,8 @@ def revision_expired(state: ChainState) -> FailedPrecondition:
     run = state.name
     return FailedPrecondition(
         "RESULTS_EXPIRED",
-        f'cycle {run.cycle} of flow "{run.flow_id}" began with revision {state.facts.revision}, which is on record no '
-        "more; run the flow for a new cycle",
+        f'cycle {run.cycle} of flow "{run.flow_id}" began with revision {state.facts.revision}, which is no longer '
+        "on record; run the flow for a new cycle",
         f"cycles/{run}",
         {"flow_id": run.flow_id, "cycle": str(run.cycle), "revision": str(state.facts.revision)},
     )
@@ -192,7 +197,7 @@ def cycle_ended(state: ChainState) -> FailedPrecondition:
     run = state.name
     return FailedPrecondition(
         "CYCLE_ENDED",
-        f'run {run.run} of cycle {run.cycle} of flow "{run.flow_id}" has ended: it is {state.status.value}',
+        f'run {run.run} of cycle {run.cycle} of flow "{run.flow_id}" has ended ({state.status.value})',
         f"cycles/{run}",
         {"flow_id": run.flow_id, "cycle": str(run.cycle), "status": state.status.value},
     )
@@ -202,8 +207,8 @@ def memory_closed(state: ChainState) -> FailedPrecondition:
     """The cycle has ended, so its variables can no longer change."""
     return FailedPrecondition(
         "WRONG_STATUS",
-        f"cycle {state.name.cycle} of {state.name.flow_id} has ended ({state.status.value}); keep in the memory of the "
-        "flow what later cycles need",
+        f"cycle {state.name.cycle} of {state.name.flow_id} has ended ({state.status.value}); store variables that "
+        "later cycles need in the memory of the flow",
         f"cycles/{state.name}",
         {"status": state.status.value},
     )
@@ -213,7 +218,9 @@ def memory_moved(whose: str, version: int) -> Aborted:
     """Somebody else changed the variables meanwhile; `version` is the version on record, -1 if not known."""
     metadata = {"version": str(version)} if version >= 0 else {}
     return Aborted(
-        "VERSION_CONFLICT", f"the memory of {whose} was changed by others; read it again and repeat", metadata
+        "VERSION_CONFLICT",
+        f"the memory of {whose} was changed by others; read it again and repeat the change",
+        metadata,
     )
 
 
@@ -222,7 +229,7 @@ def memory_full(whose: str, size: int) -> Exhausted:
     return Exhausted(
         "TOO_LARGE",
         f"the memory of {whose} would take {size} bytes of JSON; at most {MOST_BYTES} (64 KiB): delete variables, or "
-        "keep large values elsewhere and their place here",
+        "store large values elsewhere and keep only a reference to them here",
         metadata={"size": str(size), "limit": str(MOST_BYTES)},
     )
 
@@ -248,6 +255,6 @@ def request_id_reused(request_id: str) -> Conflict:
     """The request_id was used for something else."""
     return Conflict(
         "REQUEST_ID_REUSED",
-        f'request_id "{request_id}" was used with another payload before; take a new one for a new request',
+        f'request_id "{request_id}" was already used with a different payload; use a new request_id',
         {"request_id": request_id},
     )

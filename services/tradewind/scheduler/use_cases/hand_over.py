@@ -97,10 +97,10 @@ class HandOver:
         except PeerUnavailable as error:
             self._failing.note(error.message, runs=len(runs), error=error.detail)
             self.unreached = None if error.answered else error
-            return await self._refused([(run, f"{error.message}; it is tried again", 0) for run in runs])
+            return await self._refused([(run, f"{error.message}; it will be tried again", 0) for run in runs])
         except PeerRefused as error:
             if len(runs) == 1:
-                return await self._refused([(runs[0], f"the node task manager refuses it: {error}", 0)])
+                return await self._refused([(runs[0], f"the node task manager refused it: {error}", 0)])
             # One of the runs is at fault: the others must not wait for it.
             half = len(runs) // 2
             return [*await self._submit(runs[:half]), *await self._submit(runs[half:])]
@@ -223,10 +223,10 @@ def _name_is_taken(answer: SubmitAnswer) -> bool:
 
 def _words(answer: SubmitAnswer) -> str:
     if answer.outcome is SubmitOutcome.RUN_CONFLICT:
-        return "the node task manager holds other runs under every number that was tried"
+        return "the node task manager has other runs under every number that was tried"
     if answer.outcome is SubmitOutcome.PLAN_UNKNOWN:
-        return "the node task manager did not take the plan"
-    return f"the node task manager refuses it: {answer.reason or 'without a reason'}"
+        return "the node task manager did not accept the plan"
+    return f"the node task manager refused it: {answer.reason or 'no reason given'}"
 
 
 def _cut(runs: Sequence[PlannedRun]) -> list[_Group]:

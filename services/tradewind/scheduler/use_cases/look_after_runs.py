@@ -193,7 +193,7 @@ class LookAfterRuns:
         for state in states:
             planned = await self._definitions.of_run(state)
             if planned is None:
-                lost = f"revision {state.facts.revision} of the flow is on record no more"
+                lost = f"revision {state.facts.revision} of the flow is no longer on record"
                 await self._fold.give_up(state, lost, epochs)
             else:
                 runs.append(PlannedRun(state, planned))

@@ -27,8 +27,8 @@ _NEXT_TIMES = 5
 _TIMES_LOOKED_AT = 100
 """How many planned times are used to judge how often cycles begin."""
 
-_NO_WORKERS_KNOWN = Violation("nodes", "the registry cannot be reached: where nodes could run is not known")
-_NO_LIMITS_KNOWN = Violation("flow", "the node task manager cannot be reached: the system's limits were not looked at")
+_NO_WORKERS_KNOWN = Violation("nodes", "the registry cannot be reached, so it is not known where nodes could run")
+_NO_LIMITS_KNOWN = Violation("flow", "the node task manager cannot be reached, so the system's limits were not checked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class PlanFlow:
 
 def _all_leave(offer: Placement) -> Violation:
     who = f"every live worker that offers node type {quoted(offer.node_type)}"
-    return Violation("nodes", f"{who} is draining: its nodes wait for another")
+    return Violation("nodes", f"{who} is draining, so its nodes wait for another worker")
 
 
 def _diff(registration: FlowRegistration, standing: FlowRecord) -> FlowDiff:

@@ -152,9 +152,9 @@ def first_planned_of(definition: FlowDefinition, now_ms: int) -> int:
         return 0
     if schedule.on:
         if schedule.is_over(now_ms):
-            raise InvalidInput([Violation("schedule.end", "has passed: no event would begin a cycle any more")])
+            raise InvalidInput([Violation("schedule.end", "has passed, so no event would ever begin a cycle")])
         return schedule.stands_by_ms
     first_ms = schedule.planned(0).after(now_ms - 1)
     if first_ms is None:
-        raise InvalidInput([Violation("schedule", "plans nothing any more: all its times have passed")])
+        raise InvalidInput([Violation("schedule", "has no times left: all of them have passed")])
     return first_ms

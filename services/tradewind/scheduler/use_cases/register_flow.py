@@ -25,7 +25,7 @@ from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 
 _NOBODY_ASKED = Violation(
-    "nodes", "the registry cannot be reached: handles and configs were not checked against live node types"
+    "nodes", "the registry cannot be reached, so handles and configs were not checked against live node types"
 )
 
 

@@ -218,7 +218,7 @@ def _merged(before: str, given: str, planned: PlannedFlow, again: frozenset[str]
     if not given:
         return before
     if not any(_is_entry(planned, digest, again) for _, digest in planned.components):
-        message = "reach entry nodes only, and none of those runs again: name one with from_node_ids"
+        message = "reach only entry nodes, and no entry node runs again: name one in from_node_ids"
         raise InvalidInput([Violation("inputs_json", message)])
     return json.dumps({**json.loads(before or "{}"), **json.loads(given)}, ensure_ascii=False)
 

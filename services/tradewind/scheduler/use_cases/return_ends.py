@@ -91,8 +91,8 @@ class ReturnEnds:
         if size > MOST_OUTPUT_BYTES:
             name = state.name
             why = (
-                f'cycle {name.cycle} of flow "{name.flow_id}" completed, and emitted {size} bytes, at most 1 MiB: '
-                "let its last nodes emit less, or where it is kept"
+                f'cycle {name.cycle} of flow "{name.flow_id}" completed, but emitted {size} bytes; at most 1 MiB is '
+                "allowed: make its last nodes emit less, or a reference to the data"
             )
             return SubFlowReport(parent, facts.user_id, name, error_code=TOO_LARGE, error=why, final=True)
         return SubFlowReport(parent, facts.user_id, state.name, output_json=output)

@@ -74,7 +74,7 @@ class StopCycle:
             if is_terminal(state.status):
                 raise cycle_ended(state)
             stopping = state._replace(stop=before or self._asked(by, reason, request_id))
-            what = "Stopping what handles the outcome as well" if before is not None else "Stopping"
+            what = "Stopping the nodes that handle the outcome too" if before is not None else "Stopping"
             log = LogText(LogLevel.WARNING, f"{what}, by {by}: {reason}")
             (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
             if result.ok:
@@ -99,8 +99,8 @@ class StopCycle:
         state = await self._open(flow_id, cycle, run)
         count = state.facts.component_count
         if component_id not in map(str, range(count)):
-            known = f'"0" to "{count - 1}"' if count > 1 else '"0"'
-            raise InvalidInput([Violation("component_id", f'no component "{component_id}"; there is {known}')])
+            known = f'the components are "0" to "{count - 1}"' if count > 1 else 'the only one is "0"'
+            raise InvalidInput([Violation("component_id", f'no component "{component_id}"; {known}')])
         if component_id in state.components:
             raise cycle_ended(state) if is_terminal(state.status) else _component_ended(state, component_id)
         order = stop_order(state._replace(stop=StopRequest(by, reason, self._clock.now_ms())))
@@ -148,4 +148,4 @@ def _component_ended(state: ChainState, component_id: str) -> FailedPrecondition
 
 
 def _contended(flow_id: str) -> Aborted:
-    return Aborted("VERSION_CONFLICT", f'the cycle of flow "{flow_id}" changes all the time; repeat')
+    return Aborted("VERSION_CONFLICT", f'the cycle of flow "{flow_id}" kept changing; try again')

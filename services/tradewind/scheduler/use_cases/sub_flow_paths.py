@@ -36,7 +36,7 @@ class SubFlowPaths:
                 way = " -> ".join(found)
                 faults.append(Violation(path, f"a flow may not run itself, neither directly nor through others: {way}"))
             elif target in unknown:
-                message = f"no flow {quoted(target)} is registered; the node fails until there is one"
+                message = f"flow {quoted(target)} is not registered; the node fails until it is"
                 warnings.append(Violation(path, message))
         return PathsFound(tuple(faults), tuple(warnings))
 

@@ -29,7 +29,7 @@ from tradewind.server.built_in.flows import MOST_DEPTH, MOST_INPUT_BYTES
 from tradewind.server.faults import FailedPrecondition, NotFound
 
 _AT_ONCE = 100
-_GONE = "nothing waits for this cycle any more: the node that it ran for has ended"
+_GONE = "nothing waits for this cycle any longer: the node that it ran for has ended"
 
 _log = structlog.get_logger(__name__)
 
@@ -85,7 +85,7 @@ class SubFlows:
         for (wait, name), child in zip(known, await self._states.load_many([name for _, name in known]), strict=True):
             parent = Parent(state.name, state.facts.run_id, wait.node, wait.attempt)
             if child is None or child.facts.parent is None or child.facts.parent.task_id != parent.task_id:
-                why = f'cycle {name.cycle} of flow "{name.flow_id}" is on record no more'
+                why = f'cycle {name.cycle} of flow "{name.flow_id}" is no longer on record'
                 lost.append(SubFlowReport(parent, state.facts.user_id, name, error_code=FAILED, error=why))
             elif is_terminal(child.status):
                 ended.append(child)
@@ -179,15 +179,25 @@ class SubFlows:
 def _fault(parent: Parent, wait: SubFlowWait, owner: str | None, user_id: str) -> tuple[str, str, bool] | None:
     """Return why no cycle may begin for a node: code, sentence, and whether trying again is useless."""
     if parent.too_deep:
-        why = f"flows run flows at most {MOST_DEPTH} deep, this would be {parent.depth}; does one run itself?"
+        why = (
+            f"flows may run flows at most {MOST_DEPTH} levels deep, and this would be level {parent.depth}; "
+            "does a flow run itself?"
+        )
         return FAILED, why, True
     if wait.input_bytes > MOST_INPUT_BYTES:
-        why = f"the inputs of the cycle would be {wait.input_bytes} bytes, at most 1 MiB; pass on where they are kept"
+        why = (
+            f"the inputs of the cycle would be {wait.input_bytes} bytes; at most 1 MiB is allowed: "
+            "pass a reference to the data"
+        )
         return INPUT_TOO_LARGE, why, True
     if owner is None:
         return FAILED, f'flow "{wait.flow_id}" is not registered; register it, and run this again', False
     if owner != user_id:
-        return FAILED, f'flow "{wait.flow_id}" belongs to somebody else; a flow runs flows of the same user only', True
+        return (
+            FAILED,
+            f'flow "{wait.flow_id}" belongs to somebody else; a flow can only run flows of the same user',
+            True,
+        )
     return None
 
 

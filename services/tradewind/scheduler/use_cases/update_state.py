@@ -17,7 +17,7 @@ class VersionConflict(Aborted):
     """Others kept changing the record for as long as the deadline allowed."""
 
     def __init__(self, run: RunName) -> None:
-        super().__init__("VERSION_CONFLICT", f"run {run} was changed by others all the time; repeat", {"run": str(run)})
+        super().__init__("VERSION_CONFLICT", f"run {run} kept being changed by others; try again", {"run": str(run)})
 
 
 def again_after_conflicts(deadline_s: float) -> AsyncRetrying:

@@ -43,9 +43,9 @@ function backfills.move(key, flow_id, flow_status, id, planned, following)
   call('HINCRBY', record, 'skipped', 1)
   local why = 'it was queued'
   if outcome == 'fired' then
-    why = 'cycle ' .. cycle .. ' had begun for it'
+    why = 'cycle ' .. cycle .. ' had already begun for this time'
     if call('EXISTS', run_key(flow_id, cycle, run)) == 0 then
-      why = why .. ', and is on record no more'
+      why = why .. ', and is no longer on record'
       call('HINCRBY', record, 'expired', 1)
     end
   end

@@ -46,7 +46,7 @@ end
 -- stopping, and by how many the number of waiting planned times has grown.
 local function give_way(flow, plan, planned, open, inputs)
   local key, flow_id, label = flow.key, flow.id, plan.label
-  local running = open and 'cycle ' .. string.match(open, '^%d+') .. ' was running' or 'an earlier one was about to begin'
+  local running = open and 'cycle ' .. string.match(open, '^%d+') .. ' was running' or 'an earlier cycle was about to begin'
   local most = (flow.overlap == 'queue_one' and 1 or QUEUE) + (open and 0 or 1)
   local waiting = call('ZCARD', key .. ':queued')
   if flow.overlap == 'skip' then
@@ -57,7 +57,7 @@ local function give_way(flow, plan, planned, open, inputs)
     return #mark_stopping(flow_id, 'scheduler', 'the next cycle is due and overlap is cancel_running', 'scheduler',
       true) > 0, 1 - waiting
   elseif waiting >= most then
-    firings.note(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited', nil, nil, nil, label)
+    firings.note(key, planned, 'dropped', running .. ', with ' .. waiting .. ' already waiting', nil, nil, nil, label)
   else
     firings.queue(key, flow_id, planned, running, label, inputs)
     return false, 1
@@ -77,7 +77,7 @@ function due.settle(flow, plan, planned, held_up, open, inputs)
   if missed then firings.note(flow.key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2]) end
   -- A new revision may allow fewer cycles than have begun.
   if planned > 0 and plan.most > 0 and tonumber(call('HGET', flow.key, 'fired') or 0) >= plan.most then
-    firings.note(flow.key, planned, 'dropped', 'max_cycles had begun', nil, nil, nil, plan.label)
+    firings.note(flow.key, planned, 'dropped', 'max_cycles was reached', nil, nil, nil, plan.label)
     planned, plan.next_at = 0, 0
   end
   local stopping, cycles = false, 1

@@ -29,50 +29,50 @@ local function examine_run(flow_id, name)
   local listed = score and score >= STOPPING
   if not known[1] then
     if listed or due then
-      found('open-without-record', subject, 'it counts as open, and is not on record', forget_open(flow_id, name))
+      found('open-without-record', subject, 'it counts as open, but has no record', forget_open(flow_id, name))
     end
     return
   end
   if not score then
-    found('run-not-listed', subject, 'it is on record, and not among the cycles of its flow',
+    found('run-not-listed', subject, 'it is on record, but not among the cycles of its flow',
       function() call('ZADD', cycles, 'NX', rank, name) end)
   end
   local left = call('PTTL', key)
   if known[1] ~= 'running' then
     if listed or due then
-      found('open-without-record', subject, 'it counts as open, and has ended', forget_open(flow_id, name, rank))
+      found('open-without-record', subject, 'it counts as open, but has ended', forget_open(flow_id, name, rank))
     end
     if left == -1 then
-      found('no-time-to-live', subject, 'it has ended, and would stay for ever', function()
+      found('no-time-to-live', subject, 'it has ended, but would stay for ever', function()
         call('PEXPIRE', key, args.retention_ms)
       end)
     end
   else
     if not listed or not due then
-      found('open-run-forgotten', subject, 'it is running, and nobody looks after it', function()
+      found('open-run-forgotten', subject, 'it is running, but nobody looks after it', function()
         if not listed then call('ZADD', cycles, (call('HEXISTS', key, 'stop_at') == 1 and STOPPING or OPEN) + rank, name) end
         call('ZADD', open, 'NX', time, subject)
       end)
     end
     if left >= 0 then
-      found('open-run-expires', subject, 'it is running, and would expire in ' .. left .. ' ms', function()
+      found('open-run-expires', subject, 'it is running, but would expire in ' .. left .. ' ms', function()
         call('PERSIST', key)
       end)
     end
     local filling = flow_key(flow_id) .. ':filling'
     if known[5] and call('EXISTS', backfills.key(flow_key(flow_id), known[5])) == 1 and not call('ZSCORE', filling, name) then
-      found('backfill-misses-run', subject, 'it is running, and backfill ' .. known[5] .. ' does not count it',
+      found('backfill-misses-run', subject, 'it is running, but backfill ' .. known[5] .. ' does not count it',
         function() call('ZADD', filling, known[5], name) end)
     end
     if known[6] and not call('ZSCORE', filling, name) then
-      found('sub-flow-in-the-way', subject, 'it runs for a node of another flow, and counts as a cycle of the schedule',
+      found('sub-flow-in-the-way', subject, 'it runs for a node of another flow, but counts as a cycle of the schedule',
         function() call('ZADD', filling, 0, name) end)
     end
     if args.section == 2 and tonumber(known[3] or 0) > 0 then submitted[#submitted + 1] = subject end
   end
   local request = known[2] and base .. 'request:' .. known[2]
   if request and call('PTTL', request) == -1 then
-    found('no-time-to-live', 'request:' .. known[2], 'what was answered would be remembered for ever',
+    found('no-time-to-live', 'request:' .. known[2], 'the answer to this request would be remembered for ever',
       function() call('PEXPIRE', request, args.request_ms) end)
   end
 end
@@ -87,7 +87,7 @@ local function examine_backfill(flow_id, id)
   local listed, left = call('ZSCORE', base .. 'backfills', subject), call('PTTL', record)
   if known[1] ~= 'running' then
     if left == -1 then
-      found('no-time-to-live', 'backfill ' .. subject, 'it has ended, and would stay for ever', function()
+      found('no-time-to-live', 'backfill ' .. subject, 'it has ended, but would stay for ever', function()
         call('PEXPIRE', record, known[3])
         call('PEXPIRE', record .. ':firings', known[3])
       end)
@@ -95,17 +95,17 @@ local function examine_backfill(flow_id, id)
     return
   end
   if not listed then
-    found('backfill-forgotten', subject, 'it is under way, and nobody would begin its cycles',
+    found('backfill-forgotten', subject, 'it is under way, but nobody would begin its cycles',
       function() call('ZADD', base .. 'backfills', time, subject) end)
   end
   if left >= 0 then
-    found('open-backfill-expires', subject, 'it is under way, and would expire in ' .. left .. ' ms', function()
+    found('open-backfill-expires', subject, 'it is under way, but would expire in ' .. left .. ' ms', function()
       call('PERSIST', record)
       call('PERSIST', record .. ':firings')
     end)
   end
   if known[2] == '0' and call('ZCOUNT', key .. ':filling', id, id) == 0 then
-    found('backfill-not-ended', subject, 'its last cycle has ended, and it has not',
+    found('backfill-not-ended', subject, 'its last cycle has ended, but the backfill has not',
       function() backfills.finish_if_over(key, flow_id, id) end)
   end
 end
@@ -123,7 +123,7 @@ local function examine_filling(flow_id)
       found('index-without-record', 'filling ' .. flow_id .. ':' .. name, 'no such cycle runs for a node of another flow',
         function() call('ZREM', key .. ':filling', name) end)
     elseif status ~= 'running' then
-      found('backfill-counts-ended-run', flow_id .. ':' .. name, 'backfill ' .. id .. ' counts it as running, and it has ended',
+      found('backfill-counts-ended-run', flow_id .. ':' .. name, 'backfill ' .. id .. ' counts it as running, but it has ended',
         function() backfills.ended(key, flow_id, id, name, status or 'failed') end)
     end
   end
@@ -140,7 +140,7 @@ local function examine_flow(flow_id)
   local told = call('ZSCORE', base .. 'outbox', flow_id)
   if known[1] == 'deleting' then
     if not told then
-      found('deletion-forgotten', flow_id, 'it is being deleted, and nobody goes on with that',
+      found('deletion-forgotten', flow_id, 'it is being deleted, but nobody would finish that',
         function() call('ZADD', base .. 'outbox', time, flow_id) end)
     end
     return
@@ -150,12 +150,12 @@ local function examine_flow(flow_id)
     running[#running + 1] = {flow_id, tonumber(known[2]), next_at > 0 and math.max(0, time - next_at) or 0}
   end
   if call('EXISTS', key .. ':queued') == 1 and not call('ZSCORE', base .. 'queued', flow_id) then
-    found('queue-forgotten', flow_id, 'planned times wait for a cycle, and nobody would begin theirs',
+    found('queue-forgotten', flow_id, 'planned times wait for a cycle to end, but nobody would begin theirs',
       function() call('ZADD', base .. 'queued', time, flow_id) end)
   end
   local request = known[5] and base .. 'request:' .. known[5]
   if request and call('PTTL', request) == -1 then
-    found('no-time-to-live', 'request:' .. known[5], 'what was answered would be remembered for ever',
+    found('no-time-to-live', 'request:' .. known[5], 'the answer to this request would be remembered for ever',
       function() call('PEXPIRE', request, args.request_ms) end)
   end
   local names = {}
@@ -195,7 +195,7 @@ local SECTIONS = {
     local flow_id, name = string.match(member, '^(.-):(%d+:%d+)$')
     if call('EXISTS', flow_key(flow_id)) == 1 then
       if not call('ZSCORE', base .. 'flows', flow_id) then
-        found('flow-not-listed', flow_id, 'it is on record, and not in the index of flows',
+        found('flow-not-listed', flow_id, 'it is on record, but not in the index of flows',
           function() call('ZADD', base .. 'flows', 0, flow_id) end)
       end
       examine_run(flow_id, name)
@@ -209,7 +209,7 @@ local SECTIONS = {
   scan('queued', function(flow_id)
     records = records + 1
     if call('EXISTS', flow_key(flow_id) .. ':queued') == 0 then
-      found('index-without-record', 'queued ' .. flow_id, 'no planned time of the flow waits',
+      found('index-without-record', 'queued ' .. flow_id, 'no planned time of the flow is waiting',
         function() call('ZREM', base .. 'queued', flow_id) end)
     end
   end),
@@ -226,7 +226,7 @@ local SECTIONS = {
     local flow_id, name, run_id, status = string.match(member, '^([^:]+):(%S+) (%S+) (%S+)$')
     local known = call('HMGET', flow_key(flow_id or '') .. ':cycle:' .. (name or ''), 'run_id', 'status', 'parent')
     if not (known[3] and known[1] == run_id and known[2] == status) then
-      found('index-without-record', 'returns ' .. member, 'no such cycle, which ran for a node, has ended',
+      found('index-without-record', 'returns ' .. member, 'no ended cycle of this name ran for a node of another flow',
         function() call('ZREM', base .. 'returns', member) end)
     end
   end),

@@ -110,9 +110,9 @@ def move(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
         return BeginOutcome.BEGUN
     reason = "it was queued"
     if line.outcome is FiringOutcome.FIRED:
-        reason = f"cycle {line.cycle} had begun for it"
+        reason = f"cycle {line.cycle} had already begun for this time"
         if RunName(flow.flow_id, line.cycle, line.run) not in flow.runs:
-            reason += ", and is on record no more"
+            reason += ", and is no longer on record"
             record.backfill = replace(record.backfill, expired=backfill.expired + 1)
     _note(record, now, step.position_ms, FiringOutcome.SKIPPED, reason)
     _end_if_over(flow, step.backfill_id, now)

@@ -99,7 +99,9 @@ class MemoryCycles:
                     note_firing(flow, now, request.missed, FiringOutcome.MISSED, "found due too late")
                 if planned_ms and 0 < request.shape.schedule.max_cycles <= flow.fired:
                     # A new revision may allow fewer cycles than have already begun.
-                    note_firing(flow, now, planned_ms, FiringOutcome.DROPPED, "max_cycles had begun", event_id=event_id)
+                    note_firing(
+                        flow, now, planned_ms, FiringOutcome.DROPPED, "max_cycles was reached", event_id=event_id
+                    )
                     planned_ms, request = 0, request._replace(planned_ms=0, next_ms=0)
                 held_up = bool(flow.in_the_way or flow.queued) and flow.overlap is not OverlapPolicy.ALLOW
                 stopping, cycles = False, 1

@@ -101,7 +101,7 @@ def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str, inpu
     """
     is_open = bool(flow.in_the_way)
     going_on = [name for name in flow.in_the_way if not flow.open[name]] or flow.in_the_way
-    running = f"cycle {max(going_on).cycle} was running" if is_open else "an earlier one was about to begin"
+    running = f"cycle {max(going_on).cycle} was running" if is_open else "an earlier cycle was about to begin"
     waiting = Waiting(planned, event_id, inputs_json if event_id else "")
     before = len(flow.queued)
     most = (1 if flow.overlap is OverlapPolicy.QUEUE_ONE else QUEUE) + (not is_open)
@@ -113,7 +113,7 @@ def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str, inpu
         stop = StopRequest("scheduler", "the next cycle is due and overlap is cancel_running", now)
         return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, sparing=True)), 1 - before
     elif before >= most:
-        reason = f"{running} and {before} waited"
+        reason = f"{running}, with {before} already waiting"
         note_firing(flow, now, planned, FiringOutcome.DROPPED, reason, event_id=event_id)
     else:
         _queue(flow, now, waiting, running)
@@ -146,7 +146,13 @@ def count_failures(data: Data, flow: Flow, now: int, cycle: int, ending: CycleSt
     flow.failures = flow.failures + 1 if ending in (CycleStatus.FAILED, CycleStatus.TIMEOUT) else 0
     if flow.failures < flow.pause_after_failures or flow.status is not FlowStatus.RUNNING:
         return False
-    pause(data, flow, now, "system", f"paused after {flow.failures} failed cycles in a row, the last of them {cycle}")
+    pause(
+        data,
+        flow,
+        now,
+        "system",
+        f"paused after {flow.failures} failed cycles in a row, the last of which was cycle {cycle}",
+    )
     assert flow.pause is not None
     flow.pause = replace(flow.pause, failures=flow.failures, failed_cycle=cycle)
     flow.failures = 0

@@ -29,12 +29,12 @@ def unpack(stored: str, most_bytes: int) -> str:
     if how == _PLAIN:
         return packed
     if how != _DEFLATED:
-        raise ValueError(f'no packed text: it begins with "{how}"')
+        raise ValueError(f'not packed text: it begins with "{how}"')
     stream = zlib.decompressobj()
     try:
         text = stream.decompress(b64decode(packed, validate=True), most_bytes)
     except (ValueError, zlib.error) as error:
-        raise ValueError(f"no packed text: {error}") from error
+        raise ValueError(f"not packed text: {error}") from error
     if stream.unconsumed_tail or not stream.eof:
         raise ValueError(f"packed text of more than {most_bytes} bytes, or cut short")
     return text.decode()
