@@ -7,7 +7,7 @@ from tradewind.server.metrics import REGISTRY, SLOW, SWITCH
 
 LATENESS_SECONDS = Histogram(
     "tradewind_schedule_lateness_seconds",
-    "How long after its planned time a scheduled cycle began; one that is caught up counts from its planned time too.",
+    "How long after its planned time a scheduled cycle began; one that catches up counts from its planned time, too.",
     buckets=SLOW,
     registry=REGISTRY,
 )
@@ -18,7 +18,7 @@ CYCLE_SECONDS = Histogram(
 )
 CONFLICTS = Counter(
     "tradewind_chain_state_conflicts_total",
-    "Writes of chain states that another writer had overtaken, and that were repeated.",
+    "Writes of chain states that lost against another writer, and were repeated.",
     registry=REGISTRY,
 )
 PARTITIONS_OWNED = Gauge("tradewind_partitions_owned", "Partitions that this replica owns.", registry=REGISTRY)

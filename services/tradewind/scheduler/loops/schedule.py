@@ -61,7 +61,7 @@ def due_loop(
             background.begin(hand_over(begun.runs), "handing over of due cycles")
         await stream.answer(begun.answers)
         for _, early in groupby(sorted(begun.early, key=_due), _due):
-            background.begin(come_back(stream, list(early), taken_s), "beginning of cycles in their time")
+            background.begin(come_back(stream, list(early), taken_s), "beginning of cycles on time")
 
     async def come_back(stream: DueStream, flows: list[DueFlow], taken_s: float) -> None:
         due_s = taken_s + max(flow.planned_ms - flow.now_ms for flow in flows) / 1000

@@ -69,7 +69,7 @@ class HandOver:
         self._clock = clock
         self.unreached: PeerUnavailable | None = None
         """Why the last submission did not reach the node task manager, None if it did."""
-        self._failing = Spells(_log, "cycles_not_submitted", "cycles_not_submitted_no_more")
+        self._failing = Spells(_log, "cycles_not_submitted", "cycle_submission_recovered")
         self._batcher: Batcher[_Group, list[ChainState]] = Batcher(
             self._flush, weigh=lambda group: group.weight, max_weight=NODES_AT_ONCE
         )
