@@ -50,10 +50,11 @@ class NodeLog:
 
     def __call__(self, message: object, *args: object, level: str | int = "INFO", **fields: object) -> None:
         """Write a line of level INFO or another: `level="warning"`, or a number from the standard library."""
-        known = _LEVELS.get(level.upper() if isinstance(level, str) else level)
+        known = _known(level)
         if known is None:
             # A mistake in a log line must not fail a node.
-            self._write("INFO", f"{_formatted(message, args)} (level={level!r} is none of {_CHOICE})", (), fields)
+            wrong = f"(level={_shown(level)} is not one of {_CHOICE})"
+            self._write("INFO", f"{_formatted(message, args)} {wrong}", (), fields)
         else:
             self._write(known, message, args, fields)
 
@@ -85,19 +86,34 @@ class NodeLog:
         attempt = self._attempt
         if attempt.settled:
             return
-        text = " ".join([_formatted(message, args), *(f"{key}={value!r}" for key, value in fields.items())])
+        text = " ".join([_formatted(message, args), *(f"{key}={_shown(value)}" for key, value in fields.items())])
         attempt.reports.log(attempt.token, level, clip(attempt.redacted(text), LOG_BYTES), time.time_ns())
 
 
+def _known(level: object) -> str | None:
+    name = level.upper() if isinstance(level, str) else level
+    return _LEVELS.get(name) if isinstance(name, str | int) else None
+
+
 def _formatted(message: object, args: tuple[object, ...]) -> str:
-    if not args:
-        return str(message)
-    named = len(args) == 1 and isinstance(args[0], Mapping) and bool(args[0])
+    # A slip in a log line must not fail a node, and neither must an object that cannot be printed.
     try:
-        return str(message) % (args[0] if named else args)
+        text = str(message)
     except Exception:
-        # A slip in a log line must not fail a node.
-        return f"{message} {args}"
+        text = _shown(message)
+    if not args:
+        return text
+    try:
+        return text % (args[0] if len(args) == 1 and isinstance(args[0], Mapping) and args[0] else args)
+    except Exception:
+        return f"{text} ({', '.join(map(_shown, args))})"
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        return f"<{type(value).__name__} that cannot be printed>"
 
 
 def _within_bounds(percent: float) -> int:

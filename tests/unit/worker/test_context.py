@@ -92,7 +92,7 @@ async def test_log_lines_have_levels_arguments_and_fields() -> None:
         LogLine("DEBUG", "two of 2"),
         LogLine("INFO", "100 % sure"),
         LogLine("WARNING", "bought symbol='IBM' shares=3"),
-        LogLine("ERROR", "wrong %d ('count',)"),
+        LogLine("ERROR", "wrong %d ('count')"),
     ]
     assert run.logs[5].message.startswith("failed with it\nTraceback (most recent call last):\n")
     assert run.logs[5].message.endswith("ValueError: nothing")
@@ -105,16 +105,29 @@ async def test_a_log_line_fills_names_and_no_slip_in_it_fails_the_node() -> None
         def __str__(self) -> str:
             raise RuntimeError
 
+    class Silent(Rude):
+        __repr__ = Rude.__str__
+
     @node("talks")
     async def talks(ctx: Context) -> None:
         ctx.log("%(bought)d of %(wanted)d", {"bought": 1, "wanted": 2})
         ctx.log("%(sold)d", {"bought": 1})
         ctx.log("failed: %s", Rude())
+        ctx.log(Rude())
+        ctx.log(Silent())
+        ctx.log("failed: %s", Silent(), why=Silent())
+        ctx.log("failed", level=[])  # type: ignore[arg-type]
+        ctx.log("failed", level=Silent())  # type: ignore[arg-type]
 
     assert [line.message for line in (await run_node(talks)).logs] == [
         "1 of 2",
-        "%(sold)d ({'bought': 1},)",
-        "failed: %s (Rude(),)",
+        "%(sold)d ({'bought': 1})",
+        "failed: %s (Rude())",
+        "Rude()",
+        "<Silent that cannot be printed>",
+        "failed: %s (<Silent that cannot be printed>) why=<Silent that cannot be printed>",
+        "failed (level=[] is not one of debug, info, warning, error, critical)",
+        "failed (level=<Silent that cannot be printed> is not one of debug, info, warning, error, critical)",
     ]
 
 
@@ -148,8 +161,8 @@ async def test_a_level_that_there_is_not_is_said_in_the_line() -> None:
         ctx.log.warning("water", level="high")
 
     assert (await run_node(says)).logs == [
-        LogLine("INFO", "water rises (level='high' is none of debug, info, warning, error, critical)"),
-        LogLine("INFO", "water (level=7 is none of debug, info, warning, error, critical)"),
+        LogLine("INFO", "water rises (level='high' is not one of debug, info, warning, error, critical)"),
+        LogLine("INFO", "water (level=7 is not one of debug, info, warning, error, critical)"),
         LogLine("WARNING", "water level='high'"),
     ]
 
