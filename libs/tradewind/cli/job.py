@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Rerun or stop many cycles.", rich_markup_mode=None)
 
-Flows = Annotated[list[str], typer.Argument(metavar="FLOW...", help="Names of flows, or patterns with * and ?.")]
-Statuses = Annotated[list[str] | None, typer.Option("--status", help="Only cycles in this status; may be repeated.")]
+Flows = Annotated[list[str], typer.Argument(metavar="FLOW", help="Names of flows, or patterns with * and ?.")]
+Statuses = Annotated[
+    list[str] | None, typer.Option("--status", help="Take cycles in this status instead; may be repeated.")
+]
 After = Annotated[
     str | None,
     typer.Option("--started-after", metavar="TIME", help="Only cycles that began from then on; UTC without an offset."),
@@ -29,6 +31,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which cycles i
 Reason = Annotated[str, typer.Option(help="Why; it is on record.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for its end.")]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
+
+_ENDS = "With --wait, exits with 1 when the job is cancelled or fails for a cycle."
 
 
 def _starts(action: str, purpose: str) -> None:
@@ -65,12 +69,12 @@ def _starts(action: str, purpose: str) -> None:
                 client.patience = session.patience
                 job = await client.wait_bulk_job(job.job_id)
         session.screen.json(job) if output is Format.JSON else _show(session.screen, job)
-        if job.failed:
+        if job.failed or job.status == "cancelled":
             raise typer.Exit(FAILED)
 
 
-_starts("rerun", "Run cycles again that failed, were partial or timed out, or are in the statuses given.")
-_starts("stop", "Stop cycles that run.")
+_starts("rerun", f"Rerun cycles that failed, were partial or timed out.\n\n{_ENDS}")
+_starts("stop", f"Stop running cycles.\n\n{_ENDS}")
 
 
 @app.command()

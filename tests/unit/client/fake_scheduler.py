@@ -14,7 +14,7 @@ from google.rpc import error_details_pb2
 
 from tests.unit.client.refusal import AWAY, Context, Refusal, RunContext, RunRefused
 from tradewind.api.node_task_manager.v1 import node_task_pb2
-from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2, scheduler_service_pb2_grpc
+from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2, job_pb2, scheduler_service_pb2_grpc
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 
 START = 1_900_000_000
@@ -62,6 +62,8 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
         self.violations: list[flow_pb2.Violation] = []
         self.oddities: list[flow_pb2.Violation] = []
         """The oddities that are reported about an analyzed definition."""
+        self.job = job_pb2.BulkJob(job_id="job-1", action=job_pb2.BULK_ACTION_STOP, matched=3, done=1)
+        """The state of any job that is asked for."""
         self._watchers: set[asyncio.Queue[pb.WatchFlowResponse | Refusal | None]] = set()
         self._changed = asyncio.Condition()
         self._writing = asyncio.Lock()
@@ -405,6 +407,16 @@ class FakeScheduler(scheduler_service_pb2_grpc.SchedulerServiceServicer):
     def watchers(self) -> int:
         """The number of watchers."""
         return len(self._watchers)
+
+    async def StartBulkJob(
+        self, request: job_pb2.StartBulkJobRequest, context: Context
+    ) -> job_pb2.StartBulkJobResponse:
+        await self._received(request, context)
+        return job_pb2.StartBulkJobResponse(job=job_pb2.BulkJob(job_id="job-1", status=job_pb2.BULK_JOB_STATUS_RUNNING))
+
+    async def GetBulkJob(self, request: job_pb2.GetBulkJobRequest, context: Context) -> job_pb2.GetBulkJobResponse:
+        await self._received(request, context)
+        return job_pb2.GetBulkJobResponse(job=self.job)
 
     async def ListLogs(self, request: pb.ListLogsRequest, context: Context) -> pb.ListLogsResponse:
         await self._received(request, context)

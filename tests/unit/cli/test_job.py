@@ -1,0 +1,18 @@
+"""`tradewind job` as it is piped."""
+
+from tests.unit.cli.shell import Shell
+from tests.unit.client.fake_stack import FakeStack
+from tradewind.api.scheduler.v1 import job_pb2
+
+
+def test_the_exit_code_tells_what_became_of_a_job(shell: Shell, stack: FakeStack) -> None:
+    stop = ("job", "stop", "momentum", "--wait")
+    stack.scheduler.job.status = job_pb2.BULK_JOB_STATUS_COMPLETED
+    shell(*stop)
+
+    stack.scheduler.job.status = job_pb2.BULK_JOB_STATUS_CANCELLED
+    assert shell(*stop, ends=1).lines == ["job-1 stop cancelled: 3 cycles matched, 1 done, 0 failed"]
+
+    stack.scheduler.job.status = job_pb2.BULK_JOB_STATUS_COMPLETED
+    stack.scheduler.job.failed = 1
+    shell(*stop, ends=1)
