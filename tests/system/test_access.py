@@ -193,6 +193,11 @@ async def test_logout_ends_what_login_began_and_no_token_of_a_program(
     assert [each["kind"] for each in await shell.json("token", "list")] == ["token"]
     assert "not logged in" in await shell("logout", ends=1)
     assert [each["kind"] for each in await shell.json("token", "list")] == ["token"]
+    await shell("login", "--token-file", str(guarded.admin_token_file))
+    (began,) = [each for each in await shell.json("token", "list") if each["kind"] == "login"]
+    await shell("token", "revoke", began["session_id"])
+    assert await shell("logout") == "logged out\n", "the session has ended already"
+    assert "not logged in" in await shell("logout", ends=1)
 
 
 async def test_who_is_logged_in_can_measure(guarded: Standalone) -> None:

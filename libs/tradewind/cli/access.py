@@ -61,6 +61,8 @@ async def logout(session: Session, output: Output = Format.TEXT) -> None:
 
     A token in TRADEWIND_TOKEN stays valid.
     """
+    from tradewind.client import TradewindError, Unauthenticated
+
     address = session.addresses.access
     kept = kept_token(address)
     if kept is None:
@@ -68,8 +70,13 @@ async def logout(session: Session, output: Output = Format.TEXT) -> None:
     try:
         async with session.client(kept) as client:
             await client.log_out()
-    finally:
-        keep_token(address, None)
+    except Unauthenticated:
+        # It has ended already.
+        pass
+    except TradewindError:
+        session.screen.notes([f"still logged in at {address}: log out again once the server answers"])
+        raise
+    keep_token(address, None)
     session.screen.json({"address": address}) if output is Format.JSON else session.screen.line("logged out")
 
 

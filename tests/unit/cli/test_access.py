@@ -1,0 +1,27 @@
+"""`tradewind login` and `logout` against servers that are away, and with tokens that are not there."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.shell import Shell
+from tradewind.cli.kept_tokens import keep_token, kept_token
+
+AWAY = "localhost:1"
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def test_a_session_that_cannot_be_ended_is_kept(shell: Shell) -> None:
+    keep_token(AWAY, "tw_1")
+
+    told = shell("--address", AWAY, "logout", ends=3).err
+
+    assert told.splitlines() == [
+        f"note: still logged in at {AWAY}: log out again once the server answers",
+        f'error: cannot reach {AWAY}: is "tradewind up" running?',
+    ]
+    assert kept_token(AWAY) == "tw_1"
