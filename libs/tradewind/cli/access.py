@@ -34,15 +34,20 @@ class RoleName(StrEnum):
 @asynchronous
 async def login(
     session: Session,
-    token: Annotated[str | None, typer.Option(help="The token to log in with; asked for when left out.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="A file that holds it.")] = None,
+    token: Annotated[str | None, typer.Option(help="The token to log in with.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="Read the token from this file.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Log in with a token and keep the session for this address."""
+    """Log in with a token and keep the session for this address.
+
+    Without --token and --token-file, takes the token in TRADEWIND_TOKEN, or else asks for one.
+    """
     from tradewind.grpc_engine.bearer import token_of
 
     if token_file is not None:
         token = token_file.read_text(encoding="utf-8").strip()
+        if not token:
+            raise ValueError(f"{token_file} is empty: it must hold a token")
     given = token_of(token) or typer.prompt("Token", hide_input=True)
     async with session.client(given) as client:
         me = await client.who_am_i()

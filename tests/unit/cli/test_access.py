@@ -25,3 +25,12 @@ def test_a_session_that_cannot_be_ended_is_kept(shell: Shell) -> None:
         f'error: cannot reach {AWAY}: is "tradewind up" running?',
     ]
     assert kept_token(AWAY) == "tw_1"
+
+
+def test_a_file_without_a_token_is_refused(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_TOKEN", "tw_2")
+    (file := tmp_path / "token").write_text("\n")
+
+    told = shell("--address", AWAY, "login", "--token-file", str(file), ends=2).err
+
+    assert told == f"error: {file} is empty: it must hold a token\n"
