@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ class Registration:
         self._node_types = node_types
         self._running = running
         self._drain = drain
+        self._outage = _Outage()
         self._interval = _DEFAULT_INTERVAL
         self.registered = asyncio.Event()
         """Set once the first registration has gone through."""
@@ -72,7 +74,6 @@ class Registration:
 
     async def _register(self) -> None:
         backoff = Backoff()
-        told = ""
         while True:
             request = registry_service_pb2.RegisterWorkerRequest(
                 worker=self._identity.record(self._running()), node_types=self._node_types
@@ -82,11 +83,10 @@ class Registration:
             except grpc.aio.AioRpcError as error:
                 if error.code() in _REFUSALS:
                     raise WorkerRefused(f"the registry refuses this worker: {explain(error)}") from None
-                if (why := explain(error)) != told:
-                    logger.warning("the registry cannot be reached, trying again: %s", why)
-                told = why
+                self._outage.note(error)
                 await backoff.pause()
                 continue
+            self._outage.end()
             self._interval = seconds_of(response.heartbeat_interval) or _DEFAULT_INTERVAL
             self.registered.set()
             return
@@ -98,10 +98,33 @@ class Registration:
         except grpc.aio.AioRpcError as error:
             if error.code() in _NOT_ALLOWED:
                 raise WorkerRefused(f"the registry refuses this worker: {explain(error)}") from None
-            logger.warning("a heartbeat did not get through, trying again: %s", explain(error))
+            self._outage.note(error)
             return False
+        self._outage.end()
         if response.register_again:
             await self._register()
         if response.drain:
             self._drain()
         return True
+
+
+class _Outage:
+    """Logs in two lines that calls to the registry fail: one when that begins, one when it is over."""
+
+    def __init__(self) -> None:
+        self._begun_s = 0.0
+        self._failed = 0
+
+    def note(self, error: grpc.aio.AioRpcError) -> None:
+        """Note that a call has failed."""
+        if not self._failed:
+            self._begun_s = time.monotonic()
+            logger.warning("calls to the registry fail, trying again: %s", explain(error))
+        self._failed += 1
+
+    def end(self) -> None:
+        """Note that a call has succeeded."""
+        if self._failed:
+            seconds = time.monotonic() - self._begun_s
+            logger.warning("calls to the registry succeed again; %s failed within %.0f s", self._failed, seconds)
+            self._failed = 0
