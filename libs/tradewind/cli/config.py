@@ -48,56 +48,57 @@ async def set_(
     output: Output = Format.TEXT,
 ) -> None:
     """Set limits; `none` removes one."""
+    read = [_read(each) for each in settings]
     async with session.client() as client:
         standing = await client.get_config()
-        changed = _changed(standing, settings)
-        _show(session.screen, await client.update_config(**changed, etag=standing.etag), output)
+        _show(session.screen, await client.update_config(**_changed(standing, read), etag=standing.etag), output)
 
 
-def _changed(standing: "SystemConfig", settings: list[str]) -> dict[str, Any]:
-    """Return the new value of each field named. Raises typer.Exit for wrong usage."""
+def _read(setting: str) -> tuple[str, str, Any]:
+    """Return the name, key ("" without) and value of a setting, None for `none`. Raises typer.Exit for wrong usage."""
+    name, given, text = setting.partition("=")
+    name, _, key = name.partition(".")
+    keyed = name in (*_MAPS, _CACHES)
+    if not given or keyed != bool(key) or not (keyed or name in (*_NUMBERS, *_LENGTHS, "enable_cache")):
+        wanted = ", ".join((*_NUMBERS, "enable_cache", *_LENGTHS, *(f"{each}.<name>" for each in (*_MAPS, _CACHES))))
+        raise fail(f'"{setting}" is not a setting; write NAME=VALUE with one of these names: {wanted}', WRONG_INPUT)
+    if name == "enable_cache":
+        return name, key, _truth(setting, text)
+    if text == "none" and name not in _LENGTHS:
+        return name, key, None
+    if name in (*_LENGTHS, _CACHES):
+        return name, key, timedelta(seconds=_seconds(setting, text))
+    value = _number(setting, text, _MAPS.get(name, int))
+    if name in _NUMBERS and value < 1:
+        raise fail(f'"{setting}": a limit must be at least 1; use none to remove it', WRONG_INPUT)
+    return name, key, value
+
+
+def _changed(standing: "SystemConfig", settings: list[tuple[str, str, Any]]) -> dict[str, Any]:
+    """Return the new value of each field named."""
     from tradewind.client import CacheSettings
 
     changed: dict[str, Any] = {}
-    for setting in settings:
-        name, given, text = setting.partition("=")
-        name, _, key = name.partition(".")
-        keyed = name in (*_MAPS, _CACHES)
-        if not given or keyed != bool(key) or not (keyed or name in (*_NUMBERS, *_LENGTHS, "enable_cache")):
-            wanted = ", ".join(
-                (*_NUMBERS, "enable_cache", *_LENGTHS, *(f"{each}.<name>" for each in (*_MAPS, _CACHES)))
-            )
-            raise fail(f'"{setting}" sets nothing; write NAME=VALUE, NAME being one of {wanted}', WRONG_INPUT)
-        if name == "enable_cache":
-            changed[name] = _truth(setting, text)
-        elif name in _LENGTHS:
-            changed[name] = timedelta(seconds=_seconds(setting, text))
+    for name, key, value in settings:
+        if not key:
+            changed[name] = 0 if value is None else value
+            continue
+        values = changed.setdefault(name, dict(getattr(standing, name)))
+        if value is None:
+            values.pop(key, None)
         elif name == _CACHES:
-            caches = changed.setdefault(name, dict(standing.caches))
-            if text == "none":
-                caches.pop(key, None)
-            else:
-                most = caches[key].max_entries if key in caches else CacheSettings().max_entries
-                caches[key] = CacheSettings(timedelta(seconds=_seconds(setting, text)), most)
-        elif not key:
-            changed[name] = 0 if text == "none" else _number(setting, text, int)
-            if text != "none" and changed[name] < 1:
-                raise fail(f'"{setting}": a limit is at least 1; none takes it away', WRONG_INPUT)
+            values[key] = CacheSettings(value, values.get(key, CacheSettings()).max_entries)
         else:
-            values = changed.setdefault(name, dict(getattr(standing, name)))
-            if text == "none":
-                values.pop(key, None)
-            else:
-                values[key] = _number(setting, text, _MAPS[name])
+            values[key] = value
     return changed
 
 
-def _number(setting: str, text: str, kind: type[int] | type[float] | type[str]) -> int | float | str:
+def _number(setting: str, text: str, kind: type[int] | type[float] | type[str]) -> Any:
     try:
         return kind(text)
     except ValueError:
         what = "whole number" if kind is int else "number"
-        raise fail(f'"{setting}": "{text}" is no {what}', WRONG_INPUT) from None
+        raise fail(f'"{setting}": "{text}" is not a {what}', WRONG_INPUT) from None
 
 
 def _length(time: timedelta) -> str:
@@ -111,7 +112,7 @@ def _length(time: timedelta) -> str:
 
 def _truth(setting: str, text: str) -> bool:
     if text not in ("true", "false"):
-        raise fail(f'"{setting}": say true or false', WRONG_INPUT)
+        raise fail(f'"{setting}": must be true or false', WRONG_INPUT)
     return text == "true"
 
 

@@ -64,12 +64,14 @@ async def update(
 
     `none` restores the default. A running flow follows a new schedule at once.
     """
+    changes, labels = _changes(fields)
     async with session.client() as client:
-        standing = await client.get_flow(name)
-        changes = _changes(fields, standing.flow.labels)
-        # Labels are replaced as a whole, so the ones that were read must still be current.
-        read_etag = etag or (standing.flow.etag if "labels" in changes else "")
-        revised = await client.update_flow(name, changes, note=note, etag=read_etag)
+        if labels:
+            # Labels are replaced as a whole, so the ones that were read must still be current.
+            standing = (await client.get_flow(name)).flow
+            changes["labels"] = {key: text for key, text in {**standing.labels, **labels}.items() if text is not None}
+            etag = etag or standing.etag
+        revised = await client.update_flow(name, changes, note=note, etag=etag)
     _show_revised(session, revised, output)
 
 
@@ -160,21 +162,21 @@ def _show_revised(session: Session, revised: "RevisedFlow", output: Format) -> N
         session.screen.line(f"  note: {warning}", "yellow")
 
 
-def _changes(fields: list[str], labels: Any) -> dict[str, Any]:
-    """Return the new value of each field. Raises typer.Exit for wrong usage."""
+def _changes(fields: list[str]) -> tuple[dict[str, Any], dict[str, str | None]]:
+    """Return the new value of each field, and of each label (None removes it). Raises typer.Exit for wrong usage."""
     changes: dict[str, Any] = {}
+    labels: dict[str, str | None] = {}
     for field in fields:
         name, given, text = field.partition("=")
         if not given or not name:
-            raise fail(f'"{field}" changes nothing; write FIELD=VALUE, such as overlap=allow', WRONG_INPUT)
+            raise fail(f'"{field}" is not a change; write FIELD=VALUE, such as overlap=allow', WRONG_INPUT)
         if name.startswith("labels."):
-            kept = changes.setdefault("labels", dict(labels))
-            kept.pop(name.removeprefix("labels."), None)
-            if text != "none":
-                kept[name.removeprefix("labels.")] = text
+            labels[name.removeprefix("labels.")] = None if text == "none" else text
         else:
             changes[name] = None if text == "none" and name != "schedule.catch_up" else _value(name, text)
-    return changes
+    if labels and "labels" in changes:
+        raise fail("give labels as a whole or one by one, not both", WRONG_INPUT)
+    return changes, labels
 
 
 _NUMBERS = ("keep_cycles", "max_running", "pause_after_failures", "schedule.max_cycles")
@@ -189,5 +191,6 @@ def _value(name: str, text: str) -> Any:
         try:
             return json.loads(text)
         except ValueError:
-            raise fail(f'"{name}={text}": this is no {"number" if name in _NUMBERS else "JSON"}', WRONG_INPUT) from None
+            what = "a number" if name in _NUMBERS else "valid JSON"
+            raise fail(f'"{name}={text}": this is not {what}', WRONG_INPUT) from None
     return [text] if name == "schedule.at" else text

@@ -312,3 +312,16 @@ def test_a_time_to_wait_is_a_number_or_text(shell: Shell, stack: FakeStack, time
     assert "still runs after 0.1 s" in shell("flow", "run", "momentum", "--wait", "--timeout", timeout, ends=1).err
     ran = shell("flow", "run", "momentum", "--wait", "--timeout", "soon", ends=2)
     assert '"soon" is not a length of time' in ran.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["interval"], '"interval" is not a change; write FIELD=VALUE'),
+        (["keep_cycles=many"], '"keep_cycles=many": this is not a number'),
+        (["schedule={"], "this is not valid JSON"),
+        (["labels.a=b", "labels={}"], "give labels as a whole or one by one, not both"),
+    ],
+)
+def test_a_wrong_change_is_told_before_a_server_is_asked(shell: Shell, changes: list[str], told: str) -> None:
+    assert told in shell("--address", "localhost:1", "flow", "update", "momentum", *changes, ends=2).err

@@ -44,15 +44,16 @@ def test_shows_and_sets_limits(shell: Shell) -> None:
     assert changed.json["caches"]["screening"] == {"ttl": None, "max_entries": 10}
 
 
-def test_a_setting_that_is_none_is_told(shell: Shell) -> None:
+def test_a_wrong_setting_is_told_before_a_server_is_asked(shell: Shell) -> None:
     for setting, told in {
-        "max_runing=1": "sets nothing",
-        "max_running.x=1": "sets nothing",
-        "max_running=many": "is no whole number",
-        "max_running=0": "a limit is at least 1",
-        "max_running": "sets nothing",
-        "enable_cache=maybe": "say true or false",
+        "max_runing=1": "is not a setting; write NAME=VALUE with one of these names: max_running, ",
+        "max_running.x=1": "is not a setting",
+        "max_running=many": '"many" is not a whole number',
+        "max_running=0": "a limit must be at least 1; use none to remove it",
+        "max_running": "is not a setting",
+        "enable_cache=maybe": "must be true or false",
         "cache_ttl=soon": "is not a length of time",
-        "caches=5": "sets nothing",
+        "cache_ttl=none": "is not a length of time",
+        "caches=5": "is not a setting",
     }.items():
-        assert told in shell("config", "set", setting, ends=2).err
+        assert told in shell("--address", "localhost:1", "config", "set", setting, ends=2).err
