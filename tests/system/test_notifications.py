@@ -147,7 +147,7 @@ async def test_the_commands(shell: Shell) -> None:
 
     assert await shell("notification", "send", "noon", "--severity", "warning", "--key", "k") == "sent\n"
     assert "not sent" in await shell("notification", "send", "noon", "--key", "k")
-    assert "is none of info, warning, error" in await shell("notification", "send", "x", "--severity", "mild", ends=2)
+    assert "use one of info, warning, error\n" in await shell("notification", "send", "x", "--severity", "mild", ends=2)
     listed = await shell("notification", "list")
     assert re.search(r"new +noon\n.*failed.*\n.*completed\n3 not read", listed)
     watched = (await shell("notification", "watch", "--after", "0-0", "--count", "3", "-o", "json")).splitlines()

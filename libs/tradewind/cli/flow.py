@@ -17,6 +17,7 @@ from tradewind.cli.parameters import (
     Patience,
     Wait,
     Why,
+    chosen,
     chosen_statuses,
     inputs_of,
     pairs,
@@ -243,12 +244,7 @@ async def logs(
     from tradewind.cli.descriptions import show_log_line
     from tradewind.client import LogLevel
 
-    try:
-        least = LogLevel(level.lower())
-    except ValueError:
-        raise typer.BadParameter(
-            f'no level "{level}": take one of {", ".join(LogLevel)}', param_hint="--level"
-        ) from None
+    least = chosen(level.lower(), LogLevel, "--level")
     async with session.client() as client:
         if follow:
             flow = (await client.get_flow(name)).flow

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.parameters import Newest, Output
+from tradewind.cli.parameters import Newest, Output, chosen
 from tradewind.cli.screen import Format, Screen, iso
 from tradewind.cli.session import Session, asynchronous
 
@@ -101,8 +101,9 @@ async def send(
     output: Output = Format.TEXT,
 ) -> None:
     """Send a notification to yourself or another user."""
-    if severity not in ("info", "warning", "error"):
-        raise typer.BadParameter(f'"{severity}" is none of info, warning, error', param_hint="--severity")
+    from tradewind.client import Severity
+
+    chosen(severity, Severity, "--severity")
     async with session.client() as client:
         kept = await client.send_notification(title, message, user_id=user, severity=severity, key=key)
     if output is Format.JSON:

@@ -12,6 +12,7 @@ import typer
 from tradewind.cli.screen import Format
 
 Record = TypeVar("Record")
+Word = TypeVar("Word", bound=StrEnum)
 
 FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME")]
 Output = Annotated[Format, typer.Option("-o", "--format", help="json prints for programs.")]
@@ -162,14 +163,19 @@ def json_of(text: str | None, option: str) -> Any:
         raise typer.BadParameter(f"this is no JSON: {error}", param_hint=option) from None
 
 
-def chosen_statuses(given: Iterable[str] | None, kind: type[StrEnum]) -> list[str]:
-    """Return the statuses given. Raises typer.BadParameter for "unknown", and for any that `kind` does not have."""
-    known = [each.value for each in kind if each.value != "unknown"]
-    statuses = list(given or ())
-    for each in statuses:
-        if each not in known:
-            raise typer.BadParameter(f'no status "{each}": take one of {", ".join(known)}', param_hint="--status")
-    return statuses
+def chosen(word: str, kind: type[Word], option: str) -> Word:
+    """Return the member of `kind` that a word names. Raises typer.BadParameter when there is none, or for "unknown"."""
+    known = [each for each in kind if each.value != "unknown"]
+    if word not in known:
+        raise typer.BadParameter(
+            f'unknown {option.removeprefix("--")} "{word}": use one of {", ".join(known)}', param_hint=option
+        )
+    return kind(word)
+
+
+def chosen_statuses(given: Iterable[str] | None, kind: type[Word]) -> list[Word]:
+    """Return the statuses given. Raises typer.BadParameter as `chosen` does."""
+    return [chosen(each, kind, "--status") for each in given or ()]
 
 
 async def first(limit: int, records: AsyncIterator[Record]) -> list[Record]:

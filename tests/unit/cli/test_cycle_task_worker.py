@@ -81,7 +81,7 @@ def test_lists_cycles(shell: Shell, stack: FakeStack) -> None:
     assert [line.split()[:2] for line in lines[1:]] == [["3", "running"], ["2", "completed"]]
     listed = shell("cycle", "list", "momentum", "--status", "completed", "-o", "json").json
     assert [cycle["cycle"] for cycle in listed] == [2, 1, 0]
-    assert 'no status "done"' in shell("cycle", "list", "momentum", "--status", "done", ends=2).err
+    assert 'unknown status "done"' in shell("cycle", "list", "momentum", "--status", "done", ends=2).err
 
 
 @pytest.mark.parametrize("arguments", [["show", "nobody"], ["list", "nobody"], ["show", "momentum", "9"]])

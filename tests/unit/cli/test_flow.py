@@ -218,7 +218,14 @@ def test_logs(shell: Shell, stack: FakeStack) -> None:
     ]
     assert shell("flow", "logs", "momentum", "--level", "warning", "--node", "feed").lines[0].endswith("odd prices")
     assert shell("flow", "logs", "momentum", "-o", "json").json[0]["source"] == "scheduler"
-    assert 'no level "loud": take one of debug' in shell("flow", "logs", "momentum", "--level", "loud", ends=2).err
+    assert shell("flow", "logs", "momentum", "--level", "Error").out == ""
+
+
+@pytest.mark.parametrize("level", ["loud", "unknown"])
+def test_a_level_that_there_is_not_is_wrong_usage(shell: Shell, level: str) -> None:
+    told = shell("flow", "logs", "momentum", "--level", level, ends=2).err
+
+    assert f'unknown level "{level}": use one of debug, info, warning, error, critical\n' in told
 
 
 @pytest.mark.parametrize("follow", [[], ["-f"]])
@@ -274,7 +281,7 @@ def test_lists(shell: Shell, stack: FakeStack) -> None:
     ]
     assert [flow["flow_id"] for flow in shell("flow", "list", "--status", "running", "-o", "json").json] == ["aaa"]
     assert [flow["flow_id"] for flow in shell("flow", "list", "--label", "team=a", "-o", "json").json] == ["aaa"]
-    assert 'no status "walking"' in shell("flow", "list", "--status", "walking", ends=2).err
+    assert 'unknown status "walking"' in shell("flow", "list", "--status", "walking", ends=2).err
 
 
 def test_an_unknown_flow_is_named(shell: Shell) -> None:
