@@ -320,8 +320,8 @@ async def test_a_batch_at_a_terminal_has_a_bar(
 
 async def test_a_bad_file_is_told_by_line(shell: Shell) -> None:
     told = await shell("batch", "submit", "numbers", "-", input='{}\n[1]\n{"a"\n', ends=2)
-    assert "line 2: this is JSON, but no object" in told
-    assert "line 3: this is no JSON" in told
+    assert "line 2: not a JSON object" in told
+    assert "line 3: invalid JSON" in told
     assert "no items" in await shell("batch", "submit", "numbers", "-", input="\n", ends=2)
     assert 'error: no batch "missing"' in await shell("batch", "show", "missing", ends=2)
     assert await shell.json("batch", "list") == []

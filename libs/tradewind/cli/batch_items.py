@@ -1,9 +1,8 @@
 """Items of a batch from a file of JSON lines."""
 
-import sys
 from pathlib import Path
 
-from tradewind.cli.parameters import read_json
+from tradewind.cli.parameters import read_json, read_stdin
 
 
 def read_items(file: str) -> list[str]:
@@ -11,8 +10,9 @@ def read_items(file: str) -> list[str]:
 
     Raises OSError, or ValueError that names the lines that are not JSON objects (at most ten of them).
     """
+    name = "<stdin>" if file == "-" else file
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+        text = read_stdin() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not UTF-8 text: the byte at offset {error.start} is invalid") from None
     items: list[str] = []
@@ -26,9 +26,9 @@ def read_items(file: str) -> list[str]:
         items.append(line.strip())
     if faults:
         more = [f"and {len(faults) - 10} more"] if len(faults) > 10 else []
-        raise ValueError("\n  ".join([f"{file} has lines that are no parameters:", *faults[:10], *more]))
+        raise ValueError("\n  ".join([f"{name} has lines that are not JSON objects:", *faults[:10], *more]))
     if not items:
-        raise ValueError(f"{file} holds no items: give a JSON object a line, {{}} for no parameters")
+        raise ValueError(f"{name} has no items: write one JSON object per line, {{}} for no parameters")
     return items
 
 
@@ -36,5 +36,5 @@ def _fault(line: str) -> str:
     try:
         value = read_json(line)
     except ValueError as error:
-        return f"this is no JSON: {error}"
-    return "" if isinstance(value, dict) else "this is JSON, but no object"
+        return f"invalid JSON: {error}"
+    return "" if isinstance(value, dict) else "not a JSON object"

@@ -1,15 +1,14 @@
 """Definitions of flows from files and stdin."""
 
-import sys
-
+from tradewind.cli.parameters import read_stdin
 from tradewind.flow import Flow, parse_flow, read_flow
 
 
 def read_definition(file: str, name: str | None = None) -> Flow:
     """Read a flow from a JSON or YAML file, "-" for stdin.
 
-    Raises OSError, or FlowFileError, which says where the file is not a valid flow.
+    Raises OSError, or ValueError, which says where the file is not a valid flow.
     """
     if file == "-":
-        return parse_flow(sys.stdin.read(), name or "flow", "<stdin>")
+        return parse_flow(read_stdin(), name or "flow", "<stdin>")
     return read_flow(file, name)

@@ -134,7 +134,7 @@ def inputs_of(
     if text is not None:
         read = json_of(text, text_option)
         if not isinstance(read, dict):
-            raise typer.BadParameter("this is JSON, but no object", param_hint=text_option)
+            raise typer.BadParameter("this is not a JSON object", param_hint=text_option)
         inputs.update(read)
     for key, value in pairs(given, option).items():
         try:
@@ -154,13 +154,22 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def json_of(text: str | None, option: str) -> Any:
-    """Read JSON from `text`, or from stdin if it is "-"; return None for None. Raises typer.BadParameter."""
+    """Read JSON from `text`, or stdin if it is "-"; return None for None. Raises ValueError, typer.BadParameter."""
     if text is None:
         return None
+    given = read_stdin() if text == "-" else text
     try:
-        return read_json(sys.stdin.read() if text == "-" else text)
+        return read_json(given)
     except ValueError as error:
-        raise typer.BadParameter(f"this is no JSON: {error}", param_hint=option) from None
+        raise typer.BadParameter(f"invalid JSON: {error}", param_hint=option) from None
+
+
+def read_stdin() -> str:
+    """Return all of stdin, in UTF-8 as files are, whatever the locale says. Raises ValueError."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"<stdin> is not UTF-8 text: the byte at offset {error.start} is invalid") from None
 
 
 def chosen(word: str, kind: type[Word], option: str) -> Word:

@@ -133,8 +133,8 @@ def test_inputs_may_be_one_object(shell: Shell, stack: FakeStack) -> None:
     [
         (["--input", "window"], '"window" is not KEY=VALUE'),
         (["--input", "window=1", "--input", "window=2"], '"window" is given twice'),
-        (["--inputs-json", "{"], "this is no JSON"),
-        (["--inputs-json", "[1]"], "this is JSON, but no object"),
+        (["--inputs-json", "{"], "invalid JSON: Expecting"),
+        (["--inputs-json", "[1]"], "this is not a JSON object"),
     ],
 )
 def test_wrong_inputs_are_wrong_usage(shell: Shell, arguments: list[str], message: str) -> None:

@@ -1,5 +1,8 @@
 """Times, JSON and lists of items, as people write them."""
 
+import io
+import os
+import subprocess
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from tests.unit.cli.shell import Shell
+from tests.unit.cli.shell import COMMAND, Shell
 from tradewind.cli.batch_items import read_items
 from tradewind.cli.parameters import inputs_of, length_of, moment
 
@@ -43,12 +46,12 @@ def test_a_trigger_fires_by_one_thing(shell: Shell) -> None:
     one = "exactly one of --at, --after, --every, --cron, --event and --on-finished"
     assert one in " ".join(shell(*save, ends=2).err.split())
     assert one in " ".join(shell(*save, "--every", "5", "--event", "e", ends=2).err.split())
-    assert "JSON, but no object" in shell(*save, "--event", "e", "--filter", "[1]", ends=2).err
+    assert "not a JSON object" in shell(*save, "--event", "e", "--filter", "[1]", ends=2).err
 
 
 @pytest.mark.parametrize("payload", ["5", "[1]", '[["a", "b"]]', '"ab"'])
 def test_a_trigger_is_fired_with_an_object(payload: str, shell: Shell) -> None:
-    assert "JSON, but no object" in shell("trigger", "fire", "a", "-q", "q", "--payload-json", payload, ends=2).err
+    assert "not a JSON object" in shell("trigger", "fire", "a", "-q", "q", "--payload-json", payload, ends=2).err
 
 
 @pytest.mark.parametrize("text", ["1e300", "inf", "nan", "-5", "soon", "5 minutes"])
@@ -89,3 +92,22 @@ def test_a_line_of_items_ends_where_a_line_of_json_does(tmp_path: Path) -> None:
     file.write_bytes(b'{"a": "\xe9"}')
     with pytest.raises(ValueError, match=r"items\.jsonl is not UTF-8 text: the byte at offset 7 is invalid"):
         read_items(str(file))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("batch", "submit", "feed", "-"), ("flow", "analyze", "-"), ("flow", "run", "momentum", "--inputs-json", "-")],
+)
+def test_stdin_is_text_as_files_are(command: tuple[str, ...], shell: Shell) -> None:
+    """In a process of its own, as the locale decides how Python reads stdin."""
+    environment = {**os.environ, "LC_ALL": "C"}
+
+    told = subprocess.run([*COMMAND, *command], input=b'{"a": "\xff"}', capture_output=True, env=environment)
+
+    assert (told.returncode, told.stderr) == (2, b"error: <stdin> is not UTF-8 text: the byte at offset 7 is invalid\n")
+
+
+def test_a_byte_order_mark_is_dropped_from_stdin_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO('\ufeff{"a": 1}\r\n'.encode()), encoding="utf-8"))
+
+    assert read_items("-") == ['{"a": 1}']
