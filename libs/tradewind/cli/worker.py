@@ -20,7 +20,7 @@ class RunUnlessNamed(TyperGroup):
     """A group in which `worker MODULE` means `worker run MODULE`."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        if args and args[0] not in self.commands and args[0] != "--help":
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 

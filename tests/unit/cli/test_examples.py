@@ -48,6 +48,6 @@ def test_it_is_a_line_of_that_command(name: str, shell: Shell) -> None:
     assert f"Example: tradewind {example}" in " ".join(shell(*name.split(), "--help").out.split())
 
 
-@pytest.mark.parametrize("words", [(), ("flow",), ("flow", "run")])
+@pytest.mark.parametrize("words", [(), ("flow",), ("flow", "run"), ("worker",)])
 def test_help_has_a_short_name(shell: Shell, words: tuple[str, ...]) -> None:
     assert shell(*words, "-h") == shell(*words, "--help")
