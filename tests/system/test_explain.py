@@ -34,7 +34,7 @@ async def test_flows_and_nodes_say_why_they_wait(stack: Standalone) -> None:
         told = await shell.json("explain", "f", "0", "second")
         assert told[0]["facts"] == {"nodes": [{"node_id": "first", "status": "pending"}]}
         assert "no node task" in await shell("explain", "f", "0", "third", ends=2)
-        assert "write FLOW" in await shell("explain", "f", "x", "y", ends=2)
+        assert "give FLOW" in await shell("explain", "f", "x", "y", ends=2)
         assert (await shell("explain", "f", "0")).splitlines() == [
             "cycle 0 is running",
             '  first (nobody): no live worker offers node type "nobody"',
@@ -64,7 +64,7 @@ async def test_items_of_a_list_and_ad_hoc_tasks_are_explained_by_their_names(cli
     assert "has 2 items, counted from 0" in await shell("explain", "f", "wide:2", ends=2)
     assert "queued: has been queued since" in await shell("explain", (await client.submit_task("nobody")).task_id)
     assert "is not <flow_id>:" in await shell("explain", "f:0:wide", ends=2)
-    assert "write FLOW" in await shell("explain", "f:0:0:wide", "wide", ends=2)
+    assert "give FLOW" in await shell("explain", "f:0:0:wide", "wide", ends=2)
 
 
 async def test_the_first_open_nodes_of_a_cycle_are_told(stack: Standalone) -> None:

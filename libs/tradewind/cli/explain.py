@@ -40,7 +40,11 @@ async def explain(
     named = name.split(":", 3)
     of_flow = len(named) == 4 and named[1].isdecimal() and named[2].isdecimal()
     if len(places) > 2 or (len(places) == 2 and not places[0].isdecimal()) or (places and len(named) > 1):
-        raise typer.BadParameter("write FLOW, FLOW NODE, FLOW CYCLE NODE with a cycle's number, or a node task's id")
+        raise typer.BadParameter("give FLOW, FLOW NODE, FLOW CYCLE NODE (CYCLE is a number), or the id of a node task")
+    if run is not None and len(named) > 1:
+        raise typer.BadParameter("leave it out with the id of a node task", param_hint="--run")
+    if run is not None and not places:
+        raise typer.BadParameter("it needs a cycle: give FLOW CYCLE NODE --run RUN", param_hint="--run")
     running: CycleDescription | None = None
     async with session.client() as client:
         if of_flow:

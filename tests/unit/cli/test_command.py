@@ -104,6 +104,18 @@ def test_the_address_option_wins_over_the_environment(
     shell("--address", stack.address, "flow", "list")
 
 
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (["momentum"], "it needs a cycle: give FLOW CYCLE NODE --run RUN"),
+        (["momentum:0:0:model"], "leave it out with the id of a node task"),
+        (["task:0a1b"], "leave it out with the id of a node task"),
+    ],
+)
+def test_a_run_of_no_cycle_is_wrong_usage(shell: Shell, where: list[str], told: str) -> None:
+    assert f"Invalid value for --run: {told}\n" in shell("explain", *where, "--run", "1", ends=2).err
+
+
 def test_wrong_usage(shell: Shell) -> None:
     assert "No such command 'flw'" in shell("flw", ends=2).err
     assert "Missing argument 'NAME'" in shell("flow", "start", ends=2).err
