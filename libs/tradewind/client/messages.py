@@ -41,7 +41,8 @@ def told_as(value: object) -> str:
     """Return a value and its type, to complete a sentence: `5 is an int`."""
     shown, name = repr(value), type(value).__name__
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-    return f"{shown} is {'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+    # By sound: names of types that begin with a U, such as UUID and Union, mostly sound as "you".
+    return f"{shown} is {'an' if name[:1].lower() in 'aeio' else 'a'} {name}"
 
 
 def _sentence(kind: Any, name: str, value: object) -> str:

@@ -106,7 +106,7 @@ class RunStream:
 
     def _time_out(self, future: asyncio.Future[pb.RunFlowResponse]) -> None:
         if not future.done():
-            future.set_exception(TimedOut(f"{self._address} did not answer StreamRuns in time"))
+            future.set_exception(TimedOut(f"{self._address} did not answer RunFlow in time"))
 
     def _end(self, error: Callable[[], Exception]) -> None:
         """Fail the runs under way; the next run opens another stream."""

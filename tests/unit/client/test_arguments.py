@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -36,6 +37,7 @@ async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client
         (lambda client: client.run_flow("f", inputs=["2001-04"]), TypeError, "this is a list"),
         (lambda client: client.run_flows([("f", {})]), TypeError, "('f', {}) is a tuple"),
         (lambda client: client.run_flow(5), TypeError, "flow_id must be text; 5 is an int"),
+        (lambda client: client.run_flow(UUID(int=1)), TypeError, "000001') is a UUID"),
         (lambda client: client.run_flow(Flow("z")), TypeError, "is a Flow; give its flow_id"),
         (lambda client: client.run_flow("\ud800"), ValueError, "flow_id: 'utf-8' codec"),
         (

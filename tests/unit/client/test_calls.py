@@ -248,7 +248,7 @@ async def test_runs_are_sent_again_when_their_stream_breaks(client: Client, stac
 async def test_a_run_has_its_own_time(stack: FakeStack) -> None:
     stack.scheduler.mute = True
     async with Client(stack.address, timeout=0.1, patience=0) as client:
-        with pytest.raises(TimedOut, match="did not answer"):
+        with pytest.raises(TimedOut, match="did not answer RunFlow in time"):
             await client.run_flow("momentum")
 
 
