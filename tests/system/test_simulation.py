@@ -17,7 +17,7 @@ import pytest
 
 from tests.house.project import ROOT
 from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, model, order
-from tradewind.client import CycleStatus, FlowStatus, InvalidInput, NotFound
+from tradewind.client import CycleStatus, FlowStatus, InvalidInput, NotFound, WrongStatus
 from tradewind.flow import Flow, Retry
 from tradewind.testing import VirtualStack, simulate
 from tradewind.worker import Context, node
@@ -70,9 +70,9 @@ def test_results_that_have_gone_are_not_taken_for_none() -> None:
         # The scheduler removes the oldest cycles ten at a time, the node task manager each one as soon as it may.
         await stack.run_for(minutes=20)
         assert (await stack.client.get_cycle("place", 0)).status is CycleStatus.COMPLETED
-        with pytest.raises(NotFound, match="what the nodes of cycle 0 of place did is on record no more") as gone:
+        with pytest.raises(WrongStatus, match="what the nodes of cycle 0 of place did is on record no more") as gone:
             await stack.client.cycle("place", 0).result()
-        assert gone.value.reason == "RESULTS_EXPIRED"
+        assert (gone.value.reason, gone.value.subject) == ("RESULTS_EXPIRED", "cycles/place:0:0")
 
     simulate(main, [place, nothing])
 

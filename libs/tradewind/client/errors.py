@@ -76,7 +76,10 @@ class Conflict(TradewindError):
 
 
 class WrongStatus(TradewindError):
-    """The present status of `subject` (such as `flows/momentum`) forbids what was asked."""
+    """The present status of `subject` (such as `flows/momentum`) forbids what was asked.
+
+    So do results that have passed their retention while the cycle is still on record (`RESULTS_EXPIRED`).
+    """
 
     def __init__(
         self, message: str, *, subject: str = "", reason: str = "", metadata: Mapping[str, str] | None = None

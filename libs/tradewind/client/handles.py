@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.client.cycles import CycleDescription, CycleRecord, CycleStatus
 from tradewind.client.definitions import Definition
-from tradewind.client.errors import CycleFailed, NotFound, TimedOut
+from tradewind.client.errors import CycleFailed, NotFound, TimedOut, WrongStatus
 from tradewind.client.flow_calls import FlowDescription, Inputs, Started
 from tradewind.client.flows import FlowRecord, RegisteredFlow
 from tradewind.client.following import PATIENCE
@@ -215,7 +215,8 @@ class CycleHandle:
         """Wait until the cycle has completed and return what the flow's sink nodes emitted, by node and handle.
 
         Raises CycleFailed, with the nodes that failed and why, when it ended in any other way; TimedOut when it has
-        not ended after `timeout`; NotFound when the cycle, or just what its nodes emitted, has passed its retention.
+        not ended after `timeout`; NotFound when the cycle has passed its retention, WrongStatus with the reason
+        RESULTS_EXPIRED when just what its nodes emitted has.
         """
         if self._outputs is None:
             self._outputs = self._emitted() or await self._result(timeout)
@@ -241,5 +242,6 @@ class CycleHandle:
         if not cycle.succeeded:
             raise CycleFailed(cycle, description.failures, outputs)
         if description.gone:
-            raise NotFound(description.gone, reason="RESULTS_EXPIRED")
+            subject = f"cycles/{self.flow_id}:{self.cycle}:{cycle.run}"
+            raise WrongStatus(description.gone, subject=subject, reason="RESULTS_EXPIRED")
         return outputs
