@@ -132,7 +132,7 @@ class Shell:
         self.address = address
 
     async def __call__(self, *arguments: str, input: str | None = None, ends: int = 0) -> str:
-        """Run a command, which must exit with `ends`, and return its output (stderr when it failed)."""
+        """Run a command, which must exit with `ends`, and return its output (stderr if stdout has none)."""
         # A command has its own event loop, which cannot run inside that of the test.
         result = await asyncio.to_thread(
             CliRunner().invoke,
@@ -143,7 +143,7 @@ class Shell:
             catch_exceptions=False,
         )
         assert result.exit_code == ends, f"exit code {result.exit_code}:\n{result.stdout}\n{result.stderr}"
-        return result.stdout if ends in (0, 1) and result.stdout else result.stderr
+        return result.stdout or result.stderr
 
     async def json(self, *arguments: str, input: str | None = None, ends: int = 0) -> Any:
         """Run a command with `-o json` and return its output."""

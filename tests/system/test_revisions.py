@@ -55,9 +55,9 @@ async def test_plan_register_update_diff_and_roll_back(shell: Shell, tmp_path: P
     assert "sums cycle 0 completed" in await shell("flow", "run", "sums", "--wait")
 
 
-async def test_a_plan_of_what_would_be_refused_exits_with_1(shell: Shell) -> None:
+async def test_a_plan_of_what_would_be_refused_is_told_as_wrong_input(shell: Shell) -> None:
     bad = json.dumps({"interval": 60, "nodes": [{"id": "feed", "type": "numbers", "retry": {"attempts": 0}}]})
-    told = await shell("flow", "plan", "-", "--name", "bad", input=bad, ends=1)
+    told = await shell("flow", "plan", "-", "--name", "bad", input=bad, ends=2)
     assert told.startswith("bad would be refused: 1 fault\n  nodes[0].retry.attempts: ")
     planned = await shell.json("flow", "plan", "-", "--name", "wide", input=wide().to_json())
     assert planned["limits"][0]["limit"] == "max_running"

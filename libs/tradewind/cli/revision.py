@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
+from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Etag, FlowName, Labels, Newest, Output, Why, first, pairs
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
@@ -28,7 +28,7 @@ async def plan(
     """Show what registering a definition would do.
 
     Stores nothing. Shows what changes, the waves of nodes, the workers that could run them, the limits that will apply
-    and the next planned times. Exits with 1 when there are faults.
+    and the next planned times. Exits with 2 when there are faults.
     """
     from tradewind.cli.definition_files import read_definition
     from tradewind.cli.plans import show_plan
@@ -41,7 +41,7 @@ async def plan(
     else:
         show_plan(session.screen, found)
     if not found.valid:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(WRONG_INPUT)
 
 
 @app.command()
