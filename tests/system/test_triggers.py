@@ -104,6 +104,9 @@ async def test_triggers_as_a_person_types_them(shell: Shell) -> None:
 
     assert "fired" in await shell("trigger", "firings", *queue, "--trigger", "dear")
     assert await shell.json("trigger", "dead", *queue) == []
+    await shell("trigger", "save", "ends", *queue, "--on-finished", "*", "--status", "failed")
+    ends = await shell.json("trigger", "show", "ends", *queue)
+    assert ends["schedule"] == 'event flow.finished {"status":{"$in":["failed"]}}', "of any flow"
     assert 'no trigger "gone"' in await shell("trigger", "redrive", "gone", *queue, ends=2)
     assert await shell("trigger", "remove", "dear", *queue) == "dear is removed\n"
     assert await shell("trigger", "remove", "dear", *queue) == "there was no dear\n"

@@ -23,6 +23,9 @@ TriggerName = Annotated[str, typer.Argument(metavar="ID", help="Id of the trigge
 Limit = Annotated[int, typer.Option(min=1, help="At most this many.")]
 Json = Annotated[str | None, typer.Option("--payload-json", metavar="JSON", help="What its receiver gets with it.")]
 
+_ANY = "*"
+"""Stands for any flow; no flow can have this name."""
+
 
 def show(session: Session, trigger: "TriggerRecord", output: Format) -> None:
     """Print a trigger."""
@@ -65,7 +68,10 @@ async def save(
         str | None, typer.Option("--filter", metavar="JSON", help='Of events: {"price": {"$gt": 100}}.')
     ] = None,
     on_finished: Annotated[
-        list[str] | None, typer.Option(metavar="FLOW", help="When a cycle of this flow ended; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="FLOW", help='Fire when a cycle of this flow has ended, "*" for any flow; may be repeated.'
+        ),
     ] = None,
     status: Annotated[
         list[str] | None, typer.Option(help="Of --on-finished: with this status; may be repeated.")
@@ -102,7 +108,7 @@ async def save(
             time_zone=time_zone,
             event=event,
             filter=inputs_of(None, where, text_option="--filter"),
-            on_finished=on_finished,
+            on_finished=[] if _ANY in (on_finished or ()) else on_finished,
             statuses=status or (),
             payload=json_of(payload_json, "--payload-json"),
             jitter=jitter,
@@ -145,7 +151,7 @@ async def remove(
     session: Session,
     trigger_id: TriggerName,
     queue: Queue,
-    epoch: int = 0,
+    epoch: Annotated[int, typer.Option(min=0, help="Refuse if this is lower than the epoch of the trigger.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Remove a trigger and all its waiting firings."""
