@@ -178,7 +178,7 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
     await shell("logout")
     refused = await shell("whoami", ends=1)
     assert "send one as" in refused
-    assert "tradewind login begins a session" in refused
+    assert "log in with a token: tradewind login" in refused
 
 
 async def test_logout_ends_what_login_began_and_no_token_of_a_program(

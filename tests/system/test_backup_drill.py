@@ -50,11 +50,11 @@ async def test_all_is_lost_and_comes_back(tmp_path: Path) -> None:
 
         started = datetime.now(UTC).timestamp()
         await until(taken, "the files hold what was answered")
-        assert "is whole" in await shell("backup", "verify", str(kept))
+        assert "is intact" in await shell("backup", "verify", str(kept))
         assert (await shell.json("backup", "verify", str(kept)))["keys"] > 0
     shutil.rmtree(data)
 
-    assert f"is in {data}" in await shell("backup", "restore", str(kept), str(data))
+    assert f" to {data}\n" in await shell("backup", "restore", str(kept), str(data))
     async with Standalone(data=data, port=0) as stack:
         await _goes_on(stack, before)
 

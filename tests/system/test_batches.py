@@ -288,7 +288,7 @@ async def test_batches_as_a_person_types_them(shell: Shell, tmp_path: Path) -> N
 
     waiting = await shell("batch", "submit", "nobodys", "-", input="{}\n\n{}\n")
     (waits,) = await shell.json("batch", "list", "--status", "queued")
-    assert f"batch {waits['batch_id']} is submitted: 2 items" in waiting
+    assert f"submitted batch {waits['batch_id']}: 2 items" in waiting
     cancelled = await shell("batch", "cancel", waits["batch_id"], "--reason", "enough")
     assert cancelled == f"batch {waits['batch_id']} is cancelled: 2 cancelled of 2\n"
     assert "cancelled  enough (by default)" in await shell("batch", "show", waits["batch_id"])

@@ -183,4 +183,4 @@ async def test_a_running_stack_is_measured(shell: Shell) -> None:
     assert [each["workload"] for each in measured] == ["chain-1", "single-1000"]
     assert all(each["nodes_per_second"] > 1 for each in measured)
     assert await shell.json("flow", "list") == []
-    assert 'no workload "chain-9"' in await shell("bench", "chain-9", ends=2)
+    assert 'unknown workload "chain-9"' in await shell("bench", "chain-9", ends=2)

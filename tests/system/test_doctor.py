@@ -81,7 +81,7 @@ async def test_access_is_asked_where_there_is_one(
             ("access", "role-unknown", "ann"),
         ]
         told = await shell("doctor", "--mend", ends=1)
-        assert "what was not mended needs you" in told
+        assert "what was not mended needs manual repair" in told
         assert "set the role again" in told
         await shell("user", "set", "ann", "--role", "user")
         assert "0 broken invariants" in await shell("doctor")
@@ -91,4 +91,4 @@ async def test_access_is_asked_where_there_is_one(
 async def test_commands_of_access_say_where_there_is_none(stack: Standalone) -> None:
     shell = Shell(stack.address)
     for command in (("whoami",), ("token", "list"), ("user", "list")):
-        assert "there is no access service here, so calls need no token" in await shell(*command, ends=1)
+        assert "this stack has no access service, so calls need no token" in await shell(*command, ends=1)

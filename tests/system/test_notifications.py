@@ -149,11 +149,11 @@ async def test_the_commands(shell: Shell) -> None:
     assert "not sent" in await shell("notification", "send", "noon", "--key", "k")
     assert "use one of info, warning, error\n" in await shell("notification", "send", "x", "--severity", "mild", ends=2)
     listed = await shell("notification", "list")
-    assert re.search(r"new +noon\n.*failed.*\n.*completed\n3 not read", listed)
+    assert re.search(r"new +noon\n.*failed.*\n.*completed\n3 unread", listed)
     watched = (await shell("notification", "watch", "--after", "0-0", "--count", "3", "-o", "json")).splitlines()
     ids = [json.loads(line)["notification_id"] for line in watched]
     assert json.loads(watched[0])["kind"] == "task_completed"
-    assert await shell("notification", "read", ids[1]) == "1 not read\n"
+    assert await shell("notification", "read", ids[1]) == "1 unread\n"
     assert len((await shell.json("notification", "list", "--unread"))["notifications"]) == 1
     assert (await shell.json("notification", "read"))["unread"] == 0
     assert "after_notification_id" in await shell("notification", "watch", "--after", "now", ends=2)

@@ -40,7 +40,7 @@ TELLS = {
     "Stop what runs of many flows": ("BULK_ACTION_STOP", " stop "),
     "How far is a job?": (JOB, JOB),
     "End a job": (JOB, JOB),
-    "Run what was missed in the past": ('"times": 3', "3 times"),
+    "Run what was missed in the past": ('"times": 3', "3 planned times"),
     "How far is a backfill?": ("2024-03-01T03:00:00Z", "2024-03-01"),
     "Begin no more of a backfill": ('"backfill_id": 1', "backfill 1 of report"),
     "Which batches are there, and how far are they?": (BATCH, BATCH),

@@ -87,14 +87,14 @@ async def test_triggers_as_a_person_types_them(shell: Shell) -> None:
     queue = ("-q", "reports")
     saved = await shell("trigger", "save", "nightly", *queue, "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin")
     assert 'cron "30 2 * * *" Europe/Berlin' in saved
-    assert "say when it fires by exactly one of" in await shell("trigger", "save", "nothing", *queue, ends=2)
+    assert "give exactly one of" in await shell("trigger", "save", "nothing", *queue, ends=2)
     await shell("trigger", "save", "dear", *queue, "--event", "price", "--filter", '{"price": {"$gt": 100}}')
     assert [each["trigger_id"] for each in await shell.json("trigger", "list", *queue)] == ["nightly", "dear"]
     assert "waiting" in await shell("trigger", "show", "dear", *queue)
 
     assert "paused (ann)" in await shell("trigger", "pause", "nightly", *queue, "--note", "ann")
     assert "scheduled" in await shell("trigger", "resume", "nightly", *queue)
-    assert await shell("trigger", "fire", "nightly", *queue) == "nightly is fired\n"
+    assert await shell("trigger", "fire", "nightly", *queue) == "fired nightly\n"
     told = await shell("event", "publish", "price", "--field", "price=101.5", "--id", "quote-7")
     assert told == "event quote-7: 1 triggers match, 1 fired\n"
     lines = (await shell("trigger", "listen", *queue, "--count", "2", "-o", "json")).splitlines()
@@ -108,7 +108,7 @@ async def test_triggers_as_a_person_types_them(shell: Shell) -> None:
     ends = await shell.json("trigger", "show", "ends", *queue)
     assert ends["schedule"] == 'event flow.finished {"status":{"$in":["failed"]}}', "of any flow"
     assert 'no trigger "gone"' in await shell("trigger", "redrive", "gone", *queue, ends=2)
-    assert await shell("trigger", "remove", "dear", *queue) == "dear is removed\n"
-    assert await shell("trigger", "remove", "dear", *queue) == "there was no dear\n"
+    assert await shell("trigger", "remove", "dear", *queue) == "removed dear\n"
+    assert await shell("trigger", "remove", "dear", *queue) == "there is no trigger dear\n"
     assert await shell.json("trigger", "fire", "nightly", *queue) == {"trigger_id": "nightly", "fired": True}
     assert await shell.json("trigger", "remove", "nightly", *queue) == {"trigger_id": "nightly", "removed": True}

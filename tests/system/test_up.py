@@ -86,7 +86,7 @@ async def test_waiting_for_a_backfill_outlives_the_stack(started: Processes, tmp
     gate.touch()
 
     assert await waiting.ended() == 0, waiting.printed
-    assert waiting.printed == "backfill 1 of gated: 1 times, 1 completed\n"
+    assert waiting.printed == "backfill 1 of gated: 1 planned times, 1 completed\n"
 
 
 async def test_a_second_one_says_who_holds_the_directory(started: Processes) -> None:

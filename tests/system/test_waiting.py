@@ -34,7 +34,7 @@ async def test_a_node_waits_for_a_signal_and_goes_on_with_it(client: Client, she
     assert "paying cycle 0 waiting" in await shell("cycle", "show", "paying")
     assert re.search(r"last cycle +0 waiting", await shell("flow", "status", "paying"))
     said = await shell("task", "signal", task_id, "--signal", "paid", "--payload", '{"euros": 5}', "--request-id", "r1")
-    assert said.startswith(f"{task_id} has the signal")
+    assert said.startswith(f"{task_id} received the signal")
     assert (await handle.wait(30)).status is CycleStatus.COMPLETED
     assert not (await client.describe_cycle("paying", 0)).statistics.waiting
     paid = (await client.get_node_task(task_id)).outputs["paid"]
@@ -77,7 +77,7 @@ async def test_an_approval_is_shown_with_its_form_and_answered(client: Client, s
         refused = await shell("cycle", "approve", "release", str(cycle), "ask", "--value", "size=much", ends=2)
         assert "must be of type integer" in refused
         said = await shell("cycle", "approve", "release", str(cycle), "ask", *answer)
-        assert f"ask is {'rejected' if cycle else 'approved'}" in said
+        assert f"ask was {'rejected' if cycle else 'approved'}" in said
         assert (await handle.wait(30)).status is CycleStatus.COMPLETED
         described = await client.describe_cycle("release", cycle, include_outputs=True)
         nodes = [described.node(name) for name in ("ask", "yes", "no")]

@@ -16,10 +16,10 @@ from tradewind.cli.session import Session, asynchronous
 if TYPE_CHECKING:
     from tradewind.client import QuotaRecord, SessionRecord
 
-tokens = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Tokens and sessions.")
-users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Users and their roles.")
+tokens = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Create, list and revoke tokens and sessions.")
+users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Manage users, their roles and quotas.")
 
-User = Annotated[str, typer.Option("--user", help="Whose; yours when left out.")]
+User = Annotated[str, typer.Option("--user", help="Id of the user; defaults to you.")]
 
 
 class RoleName(StrEnum):
@@ -87,7 +87,7 @@ async def logout(session: Session, output: Output = Format.TEXT) -> None:
 
 @asynchronous
 async def whoami(session: Session, output: Output = Format.TEXT) -> None:
-    """Show who you are, and your use of daily quotas."""
+    """Show who you are, and how much of your daily quotas is used."""
     from tradewind.client import Role
 
     async with session.client() as client:
@@ -103,7 +103,7 @@ async def whoami(session: Session, output: Output = Format.TEXT) -> None:
 
 def _show(session: Session, used: "list[QuotaRecord]") -> None:
     session.screen.table(
-        ["METHOD", "USED", "OF", "DAY", "ZONE", "UNTIL"],
+        ["METHOD", "USED", "LIMIT", "DAY", "ZONE", "RESETS"],
         [
             (
                 each.endpoint,
@@ -123,11 +123,9 @@ def _show(session: Session, used: "list[QuotaRecord]") -> None:
 async def create(
     session: Session,
     user: User = "",
-    role: Annotated[
-        RoleName | None, typer.Option(help="Puts the user on record with this role, if there is none.")
-    ] = None,
-    label: Annotated[str, typer.Option(help="A note.")] = "",
-    days: Annotated[float, typer.Option(min=0, help="For how many days it is good; 0 for the longest.")] = 0,
+    role: Annotated[RoleName | None, typer.Option(help="Add the user with this role if there is no such user.")] = None,
+    label: Annotated[str, typer.Option(help="A note by which to recognize the token.")] = "",
+    days: Annotated[float, typer.Option(min=0, help="Lifetime in days; 0 for the longest allowed.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Create a token for a program and print it; it is shown only once."""
@@ -149,7 +147,7 @@ async def list_(session: Session, user: User = "", output: Output = Format.TEXT)
         session.screen.json(found)
         return
     session.screen.table(
-        ["ID", "USER", "KIND", "MADE", "LAST USED", "ENDS", "NOTE"], [_row(session, each) for each in found]
+        ["ID", "USER", "KIND", "CREATED", "LAST USED", "EXPIRES", "NOTE"], [_row(session, each) for each in found]
     )
 
 
@@ -163,14 +161,16 @@ def _row(session: Session, each: "SessionRecord") -> tuple[str, ...]:
 @asynchronous
 async def revoke(
     session: Session,
-    session_id: Annotated[str | None, typer.Argument(help="Which; as `token list` shows it.")] = None,
+    session_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Id of the token or session, as `token list` shows it.")
+    ] = None,
     user: User = "",
-    all: Annotated[bool, typer.Option("--all", help="All of the user.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Revoke all tokens and sessions of the user.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Revoke a token or session at once, or all those of a user."""
     if (session_id is None) is not all:
-        raise typer.BadParameter("name one, or take --all")
+        raise typer.BadParameter("give the id of a token or session, or --all")
     async with session.client() as client:
         if session_id is not None:
             await client.revoke_session(session_id, user_id=user)
@@ -180,17 +180,20 @@ async def revoke(
     if output is Format.JSON:
         session.screen.json({"revoked": count})
     else:
-        session.screen.line(f"revoked {session_id or count}")
+        session.screen.line(f"revoked {session_id or f'{count} tokens and sessions'}")
 
 
 @users.command("set")
 @asynchronous
 async def set_(
     session: Session,
-    user_id: Annotated[str, typer.Argument(help="Who.")],
-    role: Annotated[RoleName, typer.Option(help="What they may do from now on.")],
+    user_id: Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")],
+    role: Annotated[RoleName, typer.Option(help="Role of the user from now on.")],
     time_zone: Annotated[
-        str, typer.Option(help="IANA zone in which their days begin, for quotas; as it is when left out, UTC at first.")
+        str,
+        typer.Option(
+            help="IANA time zone in which the user's days begin, for quotas; UTC for a new user, else unchanged."
+        ),
     ] = "",
     output: Output = Format.TEXT,
 ) -> None:
@@ -204,7 +207,7 @@ async def set_(
 @asynchronous
 async def quotas(
     session: Session,
-    user_id: Annotated[str, typer.Argument(help="Whose; yours when left out.")] = "",
+    user_id: Annotated[str, typer.Argument(metavar="USER", help="Id of the user; defaults to you.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Show how much of the daily quotas a user has used today."""

@@ -59,8 +59,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Run flows: graphs of typed nodes that repeat on time, on remote workers.",
-    epilog="Exits with 0; 1 when what was asked failed, 2 for wrong usage or input, 3 when a server cannot be reached.",
+    help="Run flows, graphs of typed nodes that repeat on a schedule, on remote workers.",
+    epilog="Exit codes: 0 success, 1 what was asked failed, 2 wrong usage or input, 3 a server cannot be reached.",
 )
 
 
@@ -86,24 +86,28 @@ def root(
     context: typer.Context,
     address: Annotated[
         str | None,
-        typer.Option(help="Where the stack answers (TRADEWIND_ADDRESS, or localhost:7700).", metavar="HOST:PORT"),
+        typer.Option(help="Address of the stack (TRADEWIND_ADDRESS, else localhost:7700).", metavar="HOST:PORT"),
     ] = None,
     tls_ca: Annotated[
         str | None,
-        typer.Option(help="PEM file of the CA of servers, or system (TRADEWIND_TLS_CA).", metavar="FILE"),
+        typer.Option(
+            help='PEM file of the CA of the servers, or "system" for the CAs of the system (TRADEWIND_TLS_CA).',
+            metavar="FILE",
+        ),
     ] = None,
     tls_cert: Annotated[
-        str | None, typer.Option(help="PEM file of a certificate to show (TRADEWIND_TLS_CERT).", metavar="FILE")
+        str | None, typer.Option(help="PEM file of the client certificate (TRADEWIND_TLS_CERT).", metavar="FILE")
     ] = None,
     tls_key: Annotated[
-        str | None, typer.Option(help="PEM file of its key (TRADEWIND_TLS_KEY).", metavar="FILE")
+        str | None, typer.Option(help="PEM file of the client certificate's key (TRADEWIND_TLS_KEY).", metavar="FILE")
     ] = None,
     tls_server_name: Annotated[
-        str | None, typer.Option(help="The name in servers' certificates (TRADEWIND_TLS_SERVER_NAME).", metavar="NAME")
+        str | None,
+        typer.Option(help="Name to expect in the servers' certificates (TRADEWIND_TLS_SERVER_NAME).", metavar="NAME"),
     ] = None,
     codec: Annotated[
         str | None,
-        typer.Option(help="What encodes and decodes payloads (TRADEWIND_CODEC).", metavar="MODULE:ATTRIBUTE"),
+        typer.Option(help="Codec that encodes and decodes payloads (TRADEWIND_CODEC).", metavar="MODULE:ATTRIBUTE"),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)

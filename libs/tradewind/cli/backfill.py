@@ -17,7 +17,7 @@ _LOOK_S = 0.5
 
 app = typer.Typer()
 
-BackfillNumber = Annotated[int, typer.Argument(metavar="BACKFILL", help="Its number.")]
+BackfillNumber = Annotated[int, typer.Argument(metavar="BACKFILL", help="Number of the backfill.")]
 
 
 @app.command()
@@ -26,12 +26,17 @@ async def backfill(
     session: Session,
     name: FlowName,
     start: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="2026-11-01, or with a time of day; UTC without an offset.")
+        str,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Start of the range, such as 2026-11-01 or 2026-11-01T09:30; UTC unless it has an offset.",
+        ),
     ],
-    end: Annotated[str, typer.Option("--to", metavar="TIME", help="Times before this one are run.")],
-    max_running: Annotated[int, typer.Option(min=1, max=50, help="Cycles that run at once.")] = 1,
+    end: Annotated[str, typer.Option("--to", metavar="TIME", help="End of the range, exclusive.")],
+    max_running: Annotated[int, typer.Option(min=1, max=50, help="How many cycles may run at once.")] = 1,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Return when all have ended; exit with 1 if one failed.")
+        bool, typer.Option("--wait", help="Wait until all cycles have ended; exit with 1 if any failed.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
@@ -50,9 +55,9 @@ async def backfill(
     if output is Format.JSON:
         session.screen.json(made)
     else:
-        session.screen.line(f"backfill {made.backfill_id} of {name}: {made.times} times, {_progress(made)}")
+        session.screen.line(f"backfill {made.backfill_id} of {name}: {made.times} planned times, {_progress(made)}")
     if wait and (made.failed or made.status != "completed"):
-        raise fail(f"backfill {made.backfill_id} is {made.status}, {made.failed} of its cycles failed", FAILED)
+        raise fail(f"backfill {made.backfill_id} is {made.status}; {made.failed} of its cycles failed", FAILED)
 
 
 @app.command()
@@ -81,7 +86,7 @@ async def backfills(
         )
         for each in found
     ]
-    session.screen.table(["BACKFILL", "STATUS", "FROM", "TO", "TIMES", "CYCLES", "WHY"], rows)
+    session.screen.table(["BACKFILL", "STATUS", "FROM", "TO", "TIMES", "CYCLES", "REASON"], rows)
 
 
 @app.command()
@@ -95,7 +100,7 @@ async def cancel_backfill(
 ) -> None:
     """Cancel a backfill.
 
-    No more of its cycles begin; running ones go on.
+    No more of its cycles begin; running ones continue.
     """
     async with session.client() as client:
         cancelled = await client.cancel_backfill(name, number, reason=reason)
@@ -107,6 +112,6 @@ async def cancel_backfill(
 
 def _progress(backfill: "BackfillRecord") -> str:
     parts = {"completed": backfill.completed, "failed": backfill.failed, "running": backfill.running}
-    parts["passed over"] = backfill.skipped
-    gone = f" ({backfill.expired} of them with cycles that are on record no more)" if backfill.expired else ""
-    return ", ".join(f"{count} {what}" for what, count in parts.items() if count) + gone or "none begun yet"
+    parts["skipped"] = backfill.skipped
+    gone = f" ({backfill.expired} of the skipped cycles are no longer on record)" if backfill.expired else ""
+    return ", ".join(f"{count} {what}" for what, count in parts.items() if count) + gone or "no cycle has begun yet"

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli.failures import fail
+from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Output
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous, blocking
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Back up a store, and put it back.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Back up and restore a store.")
 
-Place = Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup, or where they are: then the newest.")]
+Place = Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup, or a directory of backups, for the newest.")]
 
 
 class Persistence(Enum):
@@ -28,28 +28,32 @@ class Persistence(Enum):
 @asynchronous
 async def create(
     session: Session,
-    target: Annotated[Path, typer.Argument(help="Where backups are kept; each gets a directory of its own there.")],
+    target: Annotated[Path, typer.Argument(metavar="BACKUPS", help="Directory for backups; each gets a subdirectory.")],
     data: Annotated[
         Path | None, typer.Option(help="Copy the append-only files of this directory, such as .tradewind.")
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(metavar="URL", envvar="TRADEWIND_STORE_URL", help="Take a snapshot of the store there."),
+        typer.Option(metavar="URL", envvar="TRADEWIND_STORE_URL", help="Take a snapshot of the store at this URL."),
     ] = None,
-    user: Annotated[str | None, typer.Option(envvar="TRADEWIND_STORE_USER", help="Log in there as this user.")] = None,
+    user: Annotated[
+        str | None, typer.Option(envvar="TRADEWIND_STORE_USER", help="User to log in to the store as.")
+    ] = None,
     password: Annotated[
-        str | None, typer.Option(envvar="TRADEWIND_STORE_PASSWORD", help="That user's password.", show_envvar=True)
+        str | None, typer.Option(envvar="TRADEWIND_STORE_PASSWORD", help="Password of that user.", show_envvar=True)
     ] = None,
     store_ca: Annotated[
-        str | None, typer.Option(envvar="TRADEWIND_STORE_TLS_CA", help="PEM file of the CA of a store at rediss://.")
+        str | None,
+        typer.Option(envvar="TRADEWIND_STORE_TLS_CA", help="PEM file of the CA of a store with TLS (rediss://)."),
     ] = None,
     store_cert: Annotated[
-        Path | None, typer.Option(envvar="TRADEWIND_STORE_TLS_CERT", help="PEM file of a certificate to show to it.")
+        Path | None,
+        typer.Option(envvar="TRADEWIND_STORE_TLS_CERT", help="PEM file of the client certificate for the store."),
     ] = None,
     store_key: Annotated[
-        Path | None, typer.Option(envvar="TRADEWIND_STORE_TLS_KEY", help="PEM file of that certificate's key.")
+        Path | None, typer.Option(envvar="TRADEWIND_STORE_TLS_KEY", help="PEM file of the client certificate's key.")
     ] = None,
-    keep: Annotated[int, typer.Option(min=0, help="Keep the newest so many; 0 for all.")] = 0,
+    keep: Annotated[int, typer.Option(min=0, help="How many of the newest backups to keep; 0 keeps all.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Back up a store while everything keeps running."""
@@ -65,21 +69,21 @@ async def create(
             tls = StoreTlsFiles.find(store_ca, store_cert, store_key, environment={})
             backup = await back_up_store(store, target, now, user=user, password=password, tls=tls)
         else:
-            raise fail("what is to be backed up? Name a directory with --data, or a store with --store", 2)
+            raise fail("nothing to back up: give a directory with --data, or a store with --store", WRONG_INPUT)
         removed = remove_old(target, keep, backup)
     except (BackupError, SnapshotError, OSError) as error:
         raise fail(str(error)) from None
     if output is Format.JSON:
         session.screen.json({"path": str(backup.path), "kind": backup.kind, "bytes": backup.bytes})
         return
-    session.screen.line(f"{backup.path}: {backup.kind}, {backup.bytes} bytes; {len(removed)} old ones removed")
+    session.screen.line(f"{backup.path}: {backup.kind}, {backup.bytes} bytes; removed {len(removed)} old backups")
 
 
 @app.command("list")
 @blocking
 def list_(
     session: Session,
-    target: Annotated[Path, typer.Argument(help="Where backups are kept.")],
+    target: Annotated[Path, typer.Argument(metavar="BACKUPS", help="Directory of backups.")],
     output: Output = Format.TEXT,
 ) -> None:
     """List backups, the oldest first; what is broken is named on stderr."""
@@ -109,7 +113,7 @@ async def verify(session: Session, backup: Place, output: Output = Format.TEXT) 
     if output is Format.JSON:
         session.screen.json({"path": str(found.path), "keys": keys})
     else:
-        session.screen.line(f"{found.path} is whole: a store loads {keys} keys from it")
+        session.screen.line(f"{found.path} is intact: a store loads {keys} keys from it")
     if broken:
         raise fail("\n".join(broken))
 
@@ -119,14 +123,16 @@ async def verify(session: Session, backup: Place, output: Output = Format.TEXT) 
 def restore(
     session: Session,
     backup: Place,
-    data: Annotated[Path, typer.Argument(help="The directory of the store, which must not run.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Put what is there aside, below that directory.")] = False,
-    persistence: Annotated[Persistence, typer.Option(help="How that store keeps its data.")] = Persistence.APPEND_ONLY,
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data directory of the store, which must be stopped.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Move existing data aside, into a subdirectory.")] = False,
+    persistence: Annotated[
+        Persistence, typer.Option(help="How the store persists its data.")
+    ] = Persistence.APPEND_ONLY,
     output: Output = Format.TEXT,
 ) -> None:
     """Restore a backup as the data of a stopped store.
 
-    Once the store and the services run again: tradewind doctor --mend.
+    Then start the store and the services, and run: tradewind doctor --mend
     """
     from tradewind.server.redis import backup as backups
 
@@ -139,5 +145,5 @@ def restore(
     if output is Format.JSON:
         session.screen.json({"path": str(found.path), "data": str(data), "aside": str(aside) if aside else None})
         return
-    session.screen.line(f"{found.path} is in {data}" + (f"; what was there is in {aside}" if aside else ""))
-    session.screen.line("start the store and the services, then: tradewind doctor --mend")
+    session.screen.line(f"restored {found.path} to {data}" + (f"; the previous data is in {aside}" if aside else ""))
+    session.screen.line("start the store and the services, then run: tradewind doctor --mend")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Run one node type many times.", rich_markup_mode=None)
 
-BatchId = Annotated[str, typer.Argument(metavar="BATCH", help="Its id.")]
+BatchId = Annotated[str, typer.Argument(metavar="BATCH", help="Id of the batch.")]
 
 
 @app.command()
@@ -40,9 +40,11 @@ async def submit(
     node_type: NodeTypeName,
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="A JSON object of parameters a line, one for each item; - reads stdin."),
+        typer.Argument(
+            metavar="FILE", help="File with the parameters of each item, one JSON object per line; - reads stdin."
+        ),
     ],
-    watch: Annotated[bool, typer.Option("--watch", help="Show its progress until its end.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the progress of the batch until it has ended.")] = False,
     require_worker: RequireWorker = False,
     attempts: Attempts = 1,
     priority: Priority = 0,
@@ -54,7 +56,7 @@ async def submit(
 ) -> None:
     """Run a node type once for each line of a file.
 
-    Either all items are accepted, or none. With --watch, exits with 1 when not all of them complete.
+    Either all items are accepted, or none. With --watch, exits with 1 unless all of them complete.
     """
     from tradewind.cli.batch_items import read_items
     from tradewind.flow import Retry
@@ -79,15 +81,15 @@ async def submit(
         elif output is Format.JSON:
             session.screen.json({"batch": handle.record, "warnings": handle.warnings})
         else:
-            session.screen.line(f"batch {handle.batch_id} is submitted: {len(items)} items")
+            session.screen.line(f"submitted batch {handle.batch_id}: {len(items)} items")
 
 
 @app.command()
 @asynchronous
 async def watch(session: Session, batch_id: BatchId, output: Output = Format.TEXT) -> None:
-    """Show the progress of a batch until its end.
+    """Show the progress of a batch until it has ended.
 
-    Exits with 1 when not all of its items complete.
+    Exits with 1 unless all of its items complete.
     """
     async with session.client() as client:
         handle = client.batch(batch_id)
@@ -129,7 +131,7 @@ async def show(session: Session, batch_id: BatchId, output: Output = Format.TEXT
 async def results(
     session: Session,
     batch_id: BatchId,
-    failed: Annotated[bool, typer.Option("--failed", help="Only items that ended otherwise than completed.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only items that ended without completing.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Print the results of the items in order, one line each."""
@@ -199,7 +201,7 @@ async def cancel(
     elif batch.stop_by:
         session.screen.line(f"batch {batch_id} is cancelled: {_counts(batch)}")
     else:
-        session.screen.line(f"batch {batch_id} had ended before: {_counts(batch)}")
+        session.screen.line(f"batch {batch_id} had already ended: {_counts(batch)}")
 
 
 async def _watch(session: Session, handle: "BatchHandle", output: Format) -> None:
@@ -210,9 +212,8 @@ async def _watch(session: Session, handle: "BatchHandle", output: Format) -> Non
     if batch.status == "completed":
         return
     if output is Format.TEXT:
-        raise fail(
-            f"batch {batch.batch_id} ended as {batch.status}; see: tradewind batch results {batch.batch_id} --failed"
-        )
+        see = f"tradewind batch results {batch.batch_id} --failed"
+        raise fail(f"batch {batch.batch_id} ended with status {batch.status}; see: {see}")
     raise typer.Exit(FAILED)
 
 

@@ -8,7 +8,7 @@ from tradewind.cli.parameters import Output
 from tradewind.cli.screen import Format, length
 from tradewind.cli.session import Session, asynchronous
 
-app = typer.Typer(no_args_is_help=True, help="See how much caches are used, and empty them.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, help="Show how much caches are used, and empty them.", rich_markup_mode=None)
 
 _COLUMNS = ("hits", "misses", "waits", "fills", "oversize", "evicted", "bypassed")
 
@@ -17,7 +17,7 @@ _COLUMNS = ("hits", "misses", "waits", "fills", "oversize", "evicted", "bypassed
 @asynchronous
 async def stats(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this cache.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Only this cache.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Show how many results caches hold, and how often they are used."""
@@ -29,7 +29,7 @@ async def stats(
     rows = [
         (
             each.name,
-            length(each.ttl.total_seconds()) if each.ttl is not None else "gone",
+            length(each.ttl.total_seconds()) if each.ttl is not None else "not configured",
             str(each.entries),
             f"{each.hit_rate:.0%}" if each.hit_rate is not None else "",
             *(str(getattr(each, column) or "") for column in _COLUMNS),
@@ -43,13 +43,13 @@ async def stats(
 @asynchronous
 async def clear(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The cache.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the cache.")],
     output: Output = Format.TEXT,
 ) -> None:
-    """Empty a cache, for everybody; nodes running now add nothing to it."""
+    """Empty a cache for everybody; running nodes add nothing to it."""
     async with session.client() as client:
         removed = await client.clear_cache(name)
     if output is Format.JSON:
         session.screen.json({"cache": name, "removed": removed})
     else:
-        session.screen.line(f"{name} is empty: {removed} result{'s' * (removed != 1)} taken out")
+        session.screen.line(f"{name} is empty: removed {removed} result{'s' * (removed != 1)}")

@@ -13,7 +13,7 @@ from tradewind.cli.session import Session, asynchronous
 if TYPE_CHECKING:
     from tradewind.client import SystemConfig
 
-app = typer.Typer(no_args_is_help=True, help="Look at the limits of the system and set them.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, help="Show and set the limits of the system.", rich_markup_mode=None)
 
 _NUMBERS = ("max_running", "max_running_per_user", "max_running_per_flow", "max_concurrent_tasks")
 _MAPS: dict[str, type[int] | type[float] | type[str]] = {
@@ -41,7 +41,7 @@ async def set_(
     settings: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME=VALUE...",
+            metavar="NAME=VALUE",
             help="Such as max_running=100, max_running=none, user_weights.ann=2, rates.feed=100/m, caches.mine=10m.",
         ),
     ],

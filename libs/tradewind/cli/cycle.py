@@ -12,6 +12,7 @@ from tradewind.cli.parameters import (
     Output,
     Patience,
     RequestId,
+    Why,
     chosen_statuses,
     first,
     inputs_of,
@@ -22,12 +23,10 @@ from tradewind.cli.session import Session, asynchronous
 if TYPE_CHECKING:
     from tradewind.client import CycleDescription
 
-app = typer.Typer(
-    no_args_is_help=True, help="Look at the cycles of flows, stop them, run them again.", rich_markup_mode=None
-)
+app = typer.Typer(no_args_is_help=True, help="Show, approve, stop and rerun cycles.", rich_markup_mode=None)
 
 Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of the flow.")]
-Cycle = Annotated[int | None, typer.Argument(metavar="[CYCLE]", help="Its number; the latest when left out.")]
+Cycle = Annotated[int | None, typer.Argument(metavar="CYCLE", help="Number of the cycle; defaults to the latest.")]
 
 
 @app.command()
@@ -39,7 +38,7 @@ async def show(
     node: Annotated[
         str | None, typer.Option("--output", metavar="NODE", help="Print what this node emitted, as JSON by handle.")
     ] = None,
-    run: Annotated[int | None, typer.Option("--run", min=0, help="Which run of it; the latest when left out.")] = None,
+    run: Annotated[int | None, typer.Option("--run", min=0, help="Run of the cycle; defaults to the latest.")] = None,
     items_of: Annotated[
         str | None, typer.Option("--items", metavar="NODE", help="Show the items of this node, which runs over a list.")
     ] = None,
@@ -98,19 +97,21 @@ async def _show_items(
 async def approve(
     session: Session,
     flow: Flow,
-    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Its number.")],
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that asks.")],
-    reject: Annotated[bool, typer.Option("--reject", help="Reject it instead.")] = False,
+    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Number of the cycle.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that waits for an answer.")],
+    reject: Annotated[bool, typer.Option("--reject", help="Reject instead of approving.")] = False,
     value: Annotated[
         list[str] | None,
-        typer.Option("--value", metavar="NAME=VALUE", help="A field of its form, JSON or else text; may be repeated."),
+        typer.Option(
+            "--value", metavar="NAME=VALUE", help="A field of the form, as JSON or plain text; may be repeated."
+        ),
     ] = None,
     request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Approve or reject what a waiting node asks in its form.
+    """Approve or reject what a waiting node asks.
 
-    `tradewind cycle show` shows the form.
+    `tradewind cycle show` shows its form.
     """
     values = inputs_of(value, None, "--value")
     async with session.client() as client:
@@ -128,7 +129,7 @@ async def approve(
     if output is Format.JSON:
         session.screen.json(task)
     else:
-        session.screen.line(f"{node} is {'rejected' if reject else 'approved'}; it is {task.status}")
+        session.screen.line(f"{node} was {'rejected' if reject else 'approved'}; its status is {task.status}")
 
 
 def _no_node(flow: str, node: str, described: "CycleDescription") -> typer.Exit:
@@ -180,12 +181,14 @@ async def rerun(
     cycle: Cycle = None,
     from_nodes: Annotated[
         list[str] | None,
-        typer.Option("--from", metavar="NODE", help="Also run this node and all downstream of it; may be repeated."),
+        typer.Option(
+            "--from", metavar="NODE", help="Also rerun this node and everything downstream of it; may be repeated."
+        ),
     ] = None,
     input: Inputs = None,
     inputs_json: InputsJson = None,
-    reason: Annotated[str, typer.Option(help="Why; it is on record.")] = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print what it gave.")] = False,
+    reason: Why = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for it to end and print its outputs.")] = False,
     timeout: Patience = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -209,9 +212,7 @@ async def rerun(
         else:
             record = await handle.get()
             kept = record.rerun.kept_nodes if record.rerun is not None else 0
-            session.screen.line(
-                f"run {record.run} of cycle {record.cycle} of {flow} has begun; it keeps {kept} results"
-            )
+            session.screen.line(f"started run {record.run} of cycle {record.cycle} of {flow}; it keeps {kept} results")
 
 
 @app.command()
@@ -222,7 +223,7 @@ async def stop(
     cycle: Cycle = None,
     node: Annotated[str | None, typer.Option(metavar="NODE", help="Stop this node only.")] = None,
     component: Annotated[str | None, typer.Option(metavar="ID", help="Stop this component only.")] = None,
-    reason: Annotated[str, typer.Option(help="Why; it is on record.")] = "",
+    reason: Why = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Stop a cycle, or one node or component of it.
@@ -234,7 +235,7 @@ async def stop(
     async with session.client() as client:
         if node is not None:
             stopped = await client.stop_node(flow, node, cycle, reason=reason)
-            words = f"{node} is {stopped.status}" + ("" if stopped.status.ended else ", and asked to stop")
+            words = f"{node} is {stopped.status}" + ("" if stopped.status.ended else " and was asked to stop")
             session.screen.json(stopped) if output is Format.JSON else session.screen.line(words)
             return
         if component is not None:

@@ -9,7 +9,7 @@ from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
 app = typer.Typer(
-    no_args_is_help=True, help="Look at node tasks that were given up, and run them once more.", rich_markup_mode=None
+    no_args_is_help=True, help="List node tasks that were given up, and run them again.", rich_markup_mode=None
 )
 
 
@@ -46,9 +46,7 @@ async def list_(
 @asynchronous
 async def redrive(
     session: Session,
-    task_ids: Annotated[
-        list[str], typer.Argument(metavar="TASK...", help="Ids of ad-hoc tasks, or of items of batches.")
-    ],
+    task_ids: Annotated[list[str], typer.Argument(metavar="TASK", help="Ids of ad-hoc tasks, or of items of batches.")],
     output: Output = Format.TEXT,
 ) -> None:
     """Submit the work of dead letters again, each as a new ad-hoc task.
@@ -61,4 +59,4 @@ async def redrive(
         session.screen.json(redriven)
         return
     for old, new in redriven.items():
-        session.screen.line(f"{old} is submitted as {new}")
+        session.screen.line(f"submitted {old} again as {new}")

@@ -205,7 +205,7 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("progress", _progress(node) if node.progress or node.message or node.current_step else ""),
         ("reason", node.reason),
         (
-            "stop asked",
+            "stop requested",
             " ".join(part for part in (node.stop_reason, f"by {node.stop_by}") if part) if node.stop_by else "",
         ),
         ("registered", screen.when(node.registered_at)),
@@ -233,7 +233,7 @@ def _resumed(screen: Screen, node: NodeTaskRecord) -> str:
     resumed = node.resumed
     if resumed is None:
         return ""
-    what = f'signal "{resumed.signal}" of {resumed.by}' if resumed.signal else "the time"
+    what = f'signal "{resumed.signal}" of {resumed.by}' if resumed.signal else "timer"
     return f"by {what}, {screen.when(resumed.at)}" + (f": {to_json(resumed.payload)}" if resumed.signal else "")
 
 
@@ -314,7 +314,7 @@ def _statistics_words(statistics: CycleStatistics) -> str:
 def show_happening(screen: Screen, task: WatchedTask) -> None:
     """Print what happened to a task: `2026-11-21T07:25:10.123Z  running: attempt 1 on w1`."""
     if task.gap:
-        screen.line("some of what happened before this is no longer known", "yellow")
+        screen.line("some earlier events are missing", "yellow")
     at = iso(task.happened_at) if task.happened_at else " " * len("2026-11-21T07:25:10.123Z")
     what = task.happened or task.status
     details = {

@@ -12,12 +12,12 @@ from tradewind.cli.session import Session, asynchronous
 @asynchronous
 async def doctor(
     session: Session,
-    mend: Annotated[bool, typer.Option("--mend", help="Put right what can be.")] = False,
+    mend: Annotated[bool, typer.Option("--mend", help="Repair what can be repaired.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Check all services for broken invariants.
 
-    Exits with 1 when one is found and not mended.
+    Exits with 1 unless all that are found are mended.
     """
     async with session.client() as client:
         diagnosis = await client.run_doctor(mend=mend)
@@ -31,13 +31,13 @@ async def doctor(
         ]
         if rows:
             screen.table(["SERVICE", "CHECK", "SUBJECT", "PROBLEM", "MENDED"], rows)
-        screen.line(f"{len(rows)} broken invariants among {diagnosis.examined} records and entries of indexes")
+        screen.line(f"{len(rows)} broken invariants in {diagnosis.examined} records and index entries")
         if rows and not mend:
-            screen.line("tradewind doctor --mend puts right what can be; docs/doctor.md says what each check means")
+            screen.line("tradewind doctor --mend repairs what it can; docs/doctor.md explains each check")
         if mend and not diagnosis.healthy:
-            screen.line("what was not mended needs you: docs/doctor.md says what to do about each check")
+            screen.line("what was not mended needs manual repair: docs/doctor.md says how, for each check")
         before = ", ".join(f"{check} {count}" for check, count in sorted(diagnosis.found_before.items()))
         if before:
-            screen.line(f"found in the background before: {before}")
+            screen.line(f"found earlier, in the background: {before}")
     if not diagnosis.healthy:
         raise typer.Exit(1)

@@ -23,12 +23,17 @@ async def publish(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the event.")],
     field: Annotated[
         list[str] | None,
-        typer.Option("--field", metavar="KEY=VALUE", help="A field of its payload, JSON or text; may be repeated."),
+        typer.Option(
+            "--field", metavar="KEY=VALUE", help="A field of the payload, as JSON or plain text; may be repeated."
+        ),
     ] = None,
     payload_json: Annotated[
-        str | None, typer.Option("--payload-json", metavar="JSON", help="Its payload as a JSON object, - for stdin.")
+        str | None,
+        typer.Option("--payload-json", metavar="JSON", help="The whole payload as a JSON object; - reads stdin."),
     ] = None,
-    id: Annotated[str, typer.Option("--id", help="The same id again fires nothing twice.")] = "",
+    id: Annotated[
+        str, typer.Option("--id", help="Id of the event; within 24 h, the same id fires no trigger twice.")
+    ] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Publish an event to the triggers that listen for it.
@@ -41,8 +46,8 @@ async def publish(
     if output is Format.JSON:
         session.screen.json(published)
         return
-    more = f", {published.duplicates} had fired for it before" if published.duplicates else ""
-    more += f", {published.dropped} dropped because too many wait" if published.dropped else ""
+    more = f", {published.duplicates} had already fired for it" if published.duplicates else ""
+    more += f", {published.dropped} dropped because too many firings wait" if published.dropped else ""
     session.screen.line(
         f"event {published.event_id}: {published.matched} triggers match, {published.fired} fired{more}"
     )

@@ -23,10 +23,10 @@ async def explain(
     where: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CYCLE] [NODE]", help="A node, of the latest cycle or of this one; NODE:ITEM of a list's."
+            metavar="[CYCLE] NODE", help="A node of the latest cycle, or of CYCLE; NODE:ITEM for one item of a list."
         ),
     ] = None,
-    run: Annotated[int | None, typer.Option(min=0, help="Which run of the cycle; the latest unless given.")] = None,
+    run: Annotated[int | None, typer.Option(min=0, help="Run of the cycle; defaults to the latest.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Explain why a flow or node waits, or ended as it did.
@@ -83,7 +83,7 @@ def _show_cycle(screen: Screen, described: "CycleDescription") -> None:
     """Print the status of a cycle, and its nodes that did not complete, except those that wait for other nodes."""
     cycle = described.cycle
     why = f": {cycle.reason}" if cycle.reason else ""
-    screen.line(f"cycle {cycle.cycle} {'is' if cycle.end_time is None else 'has ended as'} {cycle.status}{why}")
+    screen.line(f"cycle {cycle.cycle} {'is' if cycle.end_time is None else 'ended with status'} {cycle.status}{why}")
     for line in _node_lines(
         described, [each for each in described.nodes if each.status not in ("completed", "registered")]
     ):

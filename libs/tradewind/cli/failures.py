@@ -14,10 +14,10 @@ OUT_OF_REACH = 3
 """A server cannot be reached."""
 INTERRUPTED = 130
 
-_LOG_IN = "tradewind login begins a session with a token that you have; an admin makes one: tradewind token create"
+_LOG_IN = "log in with a token: tradewind login; an admin can create one: tradewind token create"
 _NO_ACCESS = (
-    "there is no access service here, so calls need no token: tradewind up --auth starts one, and "
-    "TRADEWIND_ACCESS_ADDRESS says where one is"
+    "this stack has no access service, so calls need no token; start one with tradewind up --auth, or set "
+    "TRADEWIND_ACCESS_ADDRESS to its address"
 )
 
 
@@ -78,8 +78,8 @@ def _of_another_server(message: str) -> str:
     if service == "access":
         return _NO_ACCESS
     return (
-        f"{message}\nit is not the {service.replace('_', ' ')}, or one of an earlier release; "
-        f"TRADEWIND_{service.upper()}_ADDRESS names another address for that service, unless --address is given"
+        f"{message}\nthis address does not serve the {service.replace('_', ' ')}, or serves an older release of it; "
+        f"set TRADEWIND_{service.upper()}_ADDRESS to its address, and leave out --address"
     )
 
 

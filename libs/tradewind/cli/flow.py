@@ -28,7 +28,7 @@ from tradewind.cli.session import Session, asynchronous
 if TYPE_CHECKING:
     from tradewind.client import FlowRecord
 
-app = typer.Typer(no_args_is_help=True, help="Register, start, stop, run and look at flows.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, help="Register, start, stop, run and inspect flows.", rich_markup_mode=None)
 
 
 class Drawing(StrEnum):
@@ -145,7 +145,7 @@ async def run(
     name: FlowName,
     input: Inputs = None,
     inputs_json: InputsJson = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print what it gave.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for it to end and print its outputs.")] = False,
     timeout: Patience = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -166,7 +166,7 @@ async def run(
         elif output is Format.JSON:
             session.screen.json(handle.record)
         else:
-            session.screen.line(f"cycle {handle.cycle} of {name} has begun")
+            session.screen.line(f"started cycle {handle.cycle} of {name}")
 
 
 @app.command()
@@ -191,8 +191,8 @@ async def status(session: Session, name: FlowName, output: Output = Format.TEXT)
 @asynchronous
 async def watch(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of flows.")],
-    cycles: Annotated[int, typer.Option(min=0, help="End after this many cycles have ended; 0 goes on.")] = 0,
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of flows.")],
+    cycles: Annotated[int, typer.Option(min=0, help="Exit after this many cycles have ended; 0 never exits.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Show cycles as they run, until Ctrl-C."""
@@ -210,11 +210,11 @@ async def watch(
 async def graph(
     session: Session,
     name: FlowName,
-    drawing: Annotated[Drawing, typer.Option("-o", "--format", help="How to draw.")] = Drawing.TEXT,
+    drawing: Annotated[Drawing, typer.Option("-o", "--format", help="Output format.")] = Drawing.TEXT,
 ) -> None:
     """Draw a flow's nodes and edges.
 
-    As text for a terminal, as mermaid for Markdown, as dot for Graphviz.
+    As text for a terminal, mermaid for Markdown, or dot for Graphviz.
     """
     from tradewind.flow import Flow
 
@@ -236,8 +236,10 @@ async def logs(
     name: FlowName,
     cycle: Annotated[int | None, typer.Option(min=0, help="Only this cycle.")] = None,
     node: Annotated[str, typer.Option(help="Only this node.")] = "",
-    level: Annotated[str, typer.Option(help="Only lines at least as grave: debug, info, warning, error.")] = "debug",
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with lines as they come.")] = False,
+    level: Annotated[
+        str, typer.Option(help="Only lines of at least this level: debug, info, warning, error, critical.")
+    ] = "debug",
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines as they arrive.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Print the execution log, oldest line first."""
@@ -280,12 +282,14 @@ async def delete(
         if not yes and output is Format.TEXT and session.screen.asks:
             flow = (await client.get_flow(name)).flow
             history = f", with the history of {flow.last_cycle + 1} cycles" if flow.last_cycle is not None else ""
-            typer.confirm(f"{name} is {flow.status}. Remove it{history}?", abort=True)
+            typer.confirm(f"{name} is {flow.status}. Delete it{history}?", abort=True)
         done = await client.delete_flow(name, wait=wait)
     if output is Format.JSON:
         session.screen.json({"flow_id": name, "done": done})
     else:
-        session.screen.line(f"{name} deleted" if done else f"{name} is being deleted; the rest goes on by itself")
+        session.screen.line(
+            f"{name} deleted" if done else f"{name} is being deleted; deletion continues in the background"
+        )
 
 
 @app.command("list")
@@ -293,7 +297,9 @@ async def delete(
 async def list_(
     session: Session,
     status: Annotated[list[str] | None, typer.Option(help="Only flows in this status; may be repeated.")] = None,
-    label: Labels = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only flows with this label; may be repeated.")
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """List flows."""

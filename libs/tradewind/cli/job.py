@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED
-from tradewind.cli.parameters import Newest, Output, RequestId, chosen_statuses, first, moment
+from tradewind.cli.parameters import Newest, Output, RequestId, Why, chosen_statuses, first, moment
 from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 
@@ -20,16 +20,21 @@ Statuses = Annotated[
 ]
 After = Annotated[
     str | None,
-    typer.Option("--started-after", metavar="TIME", help="Only cycles that began from then on; UTC without an offset."),
+    typer.Option(
+        "--started-after",
+        metavar="TIME",
+        help="Only cycles that began at or after this time; UTC unless it has an offset.",
+    ),
 ]
 Before = Annotated[
     str | None,
-    typer.Option("--started-before", metavar="TIME", help="Only cycles that began before; UTC without an offset."),
+    typer.Option(
+        "--started-before", metavar="TIME", help="Only cycles that began before this time; UTC unless it has an offset."
+    ),
 ]
-Limit = Annotated[int, typer.Option(min=0, help="At most this many; 1000 when 0.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which cycles it would be.")]
-Reason = Annotated[str, typer.Option(help="Why; it is on record.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for its end.")]
+Limit = Annotated[int, typer.Option(min=0, help="Most cycles to take; 0 means 1000.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list the matching cycles.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
 
 _ENDS = "With --wait, exits with 1 when the job is cancelled or fails for a cycle."
@@ -46,7 +51,7 @@ def _starts(action: str, purpose: str) -> None:
         started_before: Before = None,
         limit: Limit = 0,
         dry_run: DryRun = False,
-        reason: Reason = "",
+        reason: Why = "",
         wait: Wait = False,
         request_id: RequestId = None,
         output: Output = Format.TEXT,

@@ -13,9 +13,9 @@ from tradewind.cli.session import Session, asynchronous
 async def bench(
     session: Session,
     workloads: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORKLOAD]...", help="Which to run; all when left out.")
+        list[str] | None, typer.Argument(metavar="WORKLOAD", help="Workloads to run; defaults to all.")
     ] = None,
-    scale: Annotated[float, typer.Option(min=0.001, help="More or fewer flows of each.")] = 1.0,
+    scale: Annotated[float, typer.Option(min=0.001, help="Factor for the number of flows of each workload.")] = 1.0,
     output: Output = Format.TEXT,
 ) -> None:
     """Measure how fast a running stack is.
@@ -28,7 +28,9 @@ async def bench(
     known = [workload.name for workload in WORKLOADS]
     for name in workloads or ():
         if name not in known:
-            raise typer.BadParameter(f'no workload "{name}": take some of {", ".join(known)}', param_hint="WORKLOAD")
+            raise typer.BadParameter(
+                f'unknown workload "{name}": choose from {", ".join(known)}', param_hint="WORKLOAD"
+            )
     async with session.client() as client:
         # Fails at once when nobody answers, instead of waiting for the worker in vain.
         async for _ in client.list_workers():

@@ -17,16 +17,18 @@ app = typer.Typer()
 async def memory(
     session: Session,
     name: FlowName,
-    cycle: Annotated[int | None, typer.Option(min=0, help="Of this cycle, instead of the flow.")] = None,
+    cycle: Annotated[
+        int | None, typer.Option(min=0, help="Use the variables of this cycle instead of the flow's.")
+    ] = None,
     assigned: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Set a variable, JSON or else text; may be repeated."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Set a variable, as JSON or plain text; may be repeated."),
     ] = None,
     delete: Annotated[
         list[str] | None, typer.Option("--delete", metavar="NAME", help="Delete a variable; may be repeated.")
     ] = None,
     expect: Annotated[
-        int | None, typer.Option(metavar="VERSION", help="Change them only if they are at this version.")
+        int | None, typer.Option(metavar="VERSION", help="Change variables only if they are at this version.")
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:

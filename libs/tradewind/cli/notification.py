@@ -12,7 +12,7 @@ from tradewind.cli.session import Session, asynchronous
 if TYPE_CHECKING:
     from tradewind.client import Notification
 
-app = typer.Typer(no_args_is_help=True, help="Read notifications, and send them.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, help="Read and send notifications.", rich_markup_mode=None)
 
 _STYLES = {"error": "red", "warning": "yellow"}
 
@@ -22,7 +22,7 @@ _STYLES = {"error": "red", "warning": "yellow"}
 async def list_(
     session: Session,
     limit: Newest = 20,
-    unread: Annotated[bool, typer.Option("--unread", help="Only those that are not read.")] = False,
+    unread: Annotated[bool, typer.Option("--unread", help="Only unread notifications.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """List your notifications, newest first."""
@@ -42,15 +42,17 @@ async def list_(
         for each in found
     ]
     session.screen.table(["ID", "SENT", "", "NOTIFICATION"], rows)
-    session.screen.line(f"{count} not read")
+    session.screen.line(f"{count} unread")
 
 
 @app.command()
 @asynchronous
 async def watch(
     session: Session,
-    after: Annotated[str, typer.Option(metavar="ID", help="Those after this one first; 0-0 for all.")] = "",
-    count: Annotated[int | None, typer.Option(min=1, help="End after this many.")] = None,
+    after: Annotated[
+        str, typer.Option(metavar="ID", help="Start with the notifications after this one; 0-0 starts with all.")
+    ] = "",
+    count: Annotated[int | None, typer.Option(min=1, help="Exit after this many.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Show your notifications as they arrive, until Ctrl-C."""
@@ -70,7 +72,7 @@ def _show(screen: Screen, notification: "Notification", output: Format) -> None:
         screen.json_line(notification)
         return
     if notification.gap:
-        screen.line("some before this one are no longer kept", "yellow")
+        screen.line("some earlier notifications are no longer kept", "yellow")
     at = iso(notification.created_at) if notification.created_at else "-"
     screen.line(f"{at}  {notification}", _STYLES.get(notification.severity))
     screen.flush()
@@ -80,24 +82,26 @@ def _show(screen: Screen, notification: "Notification", output: Format) -> None:
 @asynchronous
 async def read(
     session: Session,
-    through: Annotated[str, typer.Argument(metavar="ID", help="This one and all before it; all without it.")] = "",
+    through: Annotated[
+        str, typer.Argument(metavar="ID", help="Mark this notification and all earlier ones; defaults to all.")
+    ] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Mark notifications as read."""
     async with session.client() as client:
         unread = await client.mark_notifications_read(through)
-    session.screen.json({"unread": unread}) if output is Format.JSON else session.screen.line(f"{unread} not read")
+    session.screen.json({"unread": unread}) if output is Format.JSON else session.screen.line(f"{unread} unread")
 
 
 @app.command()
 @asynchronous
 async def send(
     session: Session,
-    title: Annotated[str, typer.Argument(help="It in one line.")],
-    message: Annotated[str, typer.Option(help="The rest.")] = "",
-    user: Annotated[str | None, typer.Option(help="Whom to tell; yourself without it.")] = None,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="The notification in one line.")],
+    message: Annotated[str, typer.Option(help="Details.")] = "",
+    user: Annotated[str | None, typer.Option(help="The user to notify; defaults to you.")] = None,
     severity: Annotated[str, typer.Option(help="info, warning or error.")] = "info",
-    key: Annotated[str, typer.Option(help="Another one with the same key within 24 h is not kept.")] = "",
+    key: Annotated[str, typer.Option(help="Do not send it if one with this key was sent within 24 h.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Send a notification to yourself or another user."""

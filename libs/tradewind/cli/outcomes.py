@@ -39,7 +39,7 @@ async def wait_for_outcome(
                 shown = False
             cycle = await handle.wait()
     except TimeoutError:
-        message = f"cycle {handle.cycle} of {handle.flow_id} still runs after {timeout:g} s; it goes on"
+        message = f"cycle {handle.cycle} of {handle.flow_id} is still running after {timeout:g} s and continues"
         raise fail("\n".join([message, *await _open_nodes(client, handle)])) from None
     failures: tuple[object, ...] = ()
     try:

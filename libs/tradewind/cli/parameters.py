@@ -15,19 +15,24 @@ Record = TypeVar("Record")
 Word = TypeVar("Word", bound=StrEnum)
 
 FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME")]
-Output = Annotated[Format, typer.Option("-o", "--format", help="json prints for programs.")]
+Output = Annotated[Format, typer.Option("-o", "--format", help="Output format; json for programs.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
-Newest = Annotated[int, typer.Option(min=1, help="At most this many, the newest.")]
-Why = Annotated[str, typer.Option(help="Why, for whoever looks later.")]
+Newest = Annotated[int, typer.Option(min=1, help="Show at most this many, newest first.")]
+Why = Annotated[str, typer.Option(help="Reason, kept on record.")]
 Etag = Annotated[
-    str, typer.Option(help="Only the flow that has this etag, as flow plan and flow status show it with -o json.")
+    str,
+    typer.Option(
+        help="Refuse unless the flow still has this etag, as `flow plan` and `flow status` show it with -o json."
+    ),
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", metavar="KEY=VALUE", help="An input for entry nodes, JSON or else text; may be repeated."),
+    typer.Option(
+        "--input", metavar="KEY=VALUE", help="An input for entry nodes, as JSON or plain text; may be repeated."
+    ),
 ]
 InputsJson = Annotated[
-    str | None, typer.Option("--inputs-json", metavar="JSON", help="All inputs as a JSON object, - for stdin.")
+    str | None, typer.Option("--inputs-json", metavar="JSON", help="All inputs as a JSON object; - reads stdin.")
 ]
 
 
@@ -43,42 +48,45 @@ def length_of(text: str | float) -> float:
 
 Patience = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="TIME", parser=length_of, help="How long to wait at most: 20, 20s, 5m."),
+    typer.Option("--timeout", metavar="TIME", parser=length_of, help="Longest time to wait: 20, 20s, 5m."),
 ]
 Wait = Annotated[
     float,
     typer.Option(
-        "--wait", metavar="TIME", parser=length_of, help="How long to wait until nothing is left: 20, 20s, 5m."
+        "--wait", metavar="TIME", parser=length_of, help="Longest time to wait for the deletion to finish: 20, 20s, 5m."
     ),
 ]
 
 NodeTypeName = Annotated[str, typer.Argument(metavar="TYPE", help="A node type that workers offer.")]
 Params = Annotated[
     list[str] | None,
-    typer.Option("--param", metavar="KEY=VALUE", help="A parameter, JSON or else text; may be repeated."),
+    typer.Option("--param", metavar="KEY=VALUE", help="A parameter, as JSON or plain text; may be repeated."),
 ]
 ParamsJson = Annotated[
-    str | None, typer.Option("--params-json", metavar="JSON", help="All parameters as a JSON object, - for stdin.")
+    str | None, typer.Option("--params-json", metavar="JSON", help="All parameters as a JSON object; - reads stdin.")
 ]
 RequireWorker = Annotated[
-    bool, typer.Option("--require-worker", help="Refuse when no live worker offers the type, instead of waiting.")
+    bool, typer.Option("--require-worker", help="Fail if no live worker offers the type, instead of waiting for one.")
 ]
-Attempts = Annotated[int, typer.Option("--attempts", min=1, help="How often it may be tried in all.")]
-Priority = Annotated[int, typer.Option("--priority", min=-5, max=5, help="Among your own node tasks, -5 to 5.")]
+Attempts = Annotated[int, typer.Option("--attempts", min=1, help="Most attempts in total.")]
+Priority = Annotated[
+    int, typer.Option("--priority", min=-5, max=5, help="Priority among your own node tasks; the highest is 5.")
+]
 CacheName = Annotated[
     str | None,
-    typer.Option("--cache", metavar="NAME", help="Take from this cache what the same work gave before."),
+    typer.Option("--cache", metavar="NAME", help="Reuse the result of the same work from this cache."),
 ]
 RequestId = Annotated[
-    str | None, typer.Option("--request-id", metavar="ID", help="The same id again gets the first answer.")
+    str | None,
+    typer.Option("--request-id", metavar="ID", help="Repeating a request with the same id returns the first answer."),
 ]
 ConcurrencyText = Annotated[
     str | None,
-    typer.Option("--concurrency", metavar="KEY:MAX[:WHEN_FULL]", help="At most so many run at once under a key."),
+    typer.Option("--concurrency", metavar="KEY:MAX[:WHEN_FULL]", help="Run at most MAX at once under this key."),
 ]
 RateText = Annotated[
     str | None,
-    typer.Option("--rate", metavar="KEY:COUNT/UNIT[:COST]", help="At most so many begin in a time under a key."),
+    typer.Option("--rate", metavar="KEY:COUNT/UNIT[:COST]", help="Begin at most COUNT per UNIT under this key."),
 ]
 
 
@@ -122,7 +130,7 @@ def moment(text: str, option: str, zone: tzinfo | None = UTC) -> datetime:
         return (read if read.tzinfo or zone is None else read.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise typer.BadParameter(
-            f'"{text}" is no time; give one such as 2026-11-01 or 2026-11-01T09:30:00+01:00', param_hint=option
+            f'"{text}" is not a time; give one such as 2026-11-01 or 2026-11-01T09:30:00+01:00', param_hint=option
         ) from None
 
 

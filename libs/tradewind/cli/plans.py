@@ -87,12 +87,12 @@ def _waves(component: ComponentWaves) -> list[tuple[str, str, str, str]]:
 def _show_bounds(screen: Screen, plan: FlowPlan) -> None:
     screen.line()
     if plan.limits:
-        screen.line("limits that will bind:")
+        screen.line("limits that will apply:")
         for limit in plan.limits:
             subject = f" {limit.subject}" if limit.subject else ""
             screen.line(f"  {limit.limit}{subject} = {limit.allowed}: {limit.message}", "yellow")
     else:
-        screen.line("no limit will bind")
+        screen.line("no limit will apply")
     if plan.begins_on:
         screen.line(f"begins on {plan.begins_on}")
     if plan.next_times:
@@ -100,7 +100,7 @@ def _show_bounds(screen: Screen, plan: FlowPlan) -> None:
         for planned in plan.next_times:
             screen.line(f"  {iso(planned)}")
     else:
-        screen.line("nothing is planned any more")
+        screen.line("no more times are planned")
 
 
 def _changed_lines(diff: FlowDiff) -> list[str]:

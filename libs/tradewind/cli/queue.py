@@ -12,8 +12,8 @@ from tradewind.cli.session import Session, asynchronous
 @asynchronous
 async def queue(
     session: Session,
-    user: Annotated[str, typer.Option(help="Only of this user.")] = "",
-    type: Annotated[str, typer.Option(help="Only of this node type.")] = "",
+    user: Annotated[str, typer.Option(help="Only node tasks of this user.")] = "",
+    type: Annotated[str, typer.Option(help="Only node tasks of this type.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Show what waits and what runs, by node type and user."""
@@ -27,7 +27,7 @@ async def queue(
         (each.node_type, each.user_id, str(each.queued), str(each.running), screen.when(each.first_ready_at))
         for each in found.queues
     ]
-    screen.table(["NODE TYPE", "USER", "QUEUED", "RUNNING", "FIRST SINCE"], rows)
+    screen.table(["NODE TYPE", "USER", "QUEUED", "RUNNING", "WAITING SINCE"], rows)
     screen.line(f"{found.queued} queued, {found.running} running")
     codes = ", ".join(f"{code} {count}" for code, count in sorted(found.failed_by_code.items()))
     screen.line(
@@ -36,5 +36,5 @@ async def queue(
     )
     screen.line(
         f"cleaned so far: {found.cleaned_runs} runs with {found.cleaned_node_tasks} node tasks, "
-        f"{found.cleaned_entries} entries of indexes"
+        f"{found.cleaned_entries} index entries"
     )

@@ -21,7 +21,9 @@ app = typer.Typer()
 async def plan(
     session: Session,
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON or YAML file; - reads stdin.")],
-    name: Annotated[str | None, typer.Option(help="Name of the flow; that of the file unless it is given.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the flow; defaults to the file's name without its suffix.")
+    ] = None,
     label: Labels = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -52,8 +54,8 @@ async def update(
     fields: Annotated[
         list[str],
         typer.Argument(
-            metavar="FIELD=VALUE...",
-            help="Such as interval=5m, overlap=queue_one, schedule.jitter=5s, max_running=none, labels.team=a.",
+            metavar="FIELD=VALUE",
+            help="Changes such as interval=5m, overlap=queue_one, schedule.jitter=5s, max_running=none, labels.team=a.",
         ),
     ],
     note: Why = "",
@@ -103,7 +105,7 @@ async def revisions(
         )
         for each in found
     ]
-    session.screen.table(["REVISION", "MADE", "BY", "DIGEST", "OPEN RUNS", "NOTE"], rows)
+    session.screen.table(["REVISION", "CREATED", "BY", "DIGEST", "OPEN RUNS", "NOTE"], rows)
 
 
 @app.command()
@@ -111,8 +113,12 @@ async def revisions(
 async def diff(
     session: Session,
     name: FlowName,
-    a: Annotated[int | None, typer.Argument(metavar="[A]", min=1, help="A revision; the one before B.")] = None,
-    b: Annotated[int | None, typer.Argument(metavar="[B]", min=1, help="Another one; the current one.")] = None,
+    a: Annotated[
+        int | None, typer.Argument(metavar="A", min=1, help="A revision; defaults to the one before B.")
+    ] = None,
+    b: Annotated[
+        int | None, typer.Argument(metavar="B", min=1, help="Another revision; defaults to the current one.")
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Show how two revisions of a flow differ.
@@ -136,7 +142,7 @@ async def diff(
 async def rollback(
     session: Session,
     name: FlowName,
-    revision: Annotated[int, typer.Argument(metavar="REVISION", min=1, help="The revision to take up again.")],
+    revision: Annotated[int, typer.Argument(metavar="REVISION", min=1, help="The revision to go back to.")],
     note: Why = "",
     etag: Etag = "",
     output: Output = Format.TEXT,

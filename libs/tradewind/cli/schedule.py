@@ -21,7 +21,7 @@ async def pause(
 ) -> None:
     """Pause a flow: no cycle begins until it is resumed.
 
-    Running cycles go on.
+    Running cycles continue.
     """
     async with session.client() as client:
         flow = await client.pause_flow(name, note=note)
@@ -47,7 +47,7 @@ async def resume(session: Session, name: FlowName, output: Output = Format.TEXT)
 async def next_(
     session: Session,
     name: FlowName,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many.")] = 10,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many times to print.")] = 10,
     output: Output = Format.TEXT,
 ) -> None:
     """Print the next planned times of a flow.
@@ -64,7 +64,7 @@ async def next_(
     for moment in planned:
         session.screen.line(session.screen.when(moment))
     if flow is not None:
-        session.screen.line(f"begins on {flow.begins_on}" if flow.begins_on else "nothing is planned any more")
+        session.screen.line(f"begins on {flow.begins_on}" if flow.begins_on else "no more times are planned")
 
 
 @app.command()
@@ -72,8 +72,8 @@ async def next_(
 async def firings(
     session: Session,
     name: FlowName,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the latest.")] = 20,
-    backfill: Annotated[int | None, typer.Option(min=1, help="Only those of this backfill.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many, latest first.")] = 20,
+    backfill: Annotated[int | None, typer.Option(min=1, help="Only firings of this backfill.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """List what became of planned times and events.
@@ -94,4 +94,4 @@ async def firings(
         )
         for line in lines
     ]
-    session.screen.table(["PLANNED", "OUTCOME", "CYCLE", "WHY"], rows)
+    session.screen.table(["PLANNED", "OUTCOME", "CYCLE", "REASON"], rows)

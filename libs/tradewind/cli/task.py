@@ -31,11 +31,9 @@ from tradewind.cli.parameters import (
 from tradewind.cli.screen import STYLES, Format
 from tradewind.cli.session import Session, asynchronous
 
-app = typer.Typer(
-    no_args_is_help=True, help="Run nodes by themselves; look at node tasks and stop them.", rich_markup_mode=None
-)
+app = typer.Typer(no_args_is_help=True, help="Run single nodes; show and stop node tasks.", rich_markup_mode=None)
 
-TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Its id, FLOW:CYCLE:RUN:NODE or task:ID.")]
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Id of the node task: FLOW:CYCLE:RUN:NODE or task:ID.")]
 
 AD_HOC = "task:"
 
@@ -47,7 +45,7 @@ async def submit(
     node_type: NodeTypeName,
     param: Params = None,
     params_json: ParamsJson = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print what it gave.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for it to end and print its outputs.")] = False,
     timeout: Patience = None,
     require_worker: RequireWorker = False,
     attempts: Attempts = 1,
@@ -58,9 +56,9 @@ async def submit(
     request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Run one node by itself.
+    """Run a single node, outside any flow.
 
-    With --wait, exits with 1 when it does not complete.
+    With --wait, exits with 1 unless it completes.
     """
     from tradewind.cli.descriptions import show_node_task
     from tradewind.client import TimedOut
@@ -84,13 +82,13 @@ async def submit(
             if output is Format.JSON:
                 session.screen.json({"task": handle.record, "warnings": handle.warnings})
             else:
-                session.screen.line(f"{handle.task_id} is submitted")
+                session.screen.line(f"submitted {handle.task_id}")
             return
         client.patience = session.patience
         try:
             task = await handle.wait(timeout)
         except TimedOut:
-            raise fail(f"{handle.task_id} has not ended after {timeout:g} s; it goes on") from None
+            raise fail(f"{handle.task_id} has not ended after {timeout:g} s and continues") from None
     session.screen.json(task) if output is Format.JSON else show_node_task(session.screen, task)
     if task.status != "completed":
         raise typer.Exit(FAILED)
@@ -102,13 +100,13 @@ async def watch(
     session: Session,
     task_id: TaskId,
     after: Annotated[
-        str, typer.Option(metavar="EVENT", help="All that happened after this event; 0-0 for everything.")
+        str, typer.Option(metavar="EVENT", help="Start with the events after this one; 0-0 starts with all.")
     ] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Show what happens to a node task, until it has ended.
 
-    Exits with 1 when it does not complete.
+    Exits with 1 unless it completes.
     """
     from tradewind.cli.descriptions import show_happening
 
@@ -171,7 +169,7 @@ async def cancel(
 @asynchronous
 async def logs(
     session: Session,
-    id: Annotated[str, typer.Argument(metavar="ID", help="An ad-hoc task, task:ID, or a batch.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Id of an ad-hoc task (task:ID) or of a batch.")],
     output: Output = Format.TEXT,
 ) -> None:
     """Show what an ad-hoc task, or the items of a batch, logged."""
@@ -199,13 +197,17 @@ async def signal(
     session: Session,
     task_id: TaskId,
     signal: Annotated[
-        str, typer.Option("--signal", metavar="NAME", help="Its name; the awaited one when left out.")
+        str,
+        typer.Option(
+            "--signal", metavar="NAME", help="Name of the signal; defaults to the one that the node task waits for."
+        ),
     ] = "",
     payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON", help="What comes with it, - for stdin.")
+        str | None, typer.Option("--payload", metavar="JSON", help="Payload of the signal; - reads stdin.")
     ] = None,
     only_if_waiting: Annotated[
-        bool, typer.Option("--only-if-waiting", help="Refuse it rather than keep it until the node waits.")
+        bool,
+        typer.Option("--only-if-waiting", help="Refuse the signal if the node does not wait, instead of keeping it."),
     ] = False,
     request_id: RequestId = None,
     output: Output = Format.TEXT,
@@ -222,7 +224,7 @@ async def signal(
     if output is Format.JSON:
         session.screen.json(task)
     else:
-        session.screen.line(f"{task_id} has the signal; it is {task.status}", STYLES.get(task.status))
+        session.screen.line(f"{task_id} received the signal; its status is {task.status}", STYLES.get(task.status))
 
 
 @app.command()

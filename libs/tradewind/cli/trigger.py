@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Save triggers of your own: at a time, by cron, for events. Their receivers take them from a queue.",
+    help="Manage your own triggers: at a time, by cron, for events.\n\nReceivers take them from a queue.",
 )
 
-Queue = Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="Whose receivers get it.")]
+Queue = Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="Queue from which triggers are received.")]
 TriggerName = Annotated[str, typer.Argument(metavar="ID", help="Id of the trigger.")]
-Limit = Annotated[int, typer.Option(min=1, help="At most this many.")]
-Json = Annotated[str | None, typer.Option("--payload-json", metavar="JSON", help="What its receiver gets with it.")]
+Limit = Annotated[int, typer.Option(min=1, help="Show at most this many.")]
+Json = Annotated[
+    str | None, typer.Option("--payload-json", metavar="JSON", help="Payload for the receiver; - reads stdin.")
+]
 
 _ANY = "*"
 """Stands for any flow; no flow can have this name."""
@@ -53,19 +55,28 @@ async def save(
     session: Session,
     trigger_id: TriggerName,
     queue: Queue,
-    at: Annotated[list[str] | None, typer.Option(help="Once at this time; repeat it for several.")] = None,
+    at: Annotated[
+        list[str] | None, typer.Option(help="Fire at this time, local unless it has an offset; may be repeated.")
+    ] = None,
     after: Annotated[
-        float | None, typer.Option(metavar="TIME", parser=length_of, help="Once, so long from now: 20, 20s, 5m.")
+        float | None, typer.Option(metavar="TIME", parser=length_of, help="Fire once, this long from now: 20, 20s, 5m.")
     ] = None,
     every: Annotated[
         float | None,
-        typer.Option(metavar="TIME", parser=length_of, help="Again and again, from --start on, or so long from now."),
+        typer.Option(
+            metavar="TIME",
+            parser=length_of,
+            help="Fire repeatedly at this interval, from --start on, or else one interval from now.",
+        ),
     ] = None,
-    cron: Annotated[str, typer.Option(help='By the calendar, such as "30 9 * * 1-5".')] = "",
-    time_zone: Annotated[str, typer.Option(help="Of cron, such as Europe/Berlin; UTC when left out.")] = "",
-    event: Annotated[str, typer.Option(metavar="NAME", help="For each event of this name.")] = "",
+    cron: Annotated[str, typer.Option(help='Fire by this cron expression, such as "30 9 * * 1-5".')] = "",
+    time_zone: Annotated[str, typer.Option(help="Time zone of --cron, such as Europe/Berlin; defaults to UTC.")] = "",
+    event: Annotated[str, typer.Option(metavar="NAME", help="Fire for each event of this name.")] = "",
     where: Annotated[
-        str | None, typer.Option("--filter", metavar="JSON", help='Of events: {"price": {"$gt": 100}}.')
+        str | None,
+        typer.Option(
+            "--filter", metavar="JSON", help='With --event: only events that match, as in {"price": {"$gt": 100}}.'
+        ),
     ] = None,
     on_finished: Annotated[
         list[str] | None,
@@ -74,16 +85,17 @@ async def save(
         ),
     ] = None,
     status: Annotated[
-        list[str] | None, typer.Option(help="Of --on-finished: with this status; may be repeated.")
+        list[str] | None,
+        typer.Option(help="With --on-finished: only cycles that ended with this status; may be repeated."),
     ] = None,
     payload_json: Json = None,
     jitter: Annotated[
-        float, typer.Option(metavar="TIME", parser=length_of, help="Up to so much later, to spread load.")
+        float, typer.Option(metavar="TIME", parser=length_of, help="Fire up to this much later, to spread load.")
     ] = 0.0,
-    start: Annotated[str | None, typer.Option(help="Nothing before this time.")] = None,
-    end: Annotated[str | None, typer.Option(help="Nothing at or after this time.")] = None,
-    max_firings: Annotated[int, typer.Option(min=0, help="So many firings, then no more; 0 for any number.")] = 0,
-    epoch: Annotated[int, typer.Option(min=0, help="A higher one begins anew what has completed.")] = 0,
+    start: Annotated[str | None, typer.Option(help="Do not fire before this time.")] = None,
+    end: Annotated[str | None, typer.Option(help="Do not fire at or after this time.")] = None,
+    max_firings: Annotated[int, typer.Option(min=0, help="Fire at most this many times; 0 means no limit.")] = 0,
+    epoch: Annotated[int, typer.Option(min=0, help="A higher epoch restarts a completed trigger.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Create or replace a trigger.
@@ -93,9 +105,7 @@ async def save(
     moments = [moment(each, "--at", zone=None) for each in at or ()]
     kinds = [bool(moments), after is not None, every is not None, bool(cron), bool(event), on_finished is not None]
     if kinds.count(True) != 1:
-        raise typer.BadParameter(
-            "say when it fires by exactly one of --at, --after, --every, --cron, --event and --on-finished"
-        )
+        raise typer.BadParameter("give exactly one of --at, --after, --every, --cron, --event and --on-finished")
     async with session.client() as client:
         saved = await client.save_trigger(
             trigger_id,
@@ -160,7 +170,7 @@ async def remove(
     if output is Format.JSON:
         session.screen.json({"trigger_id": trigger_id, "removed": removed})
     else:
-        session.screen.line(f"{trigger_id} is removed" if removed else f"there was no {trigger_id}")
+        session.screen.line(f"removed {trigger_id}" if removed else f"there is no trigger {trigger_id}")
 
 
 @app.command()
@@ -169,8 +179,13 @@ async def fire(
     session: Session,
     trigger_id: TriggerName,
     queue: Queue,
-    payload_json: Annotated[str | None, typer.Option(metavar="JSON", help="An object handed on as an event.")] = None,
-    request_id: Annotated[str, typer.Option(metavar="ID", help="The same id fires once.")] = "",
+    payload_json: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="JSON object to deliver as the payload of an event; - reads stdin."),
+    ] = None,
+    request_id: Annotated[
+        str, typer.Option(metavar="ID", help="Repeating a request with the same id fires only once.")
+    ] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Fire a trigger once now, in addition to its planned times."""
@@ -180,7 +195,7 @@ async def fire(
     if output is Format.JSON:
         session.screen.json({"trigger_id": trigger_id, "fired": fired})
     else:
-        session.screen.line(f"{trigger_id} {'is fired' if fired else 'was fired by this request before'}")
+        session.screen.line(f"fired {trigger_id}" if fired else f"{trigger_id} was already fired by this request")
 
 
 @app.command()
@@ -189,7 +204,7 @@ async def pause(
     session: Session,
     trigger_id: TriggerName,
     queue: Queue,
-    note: Annotated[str, typer.Option(help="Who and why, for people.")] = "",
+    note: Annotated[str, typer.Option(help="Who paused it, and why.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Keep a trigger from firing until it is resumed."""
@@ -210,7 +225,7 @@ async def resume(session: Session, trigger_id: TriggerName, queue: Queue, output
 async def firings(
     session: Session,
     queue: Queue,
-    trigger: Annotated[str, typer.Option(metavar="ID", help="Only of this trigger.")] = "",
+    trigger: Annotated[str, typer.Option(metavar="ID", help="Only firings of this trigger.")] = "",
     limit: Limit = 20,
     output: Output = Format.TEXT,
 ) -> None:
@@ -250,7 +265,9 @@ async def redrive(
     session: Session,
     trigger_id: TriggerName,
     queue: Queue,
-    firing: Annotated[str, typer.Option(metavar="FIRING", help="One dead firing of it, from the list.")] = "",
+    firing: Annotated[
+        str, typer.Option(metavar="FIRING", help="A single dead firing, as `trigger dead` lists it.")
+    ] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Make a dead trigger or firing due again."""
@@ -267,7 +284,7 @@ async def redrive(
 async def listen(
     session: Session,
     queue: Queue,
-    count: Annotated[int, typer.Option(min=0, help="End after so many; 0 goes on until Ctrl-C.")] = 0,
+    count: Annotated[int, typer.Option(min=0, help="Exit after this many; 0 runs until Ctrl-C.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Receive, print and acknowledge due triggers of a queue."""

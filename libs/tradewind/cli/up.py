@@ -15,15 +15,17 @@ def up(
         int | None, typer.Option(min=0, max=65535, help="Port to serve on; 0 picks a free one. [7700]")
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to serve on; 0.0.0.0 for every interface.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Directory in which everything is kept. [.tradewind]")] = None,
+    data: Annotated[Path | None, typer.Option(help="Directory for all data. [.tradewind]")] = None,
     store: Annotated[
-        str | None, typer.Option(metavar="URL", help="Use this Redis or Valkey in place of one of its own.")
+        str | None, typer.Option(metavar="URL", help="Use this Redis or Valkey instead of an embedded store.")
     ] = None,
     shards: Annotated[
-        int | None, typer.Option("--node-task-manager-shards", min=1, help="Shards of node tasks; fixed once set.")
+        int | None,
+        typer.Option("--node-task-manager-shards", min=1, help="Number of node task shards; cannot be changed later."),
     ] = None,
     auth: Annotated[
-        bool | None, typer.Option("--auth/--no-auth", help="Calls need a token; prints the first admin's once. [no]")
+        bool | None,
+        typer.Option("--auth/--no-auth", help="Require a token for calls; prints the first admin's token once. [no]"),
     ] = None,
 ) -> None:
     """Run the whole stack, until Ctrl-C.

@@ -82,8 +82,8 @@ def test_another_service_answers(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.refusals.append(Refusal(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN", message))
 
     assert shell("flow", "list", ends=1).err == (
-        f"error: {message}\nit is not the scheduler, or one of an earlier release; "
-        "TRADEWIND_SCHEDULER_ADDRESS names another address for that service, unless --address is given\n"
+        f"error: {message}\nthis address does not serve the scheduler, or serves an older release of it; "
+        "set TRADEWIND_SCHEDULER_ADDRESS to its address, and leave out --address\n"
     )
 
 

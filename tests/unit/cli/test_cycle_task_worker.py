@@ -112,8 +112,8 @@ def test_terminates_a_node_task(shell: Shell, stack: FakeStack) -> None:
 
 def test_lists_workers(shell: Shell) -> None:
     assert shell("worker", "list").lines == [
-        "WORKER  STATUS  LOAD  LAST BEAT                 PROCESS  CALLED AT  NODE TYPES",
-        "w1      active  1/10  2030-03-17T17:46:40.000Z  here:1   -          feed,model",
+        "WORKER  STATUS  LOAD  LAST HEARTBEAT            PROCESS  ADDRESS  NODE TYPES",
+        "w1      active  1/10  2030-03-17T17:46:40.000Z  here:1   -        feed,model",
     ]
     assert [worker["status"] for worker in shell("worker", "list", "--all", "-o", "json").json] == ["active", "offline"]
 

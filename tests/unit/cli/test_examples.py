@@ -48,6 +48,13 @@ def test_it_is_a_line_of_that_command(name: str, shell: Shell) -> None:
     assert f"Example: tradewind {example}" in " ".join(shell(*name.split(), "--help").out.split())
 
 
+@pytest.mark.parametrize("group", sorted({name.rpartition(" ")[0] for name in COMMANDS}))
+def test_a_list_of_commands_is_of_whole_sentences(group: str, shell: Shell) -> None:
+    listed = shell(*group.split(), "--help").out.partition("\nCommands:\n")[2]
+    assert "  " in listed
+    assert "..." not in listed
+
+
 @pytest.mark.parametrize("words", [(), ("flow",), ("flow", "run"), ("worker",)])
 def test_help_has_a_short_name(shell: Shell, words: tuple[str, ...]) -> None:
     assert shell(*words, "-h") == shell(*words, "--help")

@@ -99,7 +99,7 @@ def test_starts_and_stops(shell: Shell, stack: FakeStack) -> None:
 def test_runs_a_cycle_and_leaves_it(shell: Shell, stack: FakeStack) -> None:
     stack.scheduler.ending = None
 
-    assert shell("flow", "run", "momentum").lines == ["cycle 0 of momentum has begun"]
+    assert shell("flow", "run", "momentum").lines == ["started cycle 0 of momentum"]
     assert shell("flow", "run", "momentum", "-o", "json").json["status"] == "running"
 
 
@@ -160,7 +160,7 @@ def test_waiting_has_an_end(shell: Shell, stack: FakeStack) -> None:
     ran = shell("flow", "run", "momentum", "--wait", "--timeout", "0.1", ends=1)
 
     assert ran.err.splitlines() == [
-        "error: cycle 0 of momentum still runs after 0.1 s; it goes on",
+        "error: cycle 0 of momentum is still running after 0.1 s and continues",
         "  feed (feed): pending",
         "  model (model): pending",
     ]
@@ -256,7 +256,7 @@ def test_draws(shell: Shell) -> None:
 
 def test_whoever_sits_at_a_terminal_is_asked_before_a_flow_is_deleted(shell: Shell, stack: FakeStack) -> None:
     kept = shell.at_terminal("flow", "delete", "momentum", typed="n\n")
-    assert "momentum is registered. Remove it? [y/N]" in kept.out
+    assert "momentum is registered. Delete it? [y/N]" in kept.out
     assert (kept.code, "momentum" in stack.scheduler.flows) == (1, True)
     assert "momentum deleted" in shell.at_terminal("flow", "delete", "momentum", typed="y\n").out
     stack.scheduler.add_flow("other")
@@ -316,7 +316,9 @@ def test_a_file_that_is_not_there(shell: Shell) -> None:
 @pytest.mark.parametrize("timeout", ["0.1", "100ms", "0.1s"])
 def test_a_time_to_wait_is_a_number_or_text(shell: Shell, stack: FakeStack, timeout: str) -> None:
     stack.scheduler.ending = None
-    assert "still runs after 0.1 s" in shell("flow", "run", "momentum", "--wait", "--timeout", timeout, ends=1).err
+    assert (
+        "is still running after 0.1 s" in shell("flow", "run", "momentum", "--wait", "--timeout", timeout, ends=1).err
+    )
     ran = shell("flow", "run", "momentum", "--wait", "--timeout", "soon", ends=2)
     assert '"soon" is not a length of time' in ran.err
 

@@ -36,9 +36,9 @@ def test_a_time_is_of_the_zone_that_it_names() -> None:
 
 @pytest.mark.parametrize("text", ["soon", "9999-12-31T23:59:59-10:00", "0001-01-01T00:00:00+10:00"])
 def test_what_is_no_time_is_refused(text: str, shell: Shell) -> None:
-    assert f'"{text}" is no time' in shell("job", "stop", "*", "--started-after", text, ends=2).err
-    assert f'"{text}" is no time' in shell("trigger", "save", "a", "-q", "q", "--at", text, ends=2).err
-    assert f'"{text}" is no time' in shell("flow", "backfill", "a", "--from", text, "--to", text, ends=2).err
+    assert f'"{text}" is not a time' in shell("job", "stop", "*", "--started-after", text, ends=2).err
+    assert f'"{text}" is not a time' in shell("trigger", "save", "a", "-q", "q", "--at", text, ends=2).err
+    assert f'"{text}" is not a time' in shell("flow", "backfill", "a", "--from", text, "--to", text, ends=2).err
 
 
 def test_a_trigger_fires_by_one_thing(shell: Shell) -> None:

@@ -5,11 +5,11 @@ from tests.unit.cli.shell import Shell
 
 def test_shows_what_waits_and_runs(shell: Shell) -> None:
     assert shell("queue").lines == [
-        "NODE TYPE  USER  QUEUED  RUNNING  FIRST SINCE",
+        "NODE TYPE  USER  QUEUED  RUNNING  WAITING SINCE",
         "model      ann   3       2        2030-03-17T17:46:40.000Z",
         "3 queued, 2 running",
         "ended so far: 7 completed, 1 failed (TIMEOUT 1), 0 terminated, 0 skipped",
-        "cleaned so far: 4 runs with 9 node tasks, 2 entries of indexes",
+        "cleaned so far: 4 runs with 9 node tasks, 2 index entries",
     ]
     assert shell("queue", "-o", "json").json["queues"][0]["queued"] == 3
 
