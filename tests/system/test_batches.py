@@ -45,7 +45,7 @@ async def test_a_task_gives_what_its_node_emits(client: Client) -> None:
 
 async def test_a_task_that_fails_says_why(client: Client) -> None:
     failing = await client.submit_task("failing", {"total": 3})
-    with pytest.raises(TaskFailed, match="ended as failed: ValueError: will not have 3") as caught:
+    with pytest.raises(TaskFailed, match="ended with status failed: ValueError: will not have 3") as caught:
         await failing.result(30)
     assert caught.value.task.status is NodeTaskStatus.FAILED
     assert caught.value.task.ended
@@ -215,7 +215,7 @@ async def test_items_have_retries_and_time_limits(client: Client, tmp_path: Path
     late = await client.submit_task(
         "gate", {"file": str(tmp_path / "never")}, timeouts=Timeouts(start_to_close="100ms")
     )
-    with pytest.raises(TaskFailed, match="ended as failed: TIMEOUT"):
+    with pytest.raises(TaskFailed, match="ended with status failed: TIMEOUT"):
         await late.result(30)
     with pytest.raises(ValueError, match='"soon" is not a length of time'):
         await client.submit_task("failing", retry=Retry(2, initial="soon"))
@@ -241,7 +241,7 @@ async def test_a_request_id_is_good_once(client: Client) -> None:
     assert (await client.submit_batch("numbers", [{"start": 1}], request_id="monday")).batch_id == first.batch_id
     with pytest.raises(Conflict):
         await client.submit_batch("numbers", [{"start": 2}], request_id="monday")
-    with pytest.raises(InvalidInput, match="must be 1 to 10000"):
+    with pytest.raises(InvalidInput, match="must have 1 to 10000 items"):
         await client.submit_batch("numbers", [])
 
 

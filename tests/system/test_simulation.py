@@ -70,7 +70,7 @@ def test_results_that_have_gone_are_not_taken_for_none() -> None:
         # The scheduler removes the oldest cycles ten at a time, the node task manager each one as soon as it may.
         await stack.run_for(minutes=20)
         assert (await stack.client.get_cycle("place", 0)).status is CycleStatus.COMPLETED
-        with pytest.raises(WrongStatus, match="what the nodes of cycle 0 of place did is on record no more") as gone:
+        with pytest.raises(WrongStatus, match="the node tasks of cycle 0 of place are no longer on record") as gone:
             await stack.client.cycle("place", 0).result()
         assert (gone.value.reason, gone.value.subject) == ("RESULTS_EXPIRED", "cycles/place:0:0")
 

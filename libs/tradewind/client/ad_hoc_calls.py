@@ -178,11 +178,13 @@ class AdHocCalls:
     ) -> pb.SubmitBatchResponse:
         calls = self._connection.to_node_task_manager
         if isinstance(parameters, Mapping | str):
-            raise TypeError(f"parameters are a list, one for each item; {told_as(parameters)}: submit_task takes one")
+            raise TypeError(
+                f"parameters must be a list, one for each item; {told_as(parameters)} (submit_task takes a single one)"
+            )
         # Encoded before they are cut into parts: a codec makes them larger.
         whole = calls.sealed(pb.SubmitBatchRequest(parameters_json=_texts(parameters)))
         if not whole.parameters_json:
-            raise InvalidInput("", [Violation("parameters", "must be 1 to 10000, there are none")])
+            raise InvalidInput("", [Violation("parameters", "must have 1 to 10000 items, but has none")])
         head = made(
             pb.BatchHead,
             user_id=self._user_id,

@@ -28,7 +28,7 @@ class Addresses:
         Raises TypeError for an address that is not text.
         """
         if address is not None and not isinstance(address, str):
-            raise TypeError(f'an address is text, as in "localhost:7700"; {told_as(address)}')
+            raise TypeError(f'an address must be text, such as "localhost:7700"; {told_as(address)}')
         if address:
             return cls(address, address, address, address, address)
         known = os.environ if environment is None else environment

@@ -78,7 +78,7 @@ class BulkJobCalls:
                         return job
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            raise TimedOut(f"{job_id} still runs after {seconds:g} s; it goes on") from None
+            raise TimedOut(f"{job_id} is still running after {seconds:g} s and continues") from None
 
     async def list_bulk_jobs(self) -> AsyncIterator[BulkJob]:
         """Yield the jobs on record, newest first."""

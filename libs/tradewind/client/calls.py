@@ -41,8 +41,8 @@ _OPTIONS: list[tuple[str, int | str]] = [
 ]
 
 _OTHER_LOOP = (
-    "this client belongs to another event loop, where its connections are: "
-    "make one in each loop, or take SyncClient, which any thread may use"
+    "this client and its connections belong to another event loop: make a client in each loop, or use SyncClient, "
+    "which any thread may use"
 )
 CLOSED = "this client is closed"
 _BACKOFF_S = (0.1, 2.0)

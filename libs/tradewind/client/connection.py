@@ -122,7 +122,7 @@ class Connection:
                         answer = await check(request, timeout=max(0.1, remaining))
                     if answer.status == health_pb2.HealthCheckResponse.SERVING:
                         break
-                    why = "it says that it is not ready"
+                    why = "it reports that it is not ready"
                 except grpc.aio.AioRpcError as error:
                     why = error.details() or error.code().name
                 if remaining <= 0:

@@ -176,8 +176,8 @@ class CycleDescription:
         if self.nodes or not counts.completed + counts.failed + counts.terminated:
             return ""
         return (
-            f"what the nodes of cycle {self.cycle.cycle} of {self.cycle.flow_id} did is on record no more; "
-            "keep_cycles and keep_for of the flow say how long it is"
+            f"the node tasks of cycle {self.cycle.cycle} of {self.cycle.flow_id} are no longer on record; "
+            "keep_cycles and keep_for of the flow set how long they are kept"
         )
 
     @property

@@ -11,7 +11,7 @@ from tradewind.flow import Flow, read_flow
 Definition = Flow | Mapping[str, Any] | str | Path
 """A Flow, Weather Syntax as a dict or as JSON text, or the path of a JSON or YAML file."""
 
-_FORMS = "a definition is a Flow, Weather Syntax as a dict or JSON text, or the path of a JSON or YAML file"
+_FORMS = "a definition must be a Flow, Weather Syntax as a dict or JSON text, or the path of a JSON or YAML file"
 
 
 def weather_json(definition: Definition) -> str:
@@ -36,8 +36,8 @@ def named(flow_id: str | Flow, definition: Definition | None) -> tuple[str, Defi
     """Return a flow's id and its definition; a Flow by itself is both. Raises TypeError for a missing definition."""
     if isinstance(flow_id, Flow):
         if definition is not None:
-            raise TypeError(f"give a Flow by itself, or a flow's id and its definition; the first is {flow_id!r}")
+            raise TypeError(f"give a Flow alone, or a flow's id and its definition; got {flow_id!r} and a definition")
         return flow_id.flow_id, flow_id
     if definition is None:
-        raise TypeError(f"{_FORMS}; there is none for {flow_id!r}")
+        raise TypeError(f"{_FORMS}; none was given for {flow_id!r}")
     return flow_id, definition

@@ -156,7 +156,7 @@ class CycleFailed(TradewindError):
         self.failures = tuple(failures)
         self.outputs = outputs
         why = f": {cycle.reason}" if cycle.reason else ""
-        head = f"cycle {cycle.cycle} of {cycle.flow_id} ended as {cycle.status}{why}"
+        head = f"cycle {cycle.cycle} of {cycle.flow_id} ended with status {cycle.status}{why}"
         super().__init__("\n  ".join([head, *map(str, self.failures)]), reason=f"CYCLE_{cycle.status.upper()}")
 
 
@@ -176,8 +176,8 @@ class BatchFailed(TradewindError):
         self.items = tuple(items)
         progress = batch.progress
         head = (
-            f"batch {batch.batch_id} ended as {batch.status}: {progress.completed} of {progress.total} completed, "
-            f"{progress.failed} failed, {progress.cancelled} cancelled"
+            f"batch {batch.batch_id} ended with status {batch.status}: {progress.completed} of {progress.total} "
+            f"completed, {progress.failed} failed, {progress.cancelled} cancelled"
         )
         others = [_ended(item) for item in items if item.status != "completed"]
         more = [f"and {len(others) - _SHOWN} more"] if len(others) > _SHOWN else []
@@ -186,4 +186,4 @@ class BatchFailed(TradewindError):
 
 def _ended(task: "NodeTaskRecord") -> str:
     why = str(task.error) if task.error is not None else task.reason
-    return f"{task.node_task_id} ended as {task.status}" + (f": {why}" if why else "")
+    return f"{task.node_task_id} ended with status {task.status}" + (f": {why}" if why else "")

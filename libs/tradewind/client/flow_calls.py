@@ -268,7 +268,7 @@ def _item(request: RunRequest | str) -> pb.RunFlowItem:
     if isinstance(request, str):
         return made(pb.RunFlowItem, flow_id=request)
     if not isinstance(request, RunRequest):
-        raise TypeError(f"what to run is a flow's id or a RunRequest; {told_as(request)}")
+        raise TypeError(f"each request must be a flow's id or a RunRequest; {told_as(request)}")
     return made(pb.RunFlowItem, flow_id=request.flow_id, inputs_json=inputs_json(request.inputs))
 
 

@@ -194,7 +194,7 @@ class CycleHandle:
             raise TimedOut(f"cycle {self.cycle} of {self.flow_id} has not ended after {seconds:g} s") from None
         record = started.record()
         if known is not None and known.run == self.run and known.run_id != record.run_id:
-            message = f"cycle {self.cycle} of {self.flow_id} is gone; another run has its number"
+            message = f"cycle {self.cycle} of {self.flow_id} is gone: another run has its number now"
             raise NotFound(message, reason="CYCLE_NOT_FOUND")
         self._started, self._record = started, record
         return record

@@ -49,9 +49,9 @@ def _sentence(kind: Any, name: str, value: object) -> str:
     field = kind.DESCRIPTOR.fields_by_name[name]
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         what = told_as(value) if not isinstance(value, Mapping) else f"{value!r} does not"
-        return f'{name} must give text for each name, as in {{"team": "risk"}}; {what}'
+        return f'{name} must map names to text, as in {{"team": "risk"}}; {what}'
     word = _KINDS.get(field.cpp_type, "a whole number")
     if field.message_type is not None:
         word = f"a {field.message_type.name}"
     hint = f"; give its {name}" if hasattr(value, name) else ""
-    return f"{name} must be {f'a list, each {word}' if field.is_repeated else word}; {told_as(value)}{hint}"
+    return f"{name} must be {f'a list, each item {word}' if field.is_repeated else word}; {told_as(value)}{hint}"

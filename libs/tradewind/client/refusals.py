@@ -54,9 +54,9 @@ def error_from(error: grpc.aio.AioRpcError, address: str, method: str) -> Tradew
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not details.reason:
         message = f"{address} did not answer {method} in time"
     if error.code() is grpc.StatusCode.UNIMPLEMENTED and not details.reason:
-        message = f"{address} does not serve {method}: is it another program, or another version?"
+        message = f"{address} does not serve {method}: is it another program, or another version of Tradewind?"
     if not details.reason and message.startswith(_TOO_LARGE):
-        message = f"the request of {method} is too large; keep large values elsewhere, and pass on where ({message})"
+        message = f"the request to {method} is too large; store large values elsewhere and pass a reference ({message})"
     make = _ERRORS.get(error.code(), _server_fault)
     return make(message, details)
 

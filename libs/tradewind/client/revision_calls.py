@@ -82,7 +82,7 @@ class RevisionCalls:
         the request cannot hold.
         """
         if not isinstance(changes, Mapping):
-            raise TypeError(f'changes go by field, as in {{"interval": "5s"}}; {told_as(changes)}')
+            raise TypeError(f'changes must map fields to values, as in {{"interval": "5s"}}; {told_as(changes)}')
         request = made(
             revision_pb.UpdateFlowRequest,
             flow_id=flow_id,

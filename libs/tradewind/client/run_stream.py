@@ -65,7 +65,7 @@ class RunStream:
             while isinstance(response := await call.read(), pb.StreamRunsResponse):
                 for each in response.answers:
                     self._take(each)
-            self._end(lambda: Unavailable(f"{self._address} has ended the stream of runs"))
+            self._end(lambda: Unavailable(f"{self._address} closed the stream of runs"))
         except grpc.aio.AioRpcError as error:
             why = error
             self._end(lambda: error_from(why, self._address, "StreamRuns"))

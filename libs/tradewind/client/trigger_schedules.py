@@ -33,7 +33,7 @@ def schedule_of(
     """Return the schedule that the arguments describe. Raises ValueError unless they describe exactly one kind."""
     given = [at is not None, bool(times), after is not None, every is not None, bool(cron), bool(event)]
     if [*given, on_finished is not None].count(True) != 1:
-        raise ValueError(f"say when it fires by exactly one of {_KINDS}")
+        raise ValueError(f"give exactly one of {_KINDS} to say when the trigger fires")
     schedule = made(trigger_pb2.Schedule, start=timestamp(start), end=timestamp(end), max_firings=max_firings)
     if seconds_of(jitter):
         schedule.jitter.CopyFrom(span(seconds_of(jitter)))

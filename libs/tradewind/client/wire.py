@@ -46,7 +46,7 @@ def number_of(enum: _WireEnum[Number], word: str) -> Number:
     """
     known = {name.removeprefix(_prefix(enum)).lower(): number for name, number in enum.items() if number}
     if word not in known:
-        raise ValueError(f'"{word}" is none of {", ".join(known)}')
+        raise ValueError(f'"{word}" is not one of {", ".join(known)}')
     return known[word]
 
 
@@ -94,7 +94,7 @@ def timestamp(moment: datetime | None) -> Timestamp | None:
     if moment is None:
         return None
     if not isinstance(moment, datetime):
-        raise TypeError(f"a time is a datetime with a time zone; {told_as(moment)}")
+        raise TypeError(f"a time must be a datetime with a time zone; {told_as(moment)}")
     if moment.tzinfo is None:
         raise ValueError(f"{moment} has no time zone: use datetime.now(UTC), or .astimezone() for local time")
     message = Timestamp()
@@ -125,8 +125,10 @@ def inputs_json(inputs: Mapping[str, Any] | str | None) -> str:
         return ""
     if isinstance(inputs, str):
         if not inputs.lstrip().startswith("{"):
-            raise ValueError(f'inputs are a dict or its JSON, as in {{"month": "2001-04"}}; this is {inputs[:40]!r}')
+            raise ValueError(
+                f'inputs must be a dict or a JSON object, as in {{"month": "2001-04"}}; got {inputs[:40]!r}'
+            )
         return inputs
     if not isinstance(inputs, Mapping):
-        raise TypeError(f'inputs go by name, as in {{"month": "2001-04"}}; this is a {type(inputs).__name__}')
+        raise TypeError(f'inputs must map names to values, as in {{"month": "2001-04"}}; {told_as(inputs)}')
     return encode(dict(inputs))

@@ -25,7 +25,7 @@ async def test_one_word_is_one_and_not_its_letters(client: Client, stack: FakeSt
 
 @pytest.mark.parametrize("status", ["runing", "unknown"])
 async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client, status: str) -> None:
-    with pytest.raises(ValueError, match=f'"{status}" is none of registered, running, .*deleting$'):
+    with pytest.raises(ValueError, match=f'"{status}" is not one of registered, running, .*deleting$'):
         _ = [flow async for flow in client.list_flows(statuses=[status])]
 
 
@@ -33,8 +33,8 @@ async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client
     ("call", "error", "words"),
     [
         (lambda client: client.start_flow("f", at="2020-01-01"), TypeError, "'2020-01-01' is a str"),
-        (lambda client: client.run_flow("f", inputs="month=2001-04"), ValueError, "this is 'month=2001-04'"),
-        (lambda client: client.run_flow("f", inputs=["2001-04"]), TypeError, "this is a list"),
+        (lambda client: client.run_flow("f", inputs="month=2001-04"), ValueError, "got 'month=2001-04'"),
+        (lambda client: client.run_flow("f", inputs=["2001-04"]), TypeError, "['2001-04'] is a list"),
         (lambda client: client.run_flows([("f", {})]), TypeError, "('f', {}) is a tuple"),
         (lambda client: client.run_flow(5), TypeError, "flow_id must be text; 5 is an int"),
         (lambda client: client.run_flow(UUID(int=1)), TypeError, "000001') is a UUID"),
@@ -45,18 +45,22 @@ async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client
             TypeError,
             '{"team": "risk"}; {\'a\': 1}',
         ),
-        (lambda client: client.flow("f").register({}, labels=["a"]), ValueError, "labels must give text for each name"),
+        (lambda client: client.flow("f").register({}, labels=["a"]), ValueError, "labels must map names to text"),
         (
             lambda client: client.register_flow("f", None),
             TypeError,
-            "path of a JSON or YAML file; there is none",
+            "path of a JSON or YAML file; none was given",
         ),
         (lambda client: client.register_flow("f", 5), TypeError, "or the path of a JSON or YAML file; 5 is an int"),
-        (lambda client: client.register_flow(Flow("f"), {}), TypeError, "give a Flow by itself"),
+        (lambda client: client.register_flow(Flow("f"), {}), TypeError, "give a Flow alone"),
         (lambda client: client.get_cycle("f", "0"), TypeError, "cycle must be a whole number; '0' is a str"),
         (lambda client: client.get_cycle("f", 1.5), TypeError, "cycle must be a whole number; 1.5 is a float"),
         (lambda client: client.get_cycle("f", 2**70), ValueError, "cycle: Value out of range"),
-        (lambda client: client.rerun_cycle("f", from_nodes=[5]), TypeError, "must be a list, each text; [5] is a list"),
+        (
+            lambda client: client.rerun_cycle("f", from_nodes=[5]),
+            TypeError,
+            "must be a list, each item text; [5] is a list",
+        ),
         (lambda client: client.run_flow("f", wait="soon"), ValueError, '"soon" is not a length of time'),
         (lambda client: client.run_flow("f", wait=[5]), TypeError, 'text such as "5m", or a timedelta, not a list'),
         (lambda client: client.update_flow("f", "interval=5s"), TypeError, 'as in {"interval": "5s"}; \'interval=5s\''),
@@ -73,14 +77,14 @@ async def test_a_status_that_there_is_not_is_told_those_there_are(client: Client
         ),
         (lambda client: client.submit_task("feed", retry=3), ValueError, "retry: must be a Retry, such as Retry(3)"),
         (lambda client: client.submit_task("feed", cache=3), ValueError, "cache: must be a Cache"),
-        (lambda client: client.submit_batch("feed", {"x": 1}), TypeError, "{'x': 1} is a dict: submit_task takes one"),
+        (lambda client: client.submit_batch("feed", {"x": 1}), TypeError, "{'x': 1} is a dict (submit_task takes"),
         (
             lambda client: client.submit_batch("feed", []),
             InvalidInput,
-            "parameters: must be 1 to 10000, there",
+            "parameters: must have 1 to 10000 items",
         ),
-        (lambda client: anext(client.list_logs("f", min_level="warn")), ValueError, '"warn" is none of debug, info, w'),
-        (lambda client: client.start_bulk_job("end", ["f"]), ValueError, '"end" is none of'),
+        (lambda client: anext(client.list_logs("f", min_level="warn")), ValueError, '"warn" is not one of debug, in'),
+        (lambda client: client.start_bulk_job("end", ["f"]), ValueError, '"end" is not one of'),
     ],
 )
 async def test_an_argument_that_cannot_be_meant_says_what_can(
@@ -119,7 +123,7 @@ async def test_a_client_takes_its_own_times_alike() -> None:
 
 @pytest.mark.parametrize("kind", [Client, SyncClient])
 def test_an_address_is_text(kind: Any) -> None:
-    with pytest.raises(TypeError, match='an address is text, as in "localhost:7700"; 7811 is an int'):
+    with pytest.raises(TypeError, match='an address must be text, such as "localhost:7700"; 7811 is an int'):
         kind(7811)
 
 

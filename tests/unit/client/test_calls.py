@@ -342,7 +342,7 @@ async def test_a_run_that_is_too_large_disturbs_no_other(client: Client, stack: 
     other = asyncio.ensure_future(client.run_flow("momentum", wait=30))
     await until(lambda: stack.scheduler.cycles["momentum"], "its cycle has begun")
 
-    with pytest.raises(Exhausted, match="the request of RunFlow is too large; keep large values elsewhere"):
+    with pytest.raises(Exhausted, match="the request to RunFlow is too large; store large values elsewhere"):
         await client.run_flow("momentum", {"text": "x" * 5_000_000})
 
     await stack.scheduler.end("momentum", 0)

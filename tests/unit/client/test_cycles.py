@@ -29,7 +29,7 @@ from tradewind.client.log_following import follow_logs
 
 
 async def test_inputs_without_names_are_refused(client: Client) -> None:
-    with pytest.raises(TypeError, match="inputs go by name"):
+    with pytest.raises(TypeError, match="inputs must map names to values"):
         await client.run_flow("momentum", ["2001-04"])  # type: ignore[arg-type]
 
 
@@ -146,7 +146,7 @@ async def test_a_failed_run_says_which_nodes_and_why(client: Client, stack: Fake
     assert [(each.node_id, each.status) for each in failure.failures] == [("model", NodeTaskStatus.FAILED)]
     assert failure.outputs == {}
     assert failure.reason == "CYCLE_FAILED"
-    assert str(failure) == "cycle 0 of momentum ended as failed\n  model (model) failed: ValueError: no prices"
+    assert str(failure) == "cycle 0 of momentum ended with status failed\n  model (model) failed: ValueError: no prices"
 
 
 async def test_a_cycle_is_described_over_pages(client: Client) -> None:

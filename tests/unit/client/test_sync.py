@@ -133,7 +133,7 @@ def test_a_client_says_that_it_belongs_to_another_loop(stack_elsewhere: FakeStac
     with asyncio.Runner() as first, asyncio.Runner() as second:
         assert first.run(called()) == "momentum"
         for use in (called, watched):
-            with pytest.raises(RuntimeError, match="this client belongs to another event loop"):
+            with pytest.raises(RuntimeError, match="belong to another event loop"):
                 second.run(use())
         assert first.run(called_and_closed()) == "momentum"
 
