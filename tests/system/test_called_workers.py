@@ -106,4 +106,4 @@ async def test_on_ctrl_c_it_finishes_what_it_runs_and_leaves(
 
 async def test_an_address_that_cannot_be_reached_is_refused() -> None:
     said = await Shell("localhost:1")("worker", NODES, "--listen", "0.0.0.0:0", ends=2)
-    assert "say with api_url which one others reach" in said
+    assert "set api_url to the one that others can reach" in said

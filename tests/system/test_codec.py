@@ -90,5 +90,5 @@ async def test_a_worker_without_the_key_fails_the_node_and_says_why(stack: Stand
         task = await client.submit_task("join", {"words": ["a"]})
         failed = await task.wait(60)
         assert failed.status == "failed"
-        assert "an input cannot be read" in str(failed.error)
+        assert "an input cannot be decoded" in str(failed.error)
         assert '"2026", which this codec does not have' in str(failed.error)

@@ -66,7 +66,7 @@ async def test_a_planted_secret_is_in_no_output_log_or_trace_and_not_in_the_stor
             assert set(failed) == {"raised", "apart", "emitted"}
             assert "[secret broker.key]" in failed["raised"]
             assert "[secret broker.key]" in failed["apart"]
-            assert "output key holds the value of the secret broker.key" in failed["emitted"]
+            assert "output key contains the value of the secret broker.key" in failed["emitted"]
             assert next(node.outputs for node in described.nodes if node.node_id == "told") == {"length": len(planted)}
             shell = Shell(stack.address)
             for command in (

@@ -12,7 +12,7 @@ def encode(value: object) -> str:
     try:
         return encode_json(value).decode()
     except ValueError as error:
-        raise ValueError(f"this cannot be written as JSON: {error}") from error
+        raise ValueError(f"this is not JSON: {error}") from error
 
 
 def decode(text: str) -> Any:

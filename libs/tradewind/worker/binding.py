@@ -187,7 +187,7 @@ class Binder:
         try:
             run_inputs = msgspec.json.decode(run_inputs_json, type=dict[str, Any])
         except msgspec.DecodeError as error:
-            raise invalid_input(f"the run's inputs are no JSON object: {error}") from None
+            raise invalid_input(f"the run's inputs are not a JSON object: {error}") from None
         # Run inputs are for all entry nodes, so a key that this node does not know may be for another.
         for name, handle in self._handles.items():
             if name in run_inputs:
@@ -203,8 +203,8 @@ class Binder:
         missing = ", ".join(sorted(self._required - arguments.keys()))
         return NodeFault(
             "INPUT_MISSING",
-            f"no value for {missing}: node type {self._node_type} has no default there; one comes by an edge whose "
-            "source emits, from the node's config (a task's parameters), or to an entry node from the run's inputs",
+            f"no value for {missing}, and node type {self._node_type} has no default: a value comes from an edge whose "
+            "source emits, from the node's config (a task's parameters) or, for an entry node, from the run's inputs",
             non_retryable=True,
         )
 
@@ -213,7 +213,7 @@ class Binder:
         if len(values) > 1 and not handle.gather:
             message += (
                 f"; {len(values)} edges lead into this handle, so their values come as a list: annotate the parameter "
-                "Gather[...] or leave one edge"
+                "Gather[...], or keep only one edge"
             )
         return invalid_input(message)
 

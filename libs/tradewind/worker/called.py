@@ -64,7 +64,7 @@ class CalledLink(WorkerServiceServicer):
         self._server: grpc.aio.Server | None = None
         self._draining = False
         self._finishing = False
-        self._troubles = Troubles("a report did not get through, nodes go on and it is said again")
+        self._troubles = Troubles("a report did not get through; nodes continue, and it will be sent again")
         self._interval = _RENEW_INTERVAL
         self._renewal: asyncio.TimerHandle | None = None
         self._telling = SideTasks()
@@ -212,9 +212,11 @@ def reachable_at(listen: str, port: int, api_url: str | None) -> str:
     """
     host, colon, number = listen.rpartition(":")
     if not (colon and host and number.isdecimal() and int(number) < 2**16):
-        raise ValueError(f"listen={listen} is no host:port, such as 127.0.0.1:0")
+        raise ValueError(f"listen={listen} is not host:port, such as 127.0.0.1:0")
     if api_url:
         return api_url
     if host in ("0.0.0.0", "[::]"):
-        raise ValueError(f"listen={listen} is every address of this machine: say with api_url which one others reach")
+        raise ValueError(
+            f"listen={listen} means every address of this machine: set api_url to the one that others can reach"
+        )
     return f"{host}:{port}"

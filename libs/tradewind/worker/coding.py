@@ -31,7 +31,7 @@ def open_assignment(codec: Codec, assignment: work_pb2.NodeTaskAssignment) -> No
         for field in ("run_inputs_json", "config_json"):
             setattr(assignment, field, decode_text(codec, getattr(assignment, field)))
     except CodecError as error:
-        raise NodeFault("INVALID_INPUT", f"an input cannot be read: {error}", non_retryable=True) from None
+        raise NodeFault("INVALID_INPUT", f"an input cannot be decoded: {error}", non_retryable=True) from None
 
 
 def sealed(codec: Codec, ending: Ending) -> Ending:

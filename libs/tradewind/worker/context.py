@@ -120,7 +120,7 @@ def _within_bounds(percent: float) -> int:
     try:
         return int(min(100.0, max(0.0, float(percent))))
     except (TypeError, ValueError):
-        raise ValueError(f"ctx.progress({percent!r}): the first argument is a number from 0 to 100") from None
+        raise ValueError(f"ctx.progress({percent!r}): the first argument must be a number from 0 to 100") from None
 
 
 class Context:

@@ -55,7 +55,7 @@ class RetryLater(Exception):
         if not 0 <= seconds <= LONGEST_WAIT.total_seconds():  # NaN is outside, too
             raise ValueError(f'RetryLater({after!r}): give seconds, "5s" or a timedelta from 0 to 365 days')
         self.after = timedelta(seconds=seconds)
-        super().__init__(message or f"to be tried again after {self.after.total_seconds():g} s")
+        super().__init__(message or f"try again after {self.after.total_seconds():g} s")
 
     def __reduce__(self) -> tuple[type["RetryLater"], tuple[timedelta, str]]:
         return RetryLater, (self.after, str(self))

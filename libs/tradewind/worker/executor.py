@@ -132,10 +132,10 @@ class Executor:
         attempt.task = self._loop.create_task(run(attempt, node))
 
     def _late(self, seconds: float) -> str:
-        said = f"the deadline had passed {seconds:.1f} s before this worker got the node task"
+        said = f"the deadline passed {seconds:.1f} s before this worker got the node task"
         if self._ahead is not None:
             return said
-        return f"{said}; if that is not so, the clock of the worker's machine is ahead"
+        return f"{said}; if that is wrong, the clock of the worker's machine is ahead"
 
     def _attempt(self, assignment: work_pb2.NodeTaskAssignment, steps: Sequence[work_pb2.EagerStep]) -> Attempt:
         attempt = Attempt(assignment, self._reports, steps)
@@ -328,26 +328,26 @@ class Executor:
         ran_s = attempt.duration_ns() / 1e9
         reason = f"the node's deadline has passed, {ran_s:.1f} s after it began"
         if ran_s <= self._loop.time() - attempt.deadline:
-            reason = "the node's deadline had passed before its worker could begin it: something else kept that busy"
+            reason = "the node's deadline passed before its worker could begin it, because the worker was busy"
         self._request(attempt, Stop(StopKind.TIMED_OUT, reason), TIMEOUT_GRACE)
 
     def _outstayed(self, attempt: Attempt) -> None:
         reason = attempt.stop.reason if attempt.stop else ""
         if attempt.process is None:
             logger.warning(
-                "%s goes on although it was told to stop (%s); its outcome is reported without it",
+                "%s is still running although it was told to stop (%s); it is reported as ended",
                 attempt.assignment.node_task_id,
                 reason,
             )
             self._abandon(attempt)
             return
         logger.warning(
-            "%s goes on although it was told to stop (%s); its process is killed",
+            "%s is still running although it was told to stop (%s); its process is being killed",
             attempt.assignment.node_task_id,
             reason,
         )
         attempt.stop_seen = True
-        said = "the node went on although it was told to stop, so its process is killed"
+        said = "the node kept running although it was told to stop, so its process was killed"
         attempt.reports.log(attempt.token, "WARNING", said, time.time_ns())
         attempt.process.force()
         # Its outcome is reported when the process dies, so nothing of it runs any more by then.

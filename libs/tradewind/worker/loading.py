@@ -46,8 +46,8 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise NodeLoadError(
-                f"there is no module {error.name}; it is looked for in the current directory ({os.getcwd()}) and among "
-                "the installed packages"
+                f"there is no module {error.name} in the current directory ({os.getcwd()}) or among the installed "
+                "packages"
             ) from error
         raise NodeLoadError(f"module {name} needs {error.name}, which is not installed") from error
     except WorkerError as error:
@@ -63,7 +63,7 @@ def _nodes_of(value: object, target: str) -> list[AnyNode]:
         return list(value)
     if isinstance(value, Worker):
         raise NodeLoadError(
-            f"{target} is a Worker, whose own settings would be lost here: name its nodes, or run its program"
+            f"{target} is a Worker, whose settings would be lost here: give its nodes instead, or run its own program"
         )
     raise NodeLoadError(f"{target} is {type(value).__qualname__}: it must be a node or a list of nodes")
 

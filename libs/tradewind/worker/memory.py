@@ -144,7 +144,9 @@ def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
     """Return the scope of the variables, the cycle or the flow. Raises MemoryFault for a task outside any flow."""
     assignment = attempt.assignment
     if not assignment.flow_id:
-        raise MemoryFault("WRONG_STATUS", "a task outside any flow has no memory; keep it in a flow, or elsewhere")
+        raise MemoryFault(
+            "WRONG_STATUS", "a task outside any flow has no memory: run it in a flow, or keep the data elsewhere"
+        )
     if not of_cycle:
         return pb.MemoryScope(flow_id=assignment.flow_id)
     return pb.MemoryScope(
@@ -193,7 +195,7 @@ def _asked(attempt: Attempt, method: str, request: Message) -> Steps[bytes]:
         attempt.stop_seen = True
         raise stop.exception()
     if attempt.memories is None:
-        raise MemoryFault("UNAVAILABLE", "this worker knows no scheduler that keeps variables")
+        raise MemoryFault("UNAVAILABLE", "this worker has no scheduler to keep variables")
     answer = attempt.memories.ask(method, request.SerializeToString())
     yield answer
     return answer.result()
@@ -203,4 +205,4 @@ def _json(value: Any, what: str = "variables") -> str:
     try:
         return encode_json(value, what).decode()
     except ValueError as error:
-        raise MemoryFault("INVALID_INPUT", f"this is no JSON: {error}") from error
+        raise MemoryFault("INVALID_INPUT", f"this is not JSON: {error}") from error

@@ -14,7 +14,7 @@ NODE_SECONDS = Histogram(
     registry=REGISTRY,
 )
 HELD = Gauge("tradewind_worker_held", "Node tasks that this worker holds.", registry=REGISTRY)
-CAPACITY = Gauge("tradewind_worker_capacity", "Node tasks that this worker holds at most.", registry=REGISTRY)
+CAPACITY = Gauge("tradewind_worker_capacity", "Most node tasks that this worker may hold.", registry=REGISTRY)
 LEASES_LOST = Counter(
     "tradewind_worker_leases_lost_total", "Attempts stopped here because their lease was lost.", registry=REGISTRY
 )

@@ -115,5 +115,5 @@ def _step(step: int | str) -> str:
 def _sentence(annotation: Any, error: Exception) -> str:
     for part in parts_of(annotation):
         if isinstance(part, type) and issubclass(part, msgspec.Struct):
-            return f"{written(part)} is a msgspec.Struct: let a dataclass or a model hold pydantic's models"
+            return f"{written(part)} is a msgspec.Struct, which cannot hold pydantic models: use a dataclass or a model"
     return str(error).partition("\n")[0]

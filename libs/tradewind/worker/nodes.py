@@ -127,9 +127,11 @@ def node(
 
 def _check_outputs(outputs: object, type: str) -> None:
     if isinstance(outputs, str):
-        raise NodeDefinitionError(f'node "{type}": outputs is a list of handles: outputs=["{outputs}"]')
+        raise NodeDefinitionError(f'node "{type}": outputs must be a list of handles: outputs=["{outputs}"]')
     if not isinstance(outputs, Sequence) or not all(isinstance(handle, str) for handle in outputs):
-        raise NodeDefinitionError(f'node "{type}": outputs is a list of handles as ["buy", "sell"] is, not {outputs!r}')
+        raise NodeDefinitionError(
+            f'node "{type}": outputs must be a list of handles such as ["buy", "sell"], not {outputs!r}'
+        )
 
 
 def _check_names(type: str, outputs: Sequence[str], where: str) -> None:
@@ -140,12 +142,14 @@ def _check_names(type: str, outputs: Sequence[str], where: str) -> None:
                 "dots, dashes and underscores"
             )
     if len(set(outputs)) < len(outputs):
-        raise NodeDefinitionError(f"{where}: outputs names a handle twice: {', '.join(outputs)}")
+        raise NodeDefinitionError(f"{where}: outputs has a handle twice: {', '.join(outputs)}")
 
 
 def _check_kind(function: Callable[..., Any], where: str) -> None:
     if isinstance(function, Node):
-        raise NodeDefinitionError(f"{where}: it is a node already; give its function a second name instead")
+        raise NodeDefinitionError(
+            f"{where}: it is already a node: decorate the function itself again under the other name"
+        )
     if isinstance(function, type) or not callable(function):
         raise NodeDefinitionError(f"{where}: decorate a function")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
@@ -155,7 +159,7 @@ def _check_kind(function: Callable[..., Any], where: str) -> None:
 def _checked_version(version: object, where: str) -> str:
     if not isinstance(version, str) or len(version) > _LONGEST_VERSION:
         raise NodeDefinitionError(
-            f'{where}: version is text of at most {_LONGEST_VERSION} characters, such as "2", not {version!r:.80}'
+            f'{where}: version must be text of at most {_LONGEST_VERSION} characters, such as "2", not {version!r:.80}'
         )
     return version
 

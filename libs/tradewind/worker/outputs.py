@@ -111,5 +111,5 @@ def _too_large(sizes: dict[str, int]) -> NodeFault:
     return NodeFault(
         "OUTPUT_TOO_LARGE",
         f"the outputs have {sum(sizes.values())} bytes of JSON together ({parts}), at most {MAX_OUTPUT_BYTES} are "
-        "allowed; keep large values elsewhere and emit where they are",
+        "allowed: store large values elsewhere and emit a reference",
     )

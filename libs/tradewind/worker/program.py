@@ -27,8 +27,8 @@ def run_program(serve: Callable[[], Coroutine[Any, Any, None]], leave: Callable[
     """
     if threading.current_thread() is not threading.main_thread() or asyncio._get_running_loop() is not None:
         raise WorkerError(
-            "run() takes signals and begins an event loop, so it is for the main thread where no loop runs: "
-            "elsewhere await serve(), which stop() ends, or use async with"
+            "run() handles signals and starts an event loop, so it must be called in the main thread, outside of any "
+            "loop; elsewhere, await serve() and end it with stop(), or use async with"
         )
     _handlers[:] = [(number, signal.getsignal(number)) for number in _SIGNALS]
     _mind_forks()

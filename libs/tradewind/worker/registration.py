@@ -70,7 +70,9 @@ class Registration:
         try:
             await self._stub.DeregisterWorker(request, timeout=2.0)
         except grpc.aio.AioRpcError as error:
-            logger.warning("the registry still lists this worker for up to a minute: %s", explain(error))
+            logger.warning(
+                "could not deregister; the registry lists this worker for up to another minute: %s", explain(error)
+            )
 
     async def _register(self) -> None:
         backoff = Backoff()

@@ -119,8 +119,8 @@ def _say_it_held_the_loop(attempt: Attempt, seconds: float) -> None:
     """Log that the node held the worker's event loop, unless it runs in a process of its own, where it may."""
     if not processes.in_child:
         said = (
-            f"the node held the worker's event loop for {seconds:.1f} s without awaiting, so no other async node went "
-            "on and no lease was renewed: make it a plain function, or give it process=True"
+            f"the node held the worker's event loop for {seconds:.1f} s without awaiting, so no other async node could "
+            "run and no lease was renewed: make it a plain function, or set process=True"
         )
         logger.warning("%s: %s", attempt.assignment.node_task_id, said)
         attempt.reports.log(attempt.token, "WARNING", said, time.time_ns())

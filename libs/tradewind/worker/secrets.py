@@ -74,7 +74,7 @@ def refuse_shown(redact: Callable[[str], str], ending: Ending) -> None:
         if name is not None:
             raise NodeFault(
                 "INVALID_OUTPUT",
-                f"output {handle} holds the value of the secret {name}, and outputs are kept and shown: leave it "
+                f"output {handle} contains the value of the secret {name}, but outputs are stored and shown: leave it "
                 "out, and refer to the secret in the config of the node that needs it",
                 non_retryable=True,
             )
@@ -143,7 +143,7 @@ class SecretResolver:
 
     def _missing(self, names: list[str]) -> str:
         if self._source is not None:
-            return f"the worker's secrets hook knows no value for {', '.join(names)}"
+            return f"the worker's secrets hook has no value for {', '.join(names)}"
         told = "this worker has no value for " + ", ".join(f"{name} (set {environment_name(name)})" for name in names)
         return (
             f"{told}, nor a file of that name in {directory}"
@@ -158,7 +158,7 @@ def _names(value: Any, path: str) -> set[str]:
         if SECRET_KEY in value:
             name = value[SECRET_KEY]
             if len(value) != 1 or not isinstance(name, str):
-                raise invalid_input(f'{path}: a reference to a secret is {{"$secret": "name"}} and nothing else')
+                raise invalid_input(f'{path}: a reference to a secret must be exactly {{"$secret": "name"}}')
             return {name}
         for key, inner in value.items():
             names |= _names(inner, f"{path}.{key}")

@@ -56,7 +56,7 @@ class WorkStream:
         self._offers = offers
         self._draining = False
         self._finishing = False
-        self._troubles = Troubles("not connected, nodes go on and the stream is opened again")
+        self._troubles = Troubles("not connected; nodes continue, and the stream will be reopened")
         self._naming: asyncio.TimerHandle | None = None
         self._renewal: asyncio.TimerHandle | None = None
         self._warned: set[str] = set()
@@ -130,7 +130,7 @@ class WorkStream:
             if not isinstance(response, work_pb2.WorkResponse):
                 raise _StreamEnded
             if self._has_stood_still():
-                logger.warning("this process stood still for longer than a lease, so the stream is opened again")
+                logger.warning("this process was paused for longer than a lease, so the stream is reopened")
                 raise _StreamEnded
             self._handle(response)
             if response.reconnect:
@@ -240,7 +240,7 @@ class WorkStream:
         if reason_of(error) == "SESSION_REPLACED":
             raise SessionReplaced(
                 f'another process has connected as worker "{self._identity.worker_id}", so this one stops: '
-                "give every process a worker_id of its own, or none"
+                "give every process its own worker_id, or none"
             )
         self._troubles.note(error)
 

@@ -40,6 +40,6 @@ def clip_middle(text: str, limit: int) -> str:
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """Return `; did you mean "x"?` for the nearest of `names`, or the list of all names."""
+    """Return `; did you mean "x"?` for the nearest of `names`, or the list of all names to choose from."""
     known = sorted(names)
-    return NearestName(known).hint(name, f"; there are {', '.join(known)}" if known else "; there are none")
+    return NearestName(known).hint(name, f"; choose from {', '.join(known)}" if known else "; there are none")

@@ -69,7 +69,7 @@ class ThreadPool:
         if wanted and not self._start_thread():
             with self._lock:
                 self._unfinished -= 1
-            raise RuntimeError("the system has no room for a thread")
+            raise RuntimeError("the system cannot start another thread")
         self._jobs.put(job)
         try:
             result, error = await job.future
@@ -125,10 +125,9 @@ class ThreadPool:
             self._stuck.add(job)
             count = len(self._stuck)
         logger.warning(
-            "%s of this worker's threads %s not end although their nodes were told to; others take their places%s",
+            "threads stuck although their nodes were told to stop: %s; other threads replace them%s",
             count,
-            "does" if count == 1 else "do",
-            f", but with {self._stuck_limit} the worker leaves" if self._stuck_limit else "",
+            f", but at {self._stuck_limit} the worker leaves" if self._stuck_limit else "",
         )
         if count == self._stuck_limit:
             self._too_many_stuck(count)

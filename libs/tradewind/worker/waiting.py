@@ -87,7 +87,7 @@ class Wait:
         if self.completes and len(handles) != 1:
             raise NodeFault(
                 "INVALID_OUTPUT",
-                f"Wait(completes=True) emits by the only output handle of a node, and this one has {len(handles)}",
+                f"Wait(completes=True) emits by the only output handle of a node, but this one has {len(handles)}",
             )
         form_json = ""
         if self.form is not None:
@@ -105,7 +105,9 @@ class Wait:
             # Raised here, an error fails only this node; raised during sending, it would break the whole stream.
             size = suspension.to_message().ByteSize()
             if size > _MOST_BYTES:
-                raise ValueError(f"its form and signal have {size} bytes, a form at most {_MOST_FORM_BYTES}")
+                raise ValueError(
+                    f"its form and signal have {size} bytes, but a form may have at most {_MOST_FORM_BYTES}"
+                )
         except ValueError as error:
             raise NodeFault("INVALID_OUTPUT", f"the node cannot wait for this: {error}") from error
         return suspension

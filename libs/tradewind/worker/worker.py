@@ -128,7 +128,7 @@ class Worker:
         self._scheduler_address = scheduler_address or os.environ.get(SCHEDULER_ADDRESS_VARIABLE) or every
         self._identity = Identity(worker_id or default_worker_id(), tuple(self._nodes), capacity, dict(labels or {}))
         if listen is None and (api_url or server_credentials):
-            raise ValueError("api_url and server_credentials are of a worker that is called: give it listen as well")
+            raise ValueError("api_url and server_credentials are only for a worker with listen: give that as well")
         if listen is not None:
             reachable_at(listen, 0, api_url)
         self._listen = listen
@@ -183,10 +183,10 @@ class Worker:
         Raises WorkerError when a server refuses this worker, or too many of its threads are stuck.
         """
         if self._served:
-            raise WorkerError("a worker serves once: make another one")
+            raise WorkerError("a worker can serve only once: make another one")
         if processes.in_child:
             raise WorkerError(
-                "this is a process for nodes, and importing their module there starts a worker: put what runs the "
+                "importing the nodes' module in a process for nodes would start a worker: put the code that runs the "
                 'worker under if __name__ == "__main__"'
             )
         self._served = True
@@ -259,9 +259,9 @@ class Worker:
     def _leave_for_stuck_threads(self, count: int) -> None:
         self._failure = WorkerError(
             f"{count} threads of this worker never ended after their nodes were told to stop, so it has left: start it "
-            "again, and let these nodes look at ctx.stop_requested or give them process=True"
+            "again, and make these nodes check ctx.stop_requested, or set process=True"
         )
-        logger.error("leaving: %s threads do not end", count)
+        logger.error("leaving: %s threads are stuck", count)
         self.stop()
 
     async def __aenter__(self) -> Self:
@@ -388,5 +388,5 @@ class Worker:
             async with asyncio.timeout(FLUSH_TIMEOUT):
                 await stream.finish()
         except TimeoutError:
-            logger.warning("the last outcomes are not acknowledged; their node tasks may run again")
+            logger.warning("the last outcomes were not acknowledged; their node tasks may run again")
         await asyncio.wait((working,), timeout=1.0)

@@ -203,9 +203,9 @@ async def test_an_address_that_is_taken_is_told(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"api_url": "host:1"}, "give it listen as well"),
-        ({"listen": "0.0.0.0:9000"}, "say with api_url which one others reach"),
-        ({"listen": "[::]:9000"}, "say with api_url which one others reach"),
+        ({"api_url": "host:1"}, "are only for a worker with listen: give that as well"),
+        ({"listen": "0.0.0.0:9000"}, "set api_url to the one that others can reach"),
+        ({"listen": "[::]:9000"}, "set api_url to the one that others can reach"),
         ({"listen": "9000"}, "host:port"),
         ({"listen": "127.0.0.1:65536"}, "host:port"),
     ],

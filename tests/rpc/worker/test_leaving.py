@@ -117,7 +117,7 @@ async def test_a_worker_that_reconnects_while_leaving_says_so(engine: Engine, wa
 
 async def test_a_worker_serves_once(engine: Engine) -> None:
     async with Worker([double], address=engine.address) as serves:
-        with pytest.raises(WorkerError, match="a worker serves once"):
+        with pytest.raises(WorkerError, match="a worker can serve only once"):
             await serves.serve()
 
 

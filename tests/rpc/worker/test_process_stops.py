@@ -77,9 +77,9 @@ async def test_one_that_heeds_nothing_is_killed_with_all_it_started(caplog: pyte
     assert run.error is not None
     assert (run.error.code, run.error.message) == ("", "enough (by ada)")
     assert [line.message for line in run.logs] == [
-        "the node went on although it was told to stop, so its process is killed"
+        "the node kept running although it was told to stop, so its process was killed"
     ]
-    assert "goes on although it was told to stop (enough); its process is killed" in caplog.text
+    assert "is still running although it was told to stop (enough); its process is being killed" in caplog.text
 
 
 async def test_a_stop_that_comes_while_the_process_starts_is_not_lost() -> None:

@@ -198,7 +198,7 @@ async def test_what_a_node_binds_is_not_bound_in_the_next() -> None:
         ("exit", "ended with exit code 7"),
         ("kill", "died of signal SIGKILL (9); if nobody sent it, the machine may have run out of memory"),
         ("close", "ended with exit code 1"),
-        ("hang up", "has closed its connection to the worker, so it was killed"),
+        ("hang up", "closed its connection to the worker, so it was killed"),
     ],
 )
 async def test_a_process_that_dies_fails_its_node_and_is_replaced(

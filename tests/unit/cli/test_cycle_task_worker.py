@@ -121,7 +121,7 @@ def test_lists_workers(shell: Shell) -> None:
 def test_a_worker_says_what_is_wrong_with_its_module(shell: Shell) -> None:
     ran = shell("worker", "no_such_module", ends=2)
 
-    assert ran.err.startswith("error: there is no module no_such_module; it is looked for in the current directory")
+    assert ran.err.startswith("error: there is no module no_such_module in the current directory")
     assert "list of nodes" not in ran.err
     assert "has no nodes" in shell("worker", "run", "json", ends=2).err
 

@@ -59,7 +59,7 @@ async def test_configs_and_run_inputs_are_lax_but_inputs_are_not() -> None:
         ({"window": "many"}, "config.window: expected int, got str"),
         ({"prices": [1, None]}, "config.prices[1]: expected float, got null"),
         ({"widnow": 3}, 'config.widnow: node type average has no such parameter; did you mean "window"?'),
-        ({"x": 3}, "config.x: node type average has no such parameter; there are prices, scale, window"),
+        ({"x": 3}, "config.x: node type average has no such parameter; choose from prices, scale, window"),
         ([1], "config must be a JSON object, is list"),
     ],
 )
@@ -86,8 +86,8 @@ async def test_every_missing_value_is_named() -> None:
 
     assert run.error is not None
     assert run.error.code == "INPUT_MISSING"
-    assert run.error.message.startswith("no value for first, second: node type pair has no default there;")
-    assert run.error.message.endswith("to an entry node from the run's inputs")
+    assert run.error.message.startswith("no value for first, second, and node type pair has no default: ")
+    assert run.error.message.endswith("for an entry node, from the run's inputs")
 
 
 async def test_an_unknown_handle_is_a_fault() -> None:

@@ -178,7 +178,7 @@ async def test_progress_is_a_number() -> None:
 
     assert [percent for percent, _ in run.progress] == [0, 100]
     assert run.error is not None
-    assert run.error.message == "ctx.progress(None): the first argument is a number from 0 to 100"
+    assert run.error.message == "ctx.progress(None): the first argument must be a number from 0 to 100"
 
 
 async def test_progress_never_falls_and_stays_within_bounds() -> None:

@@ -70,7 +70,7 @@ async def test_one_that_could_not_begin_before_its_deadline_says_that_its_worker
 
     assert run.error is not None
     assert run.error.code == "TIMEOUT"
-    assert run.error.message.startswith("the node's deadline had passed before its worker could begin it")
+    assert run.error.message.startswith("the node's deadline passed before its worker could begin it")
 
 
 async def test_deadlines_are_watched_one_after_another() -> None:
@@ -127,5 +127,5 @@ async def test_a_deadline_that_has_passed_already_hints_at_the_clock() -> None:
 
     assert run.error is not None
     assert run.error.code == "TIMEOUT"
-    assert run.error.message.startswith("the deadline had passed 90.0 s before this worker got the node task; ")
+    assert run.error.message.startswith("the deadline passed 90.0 s before this worker got the node task; ")
     assert calls == []

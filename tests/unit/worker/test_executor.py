@@ -254,4 +254,4 @@ async def test_a_wrong_result_is_a_failure_of_the_node() -> None:
     assert no_emit.error is not None
     assert no_emit.error.code == "INVALID_OUTPUT"
     assert wrong.error is not None
-    assert wrong.error.message == 'the node has no output handle "hold"; there are buy, sell'
+    assert wrong.error.message == 'the node has no output handle "hold"; choose from buy, sell'

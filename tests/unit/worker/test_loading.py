@@ -53,9 +53,9 @@ def test_nodes_of_a_module_in_their_order(folder: Path) -> None:
     [
         ("shop_nodes:alpa", 'module shop_nodes has no alpa; did you mean "alpha"?'),
         ("shop_nodes:number", "shop_nodes:number is int: it must be a node or a list of nodes"),
-        ("shop_nodes:worker", "shop_nodes:worker is a Worker, whose own settings would be lost here: name its nodes"),
+        ("shop_nodes:worker", "shop_nodes:worker is a Worker, whose settings would be lost here: give its nodes"),
         ("empty_nodes", "module empty_nodes has no nodes: decorate its functions with @node(...)"),
-        ("no.such.module", "there is no module no; it is looked for in the current directory"),
+        ("no.such.module", "there is no module no in the current directory"),
         ("shop_nodes.py", '"shop_nodes.py" is not the name of a module: write it as in an import'),
         ("", '"" is not the name of a module'),
         ("needy_nodes", "module needy_nodes needs not_installed, which is not installed"),

@@ -126,7 +126,7 @@ async def test_who_lost_the_lease_changes_nothing() -> None:
 
 async def test_what_cannot_be_kept_is_told() -> None:
     memory, attempt = memory_over(MemoryInTest({}, {}))
-    with pytest.raises(MemoryFault, match="no JSON"):
+    with pytest.raises(MemoryFault, match="not JSON"):
         await memory.set("a", object())
     with pytest.raises(MemoryFault, match=r"variables\.a\[0\] is nan"):
         await memory.set("a", [float("nan")])

@@ -255,7 +255,7 @@ class Foreign:
             "cannot be read from JSON (Type unions may not contain more than one array-like (list, set, tuple) type "
             "- type `list[int] | set[int]` is not supported); use Any",
         ),
-        (list[Holder], "cannot be read from JSON: Holder is a msgspec.Struct: let a dataclass or a model hold pydan"),
+        (list[Holder], "cannot be read from JSON: Holder is a msgspec.Struct, which cannot hold pydantic models"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_what_to_use(annotation: Any, reason: str) -> None:

@@ -186,14 +186,14 @@ def test_what_cannot_be_a_node_is_refused_with_the_reason() -> None:
         (foreign, {}, "use Any, numbers, str, list, dict"),
         (later, {}, "name 'NotHere' is not defined; annotations are read when the node is declared"),
         (generator, {}, "a generator cannot be a node"),
-        (risk_check, {}, "it is a node already"),
+        (risk_check, {}, "it is already a node"),
         (Unreadable, {}, "decorate a function"),
-        (plain, {"outputs": ["a", "a"]}, "outputs names a handle twice: a, a"),
+        (plain, {"outputs": ["a", "a"]}, "outputs has a handle twice: a, a"),
         (plain, {"outputs": ["a b"]}, 'output handle "a b" must begin with'),
-        (plain, {"outputs": "buy"}, 'outputs is a list of handles: outputs=["buy"]'),
-        (plain, {"outputs": ["buy", 2]}, 'outputs is a list of handles as ["buy", "sell"] is, not [\'buy\', 2]'),
-        (plain, {"outputs": 2}, 'outputs is a list of handles as ["buy", "sell"] is, not 2'),
-        (plain, {"version": 2}, 'version is text of at most 64 characters, such as "2", not 2'),
+        (plain, {"outputs": "buy"}, 'outputs must be a list of handles: outputs=["buy"]'),
+        (plain, {"outputs": ["buy", 2]}, 'outputs must be a list of handles such as ["buy", "sell"], not [\'buy\', 2]'),
+        (plain, {"outputs": 2}, 'outputs must be a list of handles such as ["buy", "sell"], not 2'),
+        (plain, {"version": 2}, 'version must be text of at most 64 characters, such as "2", not 2'),
     ]
     for function, options, reason in cases:
         with pytest.raises(NodeDefinitionError) as refused:
@@ -237,7 +237,7 @@ def test_a_node_says_which_cache_it_uses() -> None:
     assert not node("n")(lambda x: x).offer().HasField("cache")
     with pytest.raises(NodeDefinitionError, match='cache: "soon" is not a length of time'):
         node("n", cache=Cache("mine", ttl="soon"))(lambda x: x)
-    with pytest.raises(NodeDefinitionError, match="version is text of at most 64 characters"):
+    with pytest.raises(NodeDefinitionError, match="version must be text of at most 64 characters"):
         node("n", version="x" * 65)(lambda x: x)
 
 

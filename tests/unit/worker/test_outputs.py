@@ -98,7 +98,7 @@ def test_an_awaitable_says_what_to_do() -> None:
         (1.5, ["buy", "sell"], "a node with several outputs returns Emit(buy=..., sell=...) with"),
         (None, ["buy", "sell"], "a node with several outputs returns Emit(buy=..., sell=...)"),
         (Emit(byu=1), ["buy", "sell"], 'the node has no output handle "byu"; did you mean "buy"?'),
-        (Emit(other=1), ["buy", "sell"], 'the node has no output handle "other"; there are buy, sell'),
+        (Emit(other=1), ["buy", "sell"], 'the node has no output handle "other"; choose from buy, sell'),
         (3, [], "the node declares no outputs but returned a value of type int"),
     ],
 )

@@ -47,7 +47,7 @@ async def test_retry_later_for_a_reason_brings_its_traceback() -> None:
     error = (await run_node(order)).error
 
     assert error is not None
-    assert (error.message, error.retry_after) == ("to be tried again after 60 s", timedelta(minutes=1))
+    assert (error.message, error.retry_after) == ("try again after 60 s", timedelta(minutes=1))
     assert "ConnectionError: no line" in error.traceback
 
 

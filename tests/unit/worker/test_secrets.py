@@ -62,7 +62,7 @@ async def test_a_hook_may_be_async_and_may_not_know_a_name() -> None:
     assert unknown.error is not None
     assert (unknown.error.code, unknown.error.message) == (
         "SECRET_MISSING",
-        "the worker's secrets hook knows no value for other",
+        "the worker's secrets hook has no value for other",
     )
 
 
@@ -105,7 +105,7 @@ async def test_a_malformed_reference_says_where_it_stands(bad: dict[str, Any]) -
     run = await run_node(login, config={"key": "x", "more": [bad]})
 
     assert run.error is not None
-    assert run.error.message == 'config.more[0]: a reference to a secret is {"$secret": "name"} and nothing else'
+    assert run.error.message == 'config.more[0]: a reference to a secret must be exactly {"$secret": "name"}'
 
 
 @pytest.mark.parametrize("fail", ["plain", "repr"])
@@ -225,5 +225,5 @@ def test_the_secret_that_an_output_holds_is_named() -> None:
 
     refuse_shown(redact, [("text", '"horse"')])
     for text, name in (('"a correct-horse"', "long"), ('"?key=battery+staple"', "other")):
-        with pytest.raises(NodeFault, match=f"output text holds the value of the secret {name},"):
+        with pytest.raises(NodeFault, match=f"output text contains the value of the secret {name},"):
             refuse_shown(redact, [("first", "1"), ("text", text)])

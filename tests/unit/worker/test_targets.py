@@ -62,9 +62,18 @@ def test_a_node_of_the_program_itself_is_refused(monkeypatch: pytest.MonkeyPatch
             Target("tests.nowhere", "node"),
             "module tests.nowhere cannot be imported in a process of its own: ModuleNotF",
         ),
-        (Target(__name__, "missing"), f"{__name__}.missing is not the node double in a process of its own"),
-        (Target(__name__, "triple"), f"{__name__}.triple is not the node double in a process of its own"),
-        (Target(__name__, "tripled"), f"{__name__}.tripled is not the node double in a process of its own"),
+        (
+            Target(__name__, "missing"),
+            f"{__name__}.missing is the node double in the worker, but not in a process of its own",
+        ),
+        (
+            Target(__name__, "triple"),
+            f"{__name__}.triple is the node double in the worker, but not in a process of its own",
+        ),
+        (
+            Target(__name__, "tripled"),
+            f"{__name__}.tripled is the node double in the worker, but not in a process of its own",
+        ),
     ],
 )
 def test_a_target_that_is_another_in_the_process_is_a_fault(target: Target, said: str) -> None:
@@ -76,7 +85,7 @@ def test_a_target_that_is_another_in_the_process_is_a_fault(target: Target, said
 async def test_a_module_that_serves_when_it_is_imported_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "in_child", True)
 
-    with pytest.raises(WorkerError, match='put what runs the worker under if __name__ == "__main__"'):
+    with pytest.raises(WorkerError, match='put the code that runs the worker under if __name__ == "__main__"'):
         await Worker([double]).serve()
 
 

@@ -169,7 +169,7 @@ async def test_a_node_that_outstays_its_grace_is_reported_without_it(caplog: pyt
 
     assert gate.told[0] == "ignored"
     assert sorted(bench.ended) == ["deaf", "stubborn"]
-    assert "goes on although it was told to stop (enough)" in caplog.text
+    assert "is still running although it was told to stop (enough)" in caplog.text
 
 
 async def test_a_stop_before_the_first_line_keeps_the_node_from_running() -> None:

@@ -74,7 +74,7 @@ async def test_a_node_hears_what_ended_its_wait() -> None:
 @pytest.mark.parametrize(
     ("wait", "outputs", "message"),
     [
-        (Wait("go", completes=True), ["a", "b"], "Wait(completes=True) emits by the only output handle of a node, and"),
+        (Wait("go", completes=True), ["a", "b"], "Wait(completes=True) emits by the only output handle of a node, but"),
         (Wait("go", form={"title": object()}), ["a"], "the form of the Wait is not JSON"),
     ],
 )

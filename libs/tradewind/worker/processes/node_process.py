@@ -26,7 +26,7 @@ logger = logging.getLogger("tradewind.worker")
 START = Path(__file__).with_name("start.py")
 KILL_DELAY = 1.0
 """Seconds between SIGTERM and SIGKILL."""
-_LEFT = Stop(StopKind.LEASE_LOST, "the worker waits for the node no more")
+_LEFT = Stop(StopKind.LEASE_LOST, "the worker no longer waits for the node")
 LAST_WORDS = 1.0
 """Seconds for reading what a process sent before it ended: processes that it forked may hold its socket open."""
 
@@ -156,9 +156,9 @@ class NodeProcess:
             while True:
                 self._handle(await frames.read_from_child(self._reader))
         except (EOFError, OSError):
-            self._break("has closed its connection to the worker")
+            self._break("closed its connection to the worker")
         except (ValueError, msgspec.MsgspecError) as error:
-            self._break(f"says what the worker does not understand ({error})")
+            self._break(f"sent something that the worker does not understand ({error})")
 
     def _handle(self, frame: frames.FromChild) -> None:
         attempt = self._attempt
@@ -180,7 +180,7 @@ class NodeProcess:
         """Pass the node's question on to the scheduler."""
         memories = self._attempt.memories if self._attempt is not None else None
         if memories is None:
-            answer = frames.Answered(asked.number, b"", "UNAVAILABLE", "nobody keeps variables for this node")
+            answer = frames.Answered(asked.number, b"", "UNAVAILABLE", "no scheduler keeps variables for this node")
             self._writer.write(frames.pack(answer))
             return
 

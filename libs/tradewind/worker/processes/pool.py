@@ -129,7 +129,7 @@ class ProcessPool:
                 async with asyncio.timeout(KILL_DELAY + DEATH_PATIENCE):
                     await process.wait()
             if not process.ended:
-                logger.error("process %s does not die of SIGKILL; another one takes its place", process.pid)
+                logger.error("process %s does not end on SIGKILL; another one replaces it", process.pid)
             self._processes.discard(process)
         finally:
             self._slots.release()

@@ -23,7 +23,7 @@ def main() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != worker:
-            sys.exit("the worker has gone already")
+            sys.exit("the worker has already gone")
     os.set_inheritable(descriptor, False)
     connection = socket.socket(fileno=descriptor)
     greeting = json.loads(_received(connection, *struct.unpack(">I", _received(connection, 4))))
@@ -37,7 +37,7 @@ def main() -> None:
 def _received(connection: socket.socket, length: int) -> bytes:
     received = connection.recv(length, socket.MSG_WAITALL)
     if len(received) < length:
-        sys.exit("the worker has gone already")
+        sys.exit("the worker has already gone")
     return received
 
 

@@ -34,8 +34,8 @@ class Target:
         if not isinstance(found, Node) or found.type != node_type:
             raise NodeFault(
                 "NODE_ERROR",
-                f"{self.module}.{self.name} is not the node {node_type} in a process of its own, as it is in the "
-                "worker: let the module declare the same nodes wherever it is imported",
+                f"{self.module}.{self.name} is the node {node_type} in the worker, but not in a process of its "
+                "own: make the module declare the same nodes wherever it is imported",
                 type="InvalidTarget",
             )
         return found
@@ -57,7 +57,7 @@ def locate(node: AnyNode) -> Target:
             )
         return Target(module.__name__, name)
     raise NodeDefinitionError(
-        f"{where}: with process=True it is looked up by name in a process of its own, and no module has a name for it; "
+        f"{where}: with process=True it is looked up by name in a process of its own, but no module has a name for it; "
         "declare it at the top level of a module, not inside a function"
     )
 
