@@ -101,7 +101,10 @@ def list_(
 @app.command()
 @asynchronous
 async def verify(session: Session, backup: Place, output: Output = Format.TEXT) -> None:
-    """Check that a backup is intact, and that a store can load it; exits with 1 if another one there is broken."""
+    """Check that a backup is intact, and that a store can load it.
+
+    Exits with 1 if another backup there is broken, too.
+    """
     from tradewind.server.redis.backup import BackupError, broken_backups, count_keys, find_backup
     from tradewind.server.redis.embedded import EmbeddedStoreError
 

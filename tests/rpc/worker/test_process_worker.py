@@ -142,4 +142,4 @@ async def test_a_module_that_runs_its_worker_when_imported_is_told_what_to_do(en
         session.assign("pid", "t1")
         await until(lambda: session.failures, "the node is reported")
 
-    assert 'put what runs the worker under if __name__ == "__main__"' in session.failures[0].error.message
+    assert 'put the code that runs the worker under if __name__ == "__main__"' in session.failures[0].error.message
