@@ -47,7 +47,7 @@ async def test_an_event_begins_one_flow_and_its_end_another(shell: Shell, client
         # The first events may come before the trigger service listens, and the first ends before they are reported.
         order = f"order {len(published)}"
         said = [await shell("event", "publish", "order", "--field", "start=5", "--id", order) for _ in range(2)]
-        if "1 triggers match" in said[1]:
+        if "1 trigger matches" in said[1]:
             published.append(order)
         return bool([cycle async for cycle in client.list_cycles("after", statuses=[CycleStatus.COMPLETED])])
 

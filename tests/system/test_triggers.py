@@ -96,7 +96,7 @@ async def test_triggers_as_a_person_types_them(shell: Shell) -> None:
     assert "scheduled" in await shell("trigger", "resume", "nightly", *queue)
     assert await shell("trigger", "fire", "nightly", *queue) == "fired nightly\n"
     told = await shell("event", "publish", "price", "--field", "price=101.5", "--id", "quote-7")
-    assert told == "event quote-7: 1 triggers match, 1 fired\n"
+    assert told == "event quote-7: 1 trigger matches, 1 fired\n"
     lines = (await shell("trigger", "listen", *queue, "--count", "2", "-o", "json")).splitlines()
     assert sorted(json.loads(line)["trigger_id"] for line in lines) == ["dear", "nightly"]
     await shell("trigger", "save", "now", *queue, "--after", "0", "--payload-json", '{"kind": "daily"}')

@@ -76,7 +76,8 @@ async def create(
     if output is Format.JSON:
         session.screen.json({"path": str(backup.path), "kind": backup.kind, "bytes": backup.bytes})
         return
-    session.screen.line(f"{backup.path}: {backup.kind}, {backup.bytes} bytes; removed {len(removed)} old backups")
+    old = f"{len(removed)} old backup{'s' * (len(removed) != 1)}"
+    session.screen.line(f"{backup.path}: {backup.kind}, {backup.bytes} bytes; removed {old}")
 
 
 @app.command("list")

@@ -31,7 +31,8 @@ async def doctor(
         ]
         if rows:
             screen.table(["SERVICE", "CHECK", "SUBJECT", "PROBLEM", "MENDED"], rows)
-        screen.line(f"{len(rows)} broken invariants in {diagnosis.examined} records and index entries")
+        broken = "broken invariant" if len(rows) == 1 else "broken invariants"
+        screen.line(f"{len(rows)} {broken} in {diagnosis.examined} records and index entries")
         if rows and not mend:
             screen.line("tradewind doctor --mend repairs what it can; docs/doctor.md explains each check")
         if mend and not diagnosis.healthy:

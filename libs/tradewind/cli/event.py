@@ -48,6 +48,5 @@ async def publish(
         return
     more = f", {published.duplicates} had already fired for it" if published.duplicates else ""
     more += f", {published.dropped} dropped because too many firings wait" if published.dropped else ""
-    session.screen.line(
-        f"event {published.event_id}: {published.matched} triggers match, {published.fired} fired{more}"
-    )
+    match = "trigger matches" if published.matched == 1 else "triggers match"
+    session.screen.line(f"event {published.event_id}: {published.matched} {match}, {published.fired} fired{more}")

@@ -212,12 +212,18 @@ def test_a_broken_backup_is_passed_over_and_named(copied: backups.Backup, tmp_pa
         return result.stdout, result.stderr
 
     assert backups.find_backup(target) == copied
-    assert run("create", str(target), "--data", str(data), "--keep", "1")[0].endswith("; 1 old ones removed\n")
+    assert run("create", str(target), "--data", str(data), "--keep", "1")[0].endswith("; removed 1 old backup\n")
     (taken,) = backups.list_backups(target)
     listed, notes = run("list", str(target))
     assert str(taken.path) in listed
     assert str(broken) not in listed
     assert notes.startswith(f"note: {told}")
+    verified = CliRunner().invoke(app, ["backup", "verify", str(target)])
+    assert (verified.exit_code, f"{taken.path} is intact" in verified.stdout, told in verified.stderr) == (
+        1,
+        True,
+        True,
+    )
     restored, notes = run("restore", str(target), str(tmp_path / "new"))
     assert restored.startswith(f"{taken.path} is in ")
     assert notes.startswith(f"note: {told}")

@@ -237,7 +237,7 @@ async def test_a_long_log_makes_room_and_its_end_stays(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\necho I am a shell script\nexit 3\n")
     program.chmod(0o700)
     for said in (1, 2):
-        with pytest.raises(EmbeddedStoreError, match=r"ended at once:\nI am a shell script$"):
+        with pytest.raises(EmbeddedStoreError, match=r"exited at once:\nI am a shell script$"):
             await EmbeddedStore(tmp_path, binary=program).start()
         assert log.read_text() == "I am a shell script\n" * said
     assert before.stat().st_size == 1 << 20
