@@ -218,20 +218,28 @@ def test_a_broken_backup_is_passed_over_and_named(copied: backups.Backup, tmp_pa
     assert str(taken.path) in listed
     assert str(broken) not in listed
     assert notes.startswith(f"note: {told}")
-    verified = CliRunner().invoke(app, ["backup", "verify", str(target)])
-    assert (verified.exit_code, f"{taken.path} is intact" in verified.stdout, told in verified.stderr) == (
-        1,
-        True,
-        True,
-    )
     restored, notes = run("restore", str(target), str(tmp_path / "new"))
-    assert restored.startswith(f"{taken.path} is in ")
+    assert restored.startswith(f"restored {taken.path} to ")
     assert notes.startswith(f"note: {told}")
     with pytest.raises(BackupError, match=re.escape(told)):
         backups.find_backup(broken)
     shutil.rmtree(taken.path)
     with pytest.raises(BackupError, match=rf"^no backup in .*\n{re.escape(told)}"):
         backups.find_backup(target)
+
+
+async def test_verify_fails_where_another_backup_is_broken(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", None):
+        taken = backups.back_up_directory(tmp_path / "store", tmp_path / "backups", datetime.now(UTC))
+    broken = tmp_path / "backups" / "20990101T000000.000000Z"
+    broken.mkdir()
+    (broken / "backup.json").touch()
+
+    verified = await asyncio.to_thread(CliRunner().invoke, app, ["backup", "verify", str(tmp_path / "backups")])
+
+    assert verified.exit_code == 1
+    assert f"{taken.path} is intact" in verified.stdout
+    assert f"error: {broken} is not a backup" in verified.stderr
 
 
 async def test_a_directory_in_use_is_left_alone(copied: backups.Backup, tmp_path: Path) -> None:
