@@ -58,6 +58,10 @@ class Troubles:
             self.refusals += 1
             if self.refusals >= MAX_REFUSALS:
                 raise WorkerRefused(f"the node task manager refuses this worker: {explain(error)}")
+        self.tell(explain(error))
+
+    def tell(self, why: str) -> None:
+        """Log the trouble unless it is logged already."""
         if not self.told:
             self.told = True
-            logger.warning("%s: %s", self._said, explain(error))
+            logger.warning("%s: %s", self._said, why)

@@ -88,7 +88,7 @@ class WorkStream:
             except grpc.aio.AioRpcError as error:
                 self._note(error)
             except TimeoutError:
-                logger.warning("the node task manager did not answer within %s s, trying again", WELCOME_TIMEOUT)
+                self._troubles.tell(f"no answer within {WELCOME_TIMEOUT:g} s")
             if self._finishing:
                 return
             if time.monotonic() - began > 1.0:
@@ -105,7 +105,7 @@ class WorkStream:
                     await call.write(self._hello())
                 first = await call.read()
             if not isinstance(first, work_pb2.WorkResponse) or not first.HasField("welcome"):
-                logger.warning("the node task manager did not welcome this worker, trying again")
+                self._troubles.tell("the node task manager did not welcome this worker")
                 return
             self._handle(first)
             self._welcome(first.welcome)

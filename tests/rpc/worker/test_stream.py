@@ -255,15 +255,18 @@ async def test_log_lines_survive_a_reconnect(engine: Engine) -> None:
     assert [line.message for request in second.requests for line in request.logs] == ["careful"]
 
 
-async def test_a_server_that_does_not_welcome_is_left(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_welcome_is_left_and_logged_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(stream, "WELCOME_TIMEOUT", 0.05)
     engine.silent = True
     serves = Worker([double], address=engine.address)
     serving = asyncio.create_task(serves.serve())
-    await engine.session(2)
+    await engine.session(3)
     engine.silent = False
     monkeypatch.setattr(stream, "WELCOME_TIMEOUT", 5)
     await until(lambda: engine.welcomed, "the worker is welcomed")
+    assert sum("no answer within 0.05 s" in each.getMessage() for each in caplog.records) == 1
     serves.stop()
     await serving
 
