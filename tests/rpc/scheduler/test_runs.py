@@ -192,6 +192,9 @@ async def test_every_fault_of_a_request_is_told(scheduler: Client) -> None:
     error = await refused(scheduler.stub.RunFlows(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     paths = ["request_id", "items[0].inputs_json", "items[1].flow_id", "items[2].inputs_json", "items[3].inputs_json"]
     assert [path for path, _ in error.violations] == paths
+    many = pb2.RunFlowsRequest(items=[pb2.RunFlowItem(flow_id="no good")] * 150)
+    error = await refused(scheduler.stub.RunFlows(many), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert error.message.endswith("(and 149 more)"), "those that the answer does not list are counted"
     too_long = pb2.RunFlowRequest(flow_id="f")
     too_long.wait.FromSeconds(3601)
     error = await refused(scheduler.stub.RunFlow(too_long), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")

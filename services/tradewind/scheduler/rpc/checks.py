@@ -15,7 +15,7 @@ E = TypeVar("E")
 Position = TypeVar("Position")
 Word = TypeVar("Word")
 
-MOST_FAULTS = 100
+_MOST_FAULTS = 100
 _ITEM_DIGITS = 9
 
 
@@ -43,9 +43,11 @@ def every(*checks: Callable[[], Any]) -> tuple[Any, ...]:
 
 
 def require(faults: Sequence[Violation]) -> None:
-    """Raise InvalidInput when there are faults, with the first 100 of them."""
+    """Raise InvalidInput when there are faults, with the first 100 of them and the number of the others."""
+    hidden = sum(each.count for each in faults[_MOST_FAULTS:])
+    rest = [Violation("", f"and {hidden} more faults", hidden)] if hidden else []
     if faults:
-        raise InvalidInput(faults[:MOST_FAULTS])
+        raise InvalidInput([*faults[:_MOST_FAULTS], *rest])
 
 
 def flow_page(request: Any, shape: type[Position]) -> tuple[Position | None, int]:
