@@ -44,10 +44,11 @@ def every(*checks: Callable[[], Any]) -> tuple[Any, ...]:
 
 def require(faults: Sequence[Violation]) -> None:
     """Raise InvalidInput when there are faults, with the first 100 of them and the number of the others."""
+    if not faults:
+        return
     hidden = sum(each.count for each in faults[_MOST_FAULTS:])
     rest = [Violation("", f"and {hidden} more faults", hidden)] if hidden else []
-    if faults:
-        raise InvalidInput([*faults[:_MOST_FAULTS], *rest])
+    raise InvalidInput([*faults[:_MOST_FAULTS], *rest])
 
 
 def flow_page(request: Any, shape: type[Position]) -> tuple[Position | None, int]:
