@@ -4,40 +4,17 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.json_format import MessageToDict
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.no_writes import REFUSALS, taking_no_writes
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
+from tests.rpc.scheduler.explanations import of_flow, of_node, pending, submitted
 from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_pb2
-from tradewind.api.registry.v1 import worker_pb2
-from tradewind.api.scheduler.v1 import cycle_pb2, explanation_pb2, flow_pb2
+from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.stores.keys import Keys
-from tradewind.server.reasons import no_live_worker
-
-Told = dict[str, tuple[str, dict[str, Any]]]
-
-
-def told(reasons: Any) -> Told:
-    """Return sentences and facts by code, in order."""
-    return {each.code: (each.sentence, MessageToDict(each.facts)) for each in reasons}
-
-
-async def of_flow(scheduler: Client) -> Told:
-    return told((await scheduler.stub.ExplainFlow(explanation_pb2.ExplainFlowRequest(flow_id="f"))).reasons)
-
-
-async def of_node(scheduler: Client, node_id: str = "a", **where: int) -> Told:
-    request = explanation_pb2.ExplainNodeRequest(flow_id="f", node_id=node_id, **where)
-    return told((await scheduler.stub.ExplainNode(request)).reasons)
-
-
-async def submitted(peers: Peers, cycle: int = 0) -> None:
-    await until(lambda: ("f", cycle, 0) in peers.node_tasks.runs, "it was submitted")
 
 
 async def test_a_flow_that_was_never_started(scheduler: Client) -> None:
@@ -257,134 +234,6 @@ async def test_what_the_overlap_policy_did_with_the_latest_time(
     found = await of_flow(scheduler)
     assert found[code][1]["why"].startswith("cycle 0 was running")
     assert "cycle_running" in found
-
-
-def pending(peers: Peers, *reasons: tuple[Any, ...]) -> None:
-    """Let the node task manager explain node `a` of cycle 0 with these codes, sentences, and facts if any."""
-    peers.node_tasks.explained["f:0:0:a"] = (
-        node_task_pb2.NodeTask(node_id="a", node_type="noop", status=node_task_pb2.NODE_TASK_STATUS_PENDING),
-        list(reasons),
-    )
-
-
-def worker(name: str, status: worker_pb2.WorkerStatus.ValueType, running: int = 0) -> worker_pb2.Worker:
-    return worker_pb2.Worker(
-        worker_id=name,
-        node_types=["noop"],
-        capacity=4,
-        running=running,
-        status=status,
-        last_heartbeat=Timestamp(seconds=1_700_000_000),
-    )
-
-
-async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
-    await scheduler.register()
-    await scheduler.run(wait=0)
-    await submitted(peers)
-    nobody = no_live_worker("noop", last_worker="w3", until="2026-11-21T09:10:41.000Z")
-    pending(peers, (nobody.code, nobody.sentence, nobody.facts), ("queued", "is queued"))
-    # On record the worker may count as alive for a while.
-    peers.registry.workers = [worker("w3", worker_pb2.WORKER_STATUS_ACTIVE)]
-    found = await of_node(scheduler)
-    assert list(found) == ["no_live_worker", "queued"]
-    assert found["no_live_worker"] == (nobody.sentence, nobody.facts)
-
-    peers.registry.workers = [worker("old", worker_pb2.WORKER_STATUS_OFFLINE)]
-    words, facts = (await of_node(scheduler))["no_live_worker"]
-    assert facts["gone"] == [{"worker_id": "old", "last_heartbeat": "2023-11-14T22:13:20.000Z"}]
-    assert words == nobody.sentence
-    pending(peers, (nobody.code, nobody.sentence), ("queued", "is queued"))
-    words, _ = (await of_node(scheduler))["no_live_worker"]
-    assert "old offered it, and was last heard from at 2023-11-14T22:13:20.000Z" in words
-
-    # A connected worker offers the type.
-    pending(peers, ("queued", "is queued"))
-    assert list(await of_node(scheduler)) == ["workers_busy", "queued"]
-    peers.registry.workers.append(worker("leaving", worker_pb2.WORKER_STATUS_DRAINING))
-    words, facts = (await of_node(scheduler))["no_live_worker"]
-    assert facts["draining"] == ["leaving"]
-    assert "leaving offers it, but is draining" in words
-
-    peers.node_tasks.connected = {"here"}
-    peers.registry.workers.append(worker("here", worker_pb2.WORKER_STATUS_ACTIVE, running=3))
-    peers.registry.workers.append(worker("killed", worker_pb2.WORKER_STATUS_ACTIVE))
-    words, facts = (await of_node(scheduler))["workers_busy"]
-    assert (facts["workers"], facts["slots"], facts["free_slots"]) == (1, 4, 1)
-    assert facts["not_connected"] == ["killed"]
-    assert "1 offers it, with 4 slots, of which 1 were free" in words
-    assert words.endswith("; killed offers it, but is not connected")
-    peers.registry.workers.pop()
-    assert "is not connected" in (await of_node(scheduler))["workers_busy"][0]
-    peers.registry.workers[-1].running = 4
-    assert "is not connected" not in (await of_node(scheduler))["workers_busy"][0]
-    pending(peers, ("queued", "is queued"), ("limit_full", "waits for a limit"))
-    assert list(await of_node(scheduler)) == ["limit_full", "workers_busy", "queued"]
-
-
-async def test_a_component_that_is_handed_over_later(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
-    await scheduler.register("f", "a", "b")
-    await scheduler.run(wait=0)
-    await submitted(peers)
-    # The node task manager has the run, but not the node.
-    assert list(await of_node(scheduler)) == ["withheld"]
-
-
-async def test_an_item_of_a_list_is_told_of_like_a_node(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
-    await scheduler.register()
-    await scheduler.run(wait=0)
-    await submitted(peers)
-    # The node task manager does not know the node yet, and so none of its items.
-    assert list(await of_node(scheduler, "a:3")) == ["withheld"]
-    item = node_task_pb2.NodeTask(node_id="a", node_type="noop", status=node_task_pb2.NODE_TASK_STATUS_RUNNING)
-    peers.node_tasks.explained["f:0:0:a:3"] = (item, [("running", "runs")])
-    assert list(await of_node(scheduler, "a:3")) == ["running"]
-
-
-@pytest.mark.parametrize(
-    ("items", "hint"),
-    [(None, 'node "a" does not run over a list'), (3, 'node "a" has 3 items, counted from 0')],
-    ids=["no list", "short list"],
-)
-async def test_an_item_that_a_list_does_not_have_is_not_found(
-    scheduler: Client, peers: Peers, items: int | None, hint: str
-) -> None:
-    peers.node_tasks.by_itself = False
-    await scheduler.register()
-    await scheduler.run(wait=0)
-    await submitted(peers)
-    pending(peers, ("queued", "is queued"))
-    if items is not None:
-        peers.node_tasks.explained["f:0:0:a"][0].items.total = items
-    error = await refused(of_node(scheduler, "a:3"), grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
-    assert error.message == f'no node task "f:0:0:a:3"; {hint}'
-
-
-async def test_what_is_no_place_in_a_list_is_refused(scheduler: Client) -> None:
-    await scheduler.register()
-    await scheduler.run()
-    for name in ("a:x", "a:", "a:-1", "a:1:2", ":1", "a:99999999999"):
-        await refused(of_node(scheduler, name), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
-
-
-async def test_a_run_that_has_ended_tells_which_node_failed(scheduler: Client, peers: Peers) -> None:
-    peers.node_tasks.by_itself = False
-    await scheduler.register("f", "a", "b")
-    await scheduler.run(wait=0)
-    await submitted(peers)
-    error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="no luck")
-    failed = node_task_pb2.NodeTask(node_id="a", status=node_task_pb2.NODE_TASK_STATUS_FAILED, error=error)
-    peers.node_tasks.nodes["f", 0, 0] = [failed]
-    for component_id in ("0", "1"):
-        await peers.node_tasks.finish(("f", 0, 0), component_id, sinks_completed=0, failed=1)
-    assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_FAILED
-    words, facts = (await of_node(scheduler, "b"))["run_ended"]
-    assert facts["status"] == "failed"
-    assert facts["failed_nodes"] == [{"node_id": "a", "error_code": "NODE_ERROR", "error_message": "no luck"}]
-    assert words.endswith('node "a": NODE_ERROR: no luck')
 
 
 async def test_a_flow_tells_of_its_latest_cycle_when_that_did_not_complete(scheduler: Client, peers: Peers) -> None:

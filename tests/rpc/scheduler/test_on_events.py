@@ -9,8 +9,8 @@ import pytest_asyncio
 
 from tests.rpc.scheduler.conftest import Client, Start
 from tests.rpc.scheduler.errors import refused
+from tests.rpc.scheduler.explanations import of_flow
 from tests.rpc.scheduler.test_doctor import run_doctor
-from tests.rpc.scheduler.test_explain import of_flow
 from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import backfill_pb2, flow_pb2, revision_pb2
