@@ -33,7 +33,7 @@ COMMANDS = sorted(
 
 
 async def test_the_node_and_its_test_run() -> None:
-    node, _, test = blocks("python")
+    node, _, _, test = blocks("python")
     scope: dict[str, Any] = {}
     exec(node.replace("Worker([moving_average]).run()", ""), scope)
     exec(test, scope)
@@ -43,7 +43,7 @@ async def test_the_node_and_its_test_run() -> None:
 async def test_the_client_runs_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
     import examples.momentum.nodes as nodes
 
-    _, shown, _ = blocks("python")
+    _, _, shown, _ = blocks("python")
     body = shown.split("async with Client() as client:\n")[1]
     scope: dict[str, Any] = {}
     exec(f"async def shown(client):\n{body}", scope)
@@ -56,7 +56,14 @@ async def test_the_client_runs_what_it_shows(capsys: pytest.CaptureFixture[str])
 def test_the_flow_has_no_fault() -> None:
     (flow,) = blocks("json")
     assert not analyze(read_weather_json(flow), None).violations
-    json.loads(flow)
+
+
+def test_the_flow_built_in_python_is_the_one_in_json() -> None:
+    (flow,) = blocks("json")
+    _, built, _, _ = blocks("python")
+    scope: dict[str, Any] = {}
+    exec(built, scope)
+    assert scope["flow"].to_weather() == json.loads(flow)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

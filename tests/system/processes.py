@@ -103,9 +103,9 @@ class Processes:
         await process.says("connected as")
         return process
 
-    def start(self, *arguments: str, address: str = "") -> Process:
+    def start(self, *arguments: str, address: str = "", cwd: Path = ROOT) -> Process:
         """Run any command."""
-        process = Process(self.home / f"{len(self._started)}.log", *arguments, address=address)
+        process = Process(self.home / f"{len(self._started)}.log", *arguments, address=address, cwd=cwd)
         self._started.append(process)
         return process
 

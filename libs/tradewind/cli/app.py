@@ -18,6 +18,7 @@ from tradewind.cli import (
     event,
     explain,
     flow,
+    init,
     job,
     measure,
     memory,
@@ -117,6 +118,7 @@ def root(
     context.obj = Session(address, tls=_tls(tls_ca, tls_cert, tls_key, tls_server_name), codec=codec)
 
 
+app.command("init")(init.init)
 app.command("up")(up.up)
 app.command("login")(access.login)
 app.command("logout")(access.logout)

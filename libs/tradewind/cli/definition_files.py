@@ -1,14 +1,27 @@
-"""Definitions of flows from files and stdin."""
+"""Definitions of flows from files, stdin and Python modules."""
+
+from pathlib import Path
 
 from tradewind.cli.parameters import read_stdin
 from tradewind.flow import Flow, parse_flow, read_flow
 
 
-def read_definition(file: str, name: str | None = None) -> Flow:
-    """Read a flow from a JSON or YAML file, "-" for stdin.
+def read_definition(source: str) -> Flow:
+    """Read a flow from a JSON or YAML file, "-" for stdin, or take the Flow that `module:attribute` names.
 
-    Raises OSError, or ValueError, which says where the file is not a valid flow.
+    Raises OSError, or ValueError, which says where the source is not a valid flow.
     """
-    if file == "-":
-        return parse_flow(read_stdin(), name or "flow", "<stdin>")
-    return read_flow(file, name)
+    if source == "-":
+        return parse_flow(read_stdin(), "flow", "<stdin>")
+    path = Path(source)
+    if ":" in source and not path.exists():
+        from tradewind.worker import WorkerError
+        from tradewind.worker.loading import load_flow
+
+        try:
+            return load_flow(source)
+        except WorkerError as error:
+            raise ValueError(str(error)) from None
+    if path.suffix == ".py":
+        raise ValueError(f"{source} is Python: name the module and its flow, such as {path.stem}:flow")
+    return read_flow(source)

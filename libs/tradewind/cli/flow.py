@@ -8,6 +8,7 @@ import typer
 
 from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
 from tradewind.cli.parameters import (
+    Definition,
     Etag,
     FlowName,
     Inputs,
@@ -40,21 +41,18 @@ class Drawing(StrEnum):
     JSON = "json"
 
 
-DefinitionFile = Annotated[str, typer.Argument(metavar="FILE", help="JSON or YAML file; - reads stdin.")]
-
-
 @app.command()
 @asynchronous
 async def register(
     session: Session,
     name: FlowName,
-    file: DefinitionFile,
+    file: Definition,
     label: Labels = None,
     note: Why = "",
     etag: Etag = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Register a flow from a JSON or YAML file.
+    """Register a flow from a JSON or YAML file, or one built in Python.
 
     An existing flow gets a new revision and keeps its history and status.
     """
@@ -62,7 +60,7 @@ async def register(
     from tradewind.client import InvalidInput, TradewindError
 
     labels = pairs(label, "--label")
-    definition = read_definition(file, name)
+    definition = read_definition(file)
     async with session.client() as client:
         try:
             registered = await client.register_flow(name, definition, labels=labels, note=note, etag=etag)
@@ -84,7 +82,7 @@ async def register(
 
 @app.command()
 @asynchronous
-async def analyze(session: Session, file: DefinitionFile, output: Output = Format.TEXT) -> None:
+async def analyze(session: Session, file: Definition, output: Output = Format.TEXT) -> None:
     """List the faults and warnings of a definition.
 
     Nothing is registered. Exits with 2 when there are faults.

@@ -15,6 +15,12 @@ Record = TypeVar("Record")
 Word = TypeVar("Word", bound=StrEnum)
 
 FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME")]
+Definition = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="JSON or YAML file, - for stdin, or MODULE:NAME of a Flow that is built in Python."
+    ),
+]
 Output = Annotated[Format, typer.Option("-o", "--format", help="Output format; json for programs.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
 Newest = Annotated[int, typer.Option(min=1, help="Show at most this many, newest first.")]

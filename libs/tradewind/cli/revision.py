@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tradewind.cli.failures import WRONG_INPUT, fail
-from tradewind.cli.parameters import Etag, FlowName, Labels, Newest, Output, Why, first, pairs
+from tradewind.cli.parameters import Definition, Etag, FlowName, Labels, Newest, Output, Why, first, pairs
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -20,9 +20,10 @@ app = typer.Typer()
 @asynchronous
 async def plan(
     session: Session,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON or YAML file; - reads stdin.")],
+    file: Definition,
     name: Annotated[
-        str | None, typer.Option(help="Name of the flow; defaults to the file's name without its suffix.")
+        str | None,
+        typer.Option(help="Name of the flow; defaults to the Flow's id, or the file's name without its suffix."),
     ] = None,
     label: Labels = None,
     output: Output = Format.TEXT,
@@ -35,9 +36,9 @@ async def plan(
     from tradewind.cli.definition_files import read_definition
     from tradewind.cli.plans import show_plan
 
-    definition = read_definition(file, name)
+    definition = read_definition(file)
     async with session.client() as client:
-        found = await client.plan_flow(definition.flow_id, definition, labels=pairs(label, "--label"))
+        found = await client.plan_flow(name or definition.flow_id, definition, labels=pairs(label, "--label"))
     if output is Format.JSON:
         session.screen.json(found)
     else:

@@ -1,7 +1,7 @@
 """A node of a flow and its handles, to be joined by edges with `>>`."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, overload
 
 from tradewind.flow.errors import FlowError
 
@@ -80,6 +80,12 @@ class Node:
 
     # Otherwise Python would iterate over anything that can be indexed, by 0, 1, 2 and so on forever.
     __iter__ = None
+
+    if not TYPE_CHECKING:  # A type checker would take any attribute for granted.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = "" if name.startswith("_") else f'; if it is one of its handles, write {self.id}["{name}"]'
+            raise AttributeError(f'a node has no attribute "{name}"{hint}', name=name, obj=self)
 
     def _join(self, source: Handle, target: Handle) -> "Node":
         self._add_edge(source, target)

@@ -29,7 +29,7 @@ class NodeDefinitionError(WorkerError):
 
 
 class NodeLoadError(WorkerError):
-    """A module with nodes could not be loaded, or holds none."""
+    """A module with nodes or a flow could not be loaded, or does not hold them."""
 
 
 class WorkerRefused(WorkerError):

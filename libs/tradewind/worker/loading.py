@@ -1,4 +1,4 @@
-"""Finds the nodes of a module, for `tradewind worker MODULE`."""
+"""Finds the nodes and flows of a module, for commands such as `tradewind worker MODULE`."""
 
 import importlib
 import importlib.util
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
+from tradewind.flow import Flow
 from tradewind.worker.errors import NodeLoadError, WorkerError
 from tradewind.worker.failures import raised
 from tradewind.worker.nodes import Node
@@ -31,9 +32,16 @@ def load_nodes(target: str) -> list[AnyNode]:
         if not nodes:
             raise NodeLoadError(f"module {name} has no nodes: decorate its functions with @node(...)")
         return nodes
-    if not hasattr(module, attribute):
-        raise NodeLoadError(f"module {name} has no {attribute}{suggestion(attribute, _public(module))}")
-    return _nodes_of(getattr(module, attribute), target)
+    return _nodes_of(_attribute(module, attribute), target)
+
+
+def load_flow(target: str) -> Flow:
+    """Import `module:attribute` and return that flow. Raises NodeLoadError, which says what is wrong."""
+    name, _, attribute = target.partition(":")
+    found = _attribute(_import(name), attribute)
+    if not isinstance(found, Flow):
+        raise NodeLoadError(f"{target} is {type(found).__qualname__}: it must be a Flow")
+    return found
 
 
 def _import(name: str) -> ModuleType:
@@ -54,6 +62,12 @@ def _import(name: str) -> ModuleType:
         raise NodeLoadError(f"module {name}: {error}") from error
     except Exception as error:
         raise NodeLoadError(f"module {name} cannot be imported: {raised(error)}") from error
+
+
+def _attribute(module: ModuleType, name: str) -> object:
+    if not hasattr(module, name):
+        raise NodeLoadError(f"module {module.__name__} has no {name}{suggestion(name, _public(module))}")
+    return getattr(module, name)
 
 
 def _nodes_of(value: object, target: str) -> list[AnyNode]:

@@ -15,12 +15,15 @@ from tradewind.server.connection_limits import raise_open_files
 from tradewind.server.logs import configure_logging
 from tradewind.standalone.stack import Standalone, StandaloneError
 
-_EXAMPLE = (
+_EXAMPLE = Path("examples/momentum/flow.json")
+"""The example, when the stack is started in a clone of the repository."""
+_STEPS = (
     "  tradewind worker examples.momentum.nodes",
-    "  tradewind flow register momentum examples/momentum/flow.json",
+    f"  tradewind flow register momentum {_EXAMPLE}",
     "  tradewind flow start momentum",
     "  tradewind flow watch momentum",
 )
+_STEPS_ELSEWHERE = ("  tradewind init hello                            # a small project to begin with",)
 
 
 def run(
@@ -109,7 +112,7 @@ def welcome(stack: Standalone) -> str:
             "theirs. If none of them has one any more, see docs/access.md."
         )
     if not stack.has_flows:
-        steps += _EXAMPLE
+        steps += _STEPS if _EXAMPLE.exists() else _STEPS_ELSEWHERE
     if steps:
         lines += ["", "Next, in another shell:" if stack.has_flows else "Try next, in another shell:", *steps]
     if not settings.tls_cert:

@@ -1,6 +1,8 @@
 """`tradewind flow ...` with piped output."""
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,36 @@ def test_registers_a_file(shell: Shell, stack: FakeStack, flow_file: str) -> Non
     assert shell("flow", "register", "prices", flow_file).lines == [
         "prices is unchanged: revision 1, 2 nodes in 1 component"
     ]
+
+
+@pytest.fixture
+def flow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A flow that is built in a Python module of the current directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    text = "from tradewind.flow import Flow\nflow = Flow('built', '1m')\nflow.node('feed', 'feed')\n"
+    (tmp_path / "built_flows.py").write_text(text, encoding="utf-8")
+    yield "built_flows:flow"
+    sys.modules.pop("built_flows", None)
+
+
+def test_registers_and_plans_a_flow_built_in_python(shell: Shell, stack: FakeStack, flow_module: str) -> None:
+    shell("flow", "register", "prices", flow_module)
+    sent = stack.scheduler.last(pb.RegisterFlowRequest)
+    assert (sent.flow_id, json.loads(sent.weather_json)["interval"]) == ("prices", "1m")
+
+    for options, flow_id in ((), "built"), (("--name", "prices"), "prices"):
+        shell("flow", "plan", flow_module, *options)
+        assert stack.scheduler.last(pb.RegisterFlowRequest).flow_id == flow_id
+
+
+def test_python_source_that_is_no_flow_is_refused(shell: Shell, flow_module: str) -> None:
+    assert shell("flow", "register", "prices", "built_flows:flaw", ends=2).err == (
+        'error: module built_flows has no flaw; did you mean "flow"?\n'
+    )
+    assert shell("flow", "register", "prices", "built_flows.py", ends=2).err == (
+        "error: built_flows.py is Python: name the module and its flow, such as built_flows:flow\n"
+    )
 
 
 def test_registers_stdin(shell: Shell, stack: FakeStack) -> None:

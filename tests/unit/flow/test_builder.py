@@ -1,5 +1,6 @@
 """Flows built in Python."""
 
+import copy
 from datetime import timedelta
 from typing import Any
 
@@ -174,6 +175,14 @@ def test_edges_between_nodes_that_are_not_there_are_refused(flow: Flow, source: 
     with pytest.raises(FlowError, match=says):
         flow.edge(source, target)
     assert edges(flow) == []
+
+
+def test_handle_written_as_attribute_names_the_right_way(flow: Flow) -> None:
+    a: Any = flow["a"]
+    with pytest.raises(AttributeError, match=r'no attribute "out"; if it is one of its handles, write a\["out"\]'):
+        a.out >> flow["b"]["in"]
+    assert not hasattr(a, "_repr_html_")
+    assert copy.copy(a).id == "a"
 
 
 def test_arrows_that_lead_nowhere_are_refused(flow: Flow) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tradewind.worker import load_nodes
 from tradewind.worker.errors import NodeLoadError
+from tradewind.worker.loading import load_flow
 
 NODES = """
 from tradewind.worker import Worker, node
@@ -89,3 +90,17 @@ def test_what_is_wrong_is_said(folder: Path, target: str, message: str) -> None:
     # The line in the user's own code, not in the library that it called.
     place = {"broken_nodes": "(broken_nodes.py:2)", "deep_nodes": "(settled.py:2)"}.get(target, "")
     assert str(refused.value).endswith(place)
+
+
+def test_load_flow_returns_the_flow_that_an_attribute_names(folder: Path) -> None:
+    (folder / "shop_flows.py").write_text("from tradewind.flow import Flow\nrestock = Flow('restock')\nnumber = 3\n")
+
+    assert load_flow("shop_flows:restock").flow_id == "restock"
+    for target, message in (
+        ("shop_flows:number", "shop_flows:number is int: it must be a Flow"),
+        ("shop_flows:restok", 'module shop_flows has no restok; did you mean "restock"?'),
+        ("shop_flow:restock", "there is no module shop_flow in the current directory"),
+    ):
+        with pytest.raises(NodeLoadError) as refused:
+            load_flow(target)
+        assert str(refused.value).startswith(message)
