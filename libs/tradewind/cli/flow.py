@@ -52,7 +52,7 @@ async def register(
     etag: Etag = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Register a flow from a JSON or YAML file, or one built in Python.
+    """Register a flow from a file or a module.
 
     An existing flow gets a new revision and keeps its history and status.
     """

@@ -25,9 +25,9 @@ def init(
         Path, typer.Argument(metavar="DIR", help="Directory for the project; created if it does not exist.")
     ] = Path(),
 ) -> None:
-    """Write a small project to begin with: two nodes, a flow of them, and a test.
+    """Write a small project to begin with.
 
-    Existing files are not overwritten.
+    It has two node types, a flow of them and a test. Existing files are not overwritten.
     """
     starter = resources.files("tradewind.cli") / "starter"
     texts = {directory / file.name.removesuffix(".txt"): file.read_text(encoding="utf-8") for file in starter.iterdir()}

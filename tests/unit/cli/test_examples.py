@@ -33,7 +33,7 @@ def test_every_command_of_operators_has_one() -> None:
     assert set(EXAMPLES) <= set(COMMANDS), "there is no such command"
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"up", "worker run"}))
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"init", "up", "worker run"}))
 def test_it_prints_for_programs(name: str) -> None:
     assert any("-o" in parameter.opts for parameter in COMMANDS[name].params)
 
