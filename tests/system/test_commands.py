@@ -177,6 +177,20 @@ async def test_a_node_type_that_nobody_offers_is_said(shell: Shell) -> None:
     assert re.search(r"moon +lunar +pending +-.*no live worker", await shell("cycle", "show", "moon"))
 
 
+async def test_run_with_wait_notes_what_the_cycle_waits_for(shell: Shell, started: Processes) -> None:
+    flow = Flow("lonely", "1h")
+    flow.node("only", "nobody")["x"] >> flow.node("next", "nobody")["x"]
+    await shell("flow", "register", "lonely", "-", input=flow.to_json())
+
+    running = started.start("flow", "run", "lonely", "--wait", address=shell.address)
+
+    await running.says('note: only (nobody): no live worker offers node type "nobody"')
+    assert "next (nobody)" not in running.printed
+    await shell("cycle", "stop", "lonely")
+    assert await running.ended() == 1
+    assert running.printed.count("note: ") == 1
+
+
 async def test_a_running_stack_is_measured(shell: Shell) -> None:
     measured = await shell.json("bench", "chain-1", "single-1000", "--scale", "0.02")
 

@@ -96,6 +96,14 @@ def open_node_lines(described: "CycleDescription") -> list[str]:
     return _node_lines(described, nodes)
 
 
+def waiting_node_lines(described: "CycleDescription") -> list[str]:
+    """Return a line for each node of which it is known what it waits for, other nodes aside."""
+    from tradewind.cli.descriptions import note
+
+    waiting = [each for each in described.nodes if each.status in ("pending", "suspended") and note(each)]
+    return _node_lines(described, waiting)
+
+
 def _node_lines(described: "CycleDescription", nodes: "Sequence[NodeTaskRecord]") -> list[str]:
     from tradewind.cli.descriptions import note
 

@@ -1,26 +1,47 @@
 """How a cycle ended, and what the flow's sink nodes emitted."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from tradewind.cli.descriptions import outcome_line
-from tradewind.cli.explain import open_node_lines
+from tradewind.cli.explain import open_node_lines, waiting_node_lines
 from tradewind.cli.failures import fail
 from tradewind.cli.plain import to_json
 from tradewind.cli.progress import watch_cycles
 from tradewind.cli.screen import STYLES, Format, Screen
-from tradewind.client import Client, CycleFailed, CycleHandle, TradewindError
+from tradewind.client import Client, CycleDescription, CycleFailed, CycleHandle, TradewindError
 
 _LOOK_S = 2.0
+_NOTE_AFTER_S = 2.0
+"""After how long a person is told what a cycle waits for."""
 
 
-async def _open_nodes(client: Client, handle: CycleHandle) -> list[str]:
-    """Return what the open nodes wait for, or nothing if that is not known within 2 s."""
+async def _described(client: Client, handle: CycleHandle) -> CycleDescription | None:
+    """Return a description of the cycle, or None if there is none within 2 s."""
     try:
         async with asyncio.timeout(_LOOK_S):
-            described = await client.describe_cycle(handle.flow_id, handle.cycle, handle.run, include_logs=False)
+            return await client.describe_cycle(handle.flow_id, handle.cycle, handle.run, include_logs=False)
     except (TimeoutError, TradewindError):
-        return []
-    return open_node_lines(described)
+        return None
+
+
+@asynccontextmanager
+async def _noting_waits(screen: Screen, client: Client, handle: CycleHandle) -> AsyncIterator[None]:
+    """Note once which nodes wait, and for what, if the cycle has not ended after a while."""
+
+    async def note() -> None:
+        await asyncio.sleep(_NOTE_AFTER_S)
+        described = await _described(client, handle)
+        if described is not None:
+            screen.notes(line.strip() for line in waiting_node_lines(described))
+
+    noting = asyncio.create_task(note())
+    try:
+        yield
+    finally:
+        noting.cancel()
+        await asyncio.gather(noting, return_exceptions=True)
 
 
 async def wait_for_outcome(
@@ -31,7 +52,7 @@ async def wait_for_outcome(
     Raises typer.Exit when it has not ended after `timeout` seconds.
     """
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(timeout), _noting_waits(screen, client, handle):
             if output is Format.TEXT and screen.terminal and not (handle.record and handle.record.ended):
                 await watch_cycles(screen, client, handle.watch(), output)
                 shown = True
@@ -40,7 +61,8 @@ async def wait_for_outcome(
             cycle = await handle.wait()
     except TimeoutError:
         message = f"cycle {handle.cycle} of {handle.flow_id} is still running after {timeout:g} s and continues"
-        raise fail("\n".join([message, *await _open_nodes(client, handle)])) from None
+        described = await _described(client, handle)
+        raise fail("\n".join([message, *(open_node_lines(described) if described else ())])) from None
     failures: tuple[object, ...] = ()
     try:
         outputs = await handle.result()

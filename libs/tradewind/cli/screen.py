@@ -82,7 +82,9 @@ class Screen:
     def notes(self, warnings: Iterable[str]) -> None:
         """Print warnings, which do not stop the command."""
         for warning in warnings:
-            typer.secho(f"note: {warning}", fg=typer.colors.YELLOW, err=True)
+            text = f"note: {warning}"
+            # Not by typer.echo, which would write into a live bar instead of above it.
+            print(typer.style(text, fg=typer.colors.YELLOW) if sys.stderr.isatty() else text, file=sys.stderr)
 
     def json(self, value: object) -> None:
         """Print a value as indented JSON."""
