@@ -44,6 +44,8 @@ async def login(
     """
     from tradewind.grpc_engine.bearer import token_of
 
+    if token is not None and token_file is not None:
+        raise typer.BadParameter("give --token or --token-file, not both", param_hint="--token-file")
     if token_file is not None:
         token = token_file.read_text(encoding="utf-8").strip()
         if not token:

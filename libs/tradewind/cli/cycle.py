@@ -13,6 +13,7 @@ from tradewind.cli.parameters import (
     Patience,
     RequestId,
     Why,
+    check_patience,
     chosen_statuses,
     first,
     inputs_of,
@@ -47,6 +48,8 @@ async def show(
     """Show a cycle, what a node emitted, or the items of a node."""
     from tradewind.cli.descriptions import show_cycle
 
+    if node is not None and items_of is not None:
+        raise typer.BadParameter("give --output or --items, not both", param_hint="--items")
     if items_of is not None:
         await _show_items(session, flow, cycle, run, items_of, output)
         return
@@ -199,6 +202,7 @@ async def rerun(
     """
     from tradewind.cli.outcomes import wait_for_outcome
 
+    check_patience(wait, timeout)
     inputs = inputs_of(input, inputs_json)
     async with session.client() as client:
         handle = await client.rerun_cycle(flow, cycle, from_nodes=from_nodes or (), inputs=inputs, reason=reason)

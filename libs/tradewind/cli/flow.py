@@ -18,6 +18,7 @@ from tradewind.cli.parameters import (
     Patience,
     Wait,
     Why,
+    check_patience,
     chosen,
     chosen_statuses,
     inputs_of,
@@ -153,6 +154,7 @@ async def run(
     """
     from tradewind.cli.outcomes import wait_for_outcome
 
+    check_patience(wait, timeout)
     inputs = inputs_of(input, inputs_json)
     async with session.client() as client:
         handle = await client.run_flow(name, inputs)

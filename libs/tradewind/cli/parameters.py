@@ -167,6 +167,12 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON number")
 
 
+def check_patience(wait: bool, timeout: float | None) -> None:
+    """Raise typer.BadParameter for a time to wait without --wait."""
+    if timeout is not None and not wait:
+        raise typer.BadParameter("it needs --wait", param_hint="--timeout")
+
+
 def json_of(text: str | None, option: str) -> Any:
     """Read JSON from `text`, or stdin if it is "-"; return None for None. Raises ValueError, typer.BadParameter."""
     if text is None:

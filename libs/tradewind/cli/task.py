@@ -21,6 +21,7 @@ from tradewind.cli.parameters import (
     RequestId,
     RequireWorker,
     Why,
+    check_patience,
     chosen_statuses,
     concurrency_of,
     first,
@@ -64,6 +65,7 @@ async def submit(
     from tradewind.client import TimedOut
     from tradewind.flow import Retry
 
+    check_patience(wait, timeout)
     parameters = inputs_of(param, params_json, "--param", "--params-json")
     async with session.client() as client:
         handle = await client.submit_task(

@@ -111,3 +111,18 @@ def test_a_byte_order_mark_is_dropped_from_stdin_as_well(monkeypatch: pytest.Mon
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO('\ufeff{"a": 1}\r\n'.encode()), encoding="utf-8"))
 
     assert read_items("-") == ['{"a": 1}']
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("login --token tw_1 --token-file token", "--token-file: give --token or --token-file, not both"),
+        ("cycle show momentum --output feed --items feed", "--items: give --output or --items, not both"),
+        ("cycle stop momentum --node feed --component 0", "--component: give --node or --component, not both"),
+        ("cycle rerun momentum --timeout 5", "--timeout: it needs --wait"),
+        ("flow run momentum --timeout 5", "--timeout: it needs --wait"),
+        ("task submit feed --timeout 5", "--timeout: it needs --wait"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(shell: Shell, command: str, message: str) -> None:
+    assert message in " ".join(shell(*command.split(), ends=2).err.split())
