@@ -55,7 +55,7 @@ async def is_mended(calls: Calls, check: str, subject: str) -> None:
 
 
 @pytest.mark.parametrize("what", BROKEN)
-async def test_what_is_broken_by_hand_is_mended(calls: Calls, embedded: RedisServer, what: str) -> None:
+async def test_broken_invariants_are_found_and_repaired(calls: Calls, embedded: RedisServer, what: str) -> None:
     command, check, subject = BROKEN[what]
     _, today = await ann_calls(calls)
     now = str(int(time.time() * 1000))

@@ -25,7 +25,7 @@ async def found(registry: Stub, *, mend: bool = False) -> list[tuple[str, str, b
 
 
 @pytest.mark.parametrize(("command", "check", "subject"), BROKEN, ids=[f"{b[1]}-{b[2]}" for b in BROKEN])
-async def test_what_is_broken_by_hand_is_mended(
+async def test_broken_invariants_are_found_and_repaired(
     registry: Stub, embedded: RedisServer, command: tuple[str, ...], check: str, subject: str
 ) -> None:
     await register(registry, a_worker(api_url="worker:9000"), AVERAGE)

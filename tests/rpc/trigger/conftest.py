@@ -22,7 +22,7 @@ async def cast(embedded: RedisServer) -> AsyncIterator[Cast]:
     await embedded.flush()
     cast = Cast(embedded)
     yield cast
-    await cast.leave()
+    await cast.stop_all()
     await embedded.close_clients()
     await no_leaked_keys(embedded, LASTING_KEYS)
 

@@ -51,7 +51,7 @@ async def listed(replica: Replica, queue: str = QUEUE, page_size: int = 50) -> l
             return found
 
 
-async def refused(call: Any) -> grpc.aio.AioRpcError:
+async def error_of(call: Any) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
         await call
     return refusal.value

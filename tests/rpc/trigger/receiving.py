@@ -81,25 +81,25 @@ class Receiver:
     def ended_partitions(self) -> list[int]:
         return [partition for message in self.messages for partition in message.ended_partitions]
 
-    async def say(self, **fields: Any) -> None:
+    async def send(self, **fields: Any) -> None:
         """Send one message."""
         await self._call.write(pb2.ReceiveDueRequest(**fields))
 
     async def subscribe(self, partitions: Iterable[int] = ALL, epoch: int = 1, **fields: Any) -> None:
         """Ask for partitions."""
         wanted = [pb2.PartitionSubscription(partition=partition, epoch=epoch) for partition in partitions]
-        await self.say(receiver="test", subscribe=wanted, **fields)
+        await self.send(receiver="test", subscribe=wanted, **fields)
 
     async def ack(self, *due: trigger_pb2.DueTrigger, **fields: Any) -> None:
         """Acknowledge these triggers in one message."""
-        await self.say(acks=[pb2.DueTriggerAck(token=each.token, **fields) for each in due])
+        await self.send(acks=[pb2.DueTriggerAck(token=each.token, **fields) for each in due])
 
-    async def got(self, count: int = 1, timeout: float = 30) -> list[trigger_pb2.DueTrigger]:
+    async def wait_for_due(self, count: int = 1, timeout: float = 30) -> list[trigger_pb2.DueTrigger]:
         """Wait until `count` due triggers have come, and return all of them."""
         await until(lambda: len(self.due) >= count, f"{count} due triggers came", timeout)
         return self.due
 
-    async def failed(self) -> grpc.aio.AioRpcError:
+    async def wait_for_error(self) -> grpc.aio.AioRpcError:
         """Wait until the server has ended the stream with an error, and return it."""
         await until(lambda: self.error, "the stream failed")
         assert self.error is not None
@@ -184,10 +184,10 @@ class Cast:
         """Open a stream of a queue."""
         receiver = Receiver(replica.stub)
         self._receivers.append(receiver)
-        await receiver.say(receiver="test", queue=queue, **fields)
+        await receiver.send(receiver="test", queue=queue, **fields)
         return receiver
 
-    async def leave(self) -> None:
+    async def stop_all(self) -> None:
         for receiver in self._receivers:
             await receiver.close()
         for replica in self._replicas:

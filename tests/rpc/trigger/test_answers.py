@@ -20,11 +20,11 @@ from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 HOUR = 3_600_000
 
 
-async def test_a_late_token_is_told_as_lost(cast: Cast) -> None:
+async def test_late_token_is_reported_as_lost(cast: Cast) -> None:
     replica = await cast.replica(trigger_lease_seconds=0.3)
     await replica.save("tick", every(HOUR, now_ms()))
     receiver = await cast.receiver(replica)
-    first, second = (await receiver.got(2))[:2]
+    first, second = (await receiver.wait_for_due(2))[:2]
 
     await receiver.ack(first)
     await until(lambda: receiver.lost, "the late token is lost")
@@ -34,27 +34,27 @@ async def test_a_late_token_is_told_as_lost(cast: Cast) -> None:
     assert second.trigger.last_error == "the lease lapsed before an answer came"
 
 
-async def test_tokens_that_never_were_are_lost_and_harm_nobody(cast: Cast, replica: Replica) -> None:
+async def test_unknown_tokens_are_reported_as_lost_and_do_no_harm(cast: Cast, replica: Replica) -> None:
     receiver = await cast.receiver(replica)
     tokens = ["rubbish", "3:tick:1:abc", "99:tick:1:abc", ""]
 
-    await receiver.say(acks=[pb2.DueTriggerAck(token=token) for token in tokens])
+    await receiver.send(acks=[pb2.DueTriggerAck(token=token) for token in tokens])
 
-    await until(lambda: len(receiver.lost) == 4, "all are told")
+    await until(lambda: len(receiver.lost) == 4, "all are reported")
     assert sorted(receiver.lost) == sorted(tokens)
     await replica.save("tick", once(now_ms()))
-    await receiver.got()
+    await receiver.wait_for_due()
 
 
-async def test_a_refused_trigger_comes_again_after_its_delay_with_the_reason(cast: Cast, replica: Replica) -> None:
+async def test_nacked_trigger_is_redelivered_after_its_delay_with_the_error(cast: Cast, replica: Replica) -> None:
     await replica.save("tick", once(now_ms()))
     receiver = await cast.receiver(replica)
-    (first,) = await receiver.got()
+    (first,) = await receiver.wait_for_due()
     refused_ms = now_ms()
 
     nack = pb2.DueTriggerNack(token=first.token, retry_after=duration(150), error="busy" + "." * 2000)
-    await receiver.say(nacks=[nack])
-    _, second = await receiver.got(2)
+    await receiver.send(nacks=[nack])
+    _, second = await receiver.wait_for_due(2)
 
     assert now_ms() - refused_ms >= 150
     assert second.planned_time == first.planned_time
@@ -62,13 +62,13 @@ async def test_a_refused_trigger_comes_again_after_its_delay_with_the_reason(cas
     assert second.trigger.last_error == ("busy" + "." * 2000)[:1024]
 
 
-async def test_a_trigger_refused_too_often_is_dead(cast: Cast) -> None:
+async def test_trigger_nacked_too_often_is_dead(cast: Cast) -> None:
     replica = await cast.replica(trigger_max_failures=3)
     await replica.save("poison", once(now_ms()))
     receiver = await cast.receiver(replica)
     for attempt in range(3):
-        due = (await receiver.got(attempt + 1))[attempt]
-        await receiver.say(nacks=[pb2.DueTriggerNack(token=due.token, retry_after=duration(0), error="hopeless")])
+        due = (await receiver.wait_for_due(attempt + 1))[attempt]
+        await receiver.send(nacks=[pb2.DueTriggerNack(token=due.token, retry_after=duration(0), error="hopeless")])
 
     async def dead() -> bool:
         return (await replica.find("poison")).status == trigger_pb2.TRIGGER_STATUS_DEAD
@@ -79,26 +79,26 @@ async def test_a_trigger_refused_too_often_is_dead(cast: Cast) -> None:
     assert not poison.HasField("next_fire_time")
 
 
-async def test_a_trigger_that_is_postponed_comes_again_however_often(cast: Cast) -> None:
+async def test_postponed_trigger_is_redelivered_any_number_of_times(cast: Cast) -> None:
     replica = await cast.replica(trigger_max_failures=2)
     await replica.save("tick", once(now_ms()))
     receiver = await cast.receiver(replica)
     for attempt in range(4):
-        due = (await receiver.got(attempt + 1))[attempt]
+        due = (await receiver.wait_for_due(attempt + 1))[attempt]
         again = pb2.DueTriggerNack(token=due.token, retry_after=duration(0), error="busy", postponed=True)
-        await receiver.say(nacks=[again])
-    assert (await receiver.got(5))[4].trigger.failures == 0
+        await receiver.send(nacks=[again])
+    assert (await receiver.wait_for_due(5))[4].trigger.failures == 0
 
 
-async def test_more_time_can_be_had(cast: Cast) -> None:
+async def test_extension_keeps_a_claim_beyond_its_first_lease(cast: Cast) -> None:
     replica = await cast.replica(trigger_lease_seconds=1.5)
     await replica.save("slow", once(now_ms()))
     await replica.save("fast", once(now_ms()))
     receiver = await cast.receiver(replica)
-    due = {each.trigger.trigger_id: each for each in await receiver.got(2)}
+    due = {each.trigger.trigger_id: each for each in await receiver.wait_for_due(2)}
 
-    await receiver.say(extensions=[pb2.DueTriggerExtension(token=due["slow"].token, lease=duration(60_000))])
-    await receiver.got(3)
+    await receiver.send(extensions=[pb2.DueTriggerExtension(token=due["slow"].token, lease=duration(60_000))])
+    await receiver.wait_for_due(3)
     await receiver.ack(due["slow"])
 
     async def completed() -> bool:
@@ -108,39 +108,39 @@ async def test_more_time_can_be_had(cast: Cast) -> None:
     assert receiver.ids[2] == "fast"
 
 
-async def test_a_save_during_a_claim_makes_the_claim_void(cast: Cast, replica: Replica) -> None:
+async def test_saving_with_higher_epoch_voids_a_claim(cast: Cast, replica: Replica) -> None:
     await replica.save("tick", every(HOUR, now_ms()), epoch=1)
     receiver = await cast.receiver(replica)
-    (first,) = await receiver.got()
+    (first,) = await receiver.wait_for_due()
 
     await replica.save("tick", every(2 * HOUR, now_ms()), epoch=2)
-    _, second = await receiver.got(2)
+    _, second = await receiver.wait_for_due(2)
     await receiver.ack(first)
     await until(lambda: receiver.lost == [first.token], "the old claim is void")
 
     assert second.trigger.epoch == 2
 
 
-async def test_answers_that_cannot_be_are_refused_with_every_fault(cast: Cast, replica: Replica) -> None:
+async def test_invalid_answers_are_refused_with_every_fault(cast: Cast, replica: Replica) -> None:
     receiver = await cast.receiver(replica)
     ack = pb2.DueTriggerAck(token="3:tick:1:abc")
     ack.next_fire_time.seconds = -1
     nack = pb2.DueTriggerNack(token="3:tick:1:abc", retry_after=duration(-1000))
     extensions = [pb2.DueTriggerExtension(token="3:tick:1:abc", lease=duration(each)) for each in (0, HOUR, HOUR + 1)]
 
-    await receiver.say(acks=[ack], nacks=[nack], extensions=extensions)
+    await receiver.send(acks=[ack], nacks=[nack], extensions=extensions)
 
-    error = await receiver.failed()
+    error = await receiver.wait_for_error()
     leases = {"extensions[0].lease", "extensions[2].lease"}
     assert set(violations(error)) == {"acks[0].next_fire_time", "nacks[0].retry_after", *leases}
 
 
-async def test_what_is_planned_by_the_calendar_goes_on_from_ack_to_ack(cast: Cast, replica: Replica) -> None:
+async def test_cron_trigger_fires_again_after_each_ack(cast: Cast, replica: Replica) -> None:
     await replica.save("tick", trigger_pb2.Schedule(cron=trigger_pb2.CronSchedule(expression="* * * * * *")))
     receiver = await cast.receiver(replica)
 
     for count in range(1, 4):
-        due = (await receiver.got(count))[-1]
+        due = (await receiver.wait_for_due(count))[-1]
         await receiver.ack(due)
 
     planned = [ms_of(due.planned_time) for due in receiver.due[:3]]
@@ -151,17 +151,15 @@ async def test_what_is_planned_by_the_calendar_goes_on_from_ack_to_ack(cast: Cas
         assert ms_of(due.lease_deadline) - ms_of(due.delivered_at) == 30_000
 
 
-async def test_an_ack_with_a_time_that_has_passed_brings_the_trigger_again_at_once(
-    cast: Cast, replica: Replica
-) -> None:
+async def test_ack_naming_a_past_time_redelivers_the_trigger_at_once(cast: Cast, replica: Replica) -> None:
     begun = now_ms()
     times = trigger_pb2.TimesSchedule(at=[timestamp(begun - 3000), timestamp(begun - 2000), timestamp(begun - 1000)])
     await replica.save("late", trigger_pb2.Schedule(times=times))
     receiver = await cast.receiver(replica)
 
-    (first,) = await receiver.got(1)
+    (first,) = await receiver.wait_for_due(1)
     await receiver.ack(first, next_fire_time=timestamp(begun - 2000))
-    second = (await receiver.got(2))[-1]
+    second = (await receiver.wait_for_due(2))[-1]
     await receiver.ack(second)
 
     assert [ms_of(due.planned_time) for due in receiver.due] == [begun - 3000, begun - 2000]

@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.rpc.trigger.queues import refused
+from tests.rpc.trigger.queues import error_of
 from tests.rpc.trigger.receiving import (
     KEY,
     Cast,
@@ -33,7 +33,7 @@ def with_window(**fields: Any) -> trigger_pb2.Schedule:
     return trigger_pb2.Schedule(interval=every(1000, 1000).interval, **fields)
 
 
-async def test_a_saved_trigger_is_found_as_it_was_saved(replica: Replica) -> None:
+async def test_saved_trigger_is_found_unchanged(replica: Replica) -> None:
     anchor_ms = now_ms() + HOUR
     saved = await replica.save("tick", every(1500, anchor_ms), payload='{"flow_id": "momentum"}', epoch=4)
 
@@ -55,14 +55,14 @@ async def test_a_saved_trigger_is_found_as_it_was_saved(replica: Replica) -> Non
         with_window(jitter=duration(250), start=timestamp(1000), end=timestamp(9_000_000_000_000), max_firings=3),
     ],
 )
-async def test_every_kind_of_schedule_is_found_as_it_was_saved(replica: Replica, kind: trigger_pb2.Schedule) -> None:
+async def test_schedules_of_every_kind_are_found_unchanged(replica: Replica, kind: trigger_pb2.Schedule) -> None:
     saved = await replica.save("tick", kind)
 
     assert saved.schedule == kind
     assert (await replica.find("tick")).schedule == kind
 
 
-async def test_an_id_is_made_when_there_is_none(replica: Replica) -> None:
+async def test_trigger_without_id_gets_a_new_id(replica: Replica) -> None:
     first = await replica.save("", once(now_ms() + HOUR))
     second = await replica.save("", once(now_ms() + HOUR))
 
@@ -70,37 +70,37 @@ async def test_an_id_is_made_when_there_is_none(replica: Replica) -> None:
     assert (await replica.find(first.trigger_id)).schedule == first.schedule
 
 
-async def test_removing_tells_whether_there_was_one(replica: Replica) -> None:
+async def test_remove_trigger_reports_whether_it_existed(replica: Replica) -> None:
     await replica.save("tick", once(now_ms() + HOUR), epoch=2)
     request = pb2.RemoveTriggerRequest(trigger_id="tick", partition_key=KEY, epoch=3)
 
     assert (await replica.stub.RemoveTrigger(request)).removed
     assert not (await replica.stub.RemoveTrigger(request)).removed
-    error = await refused(replica.find("tick"))
+    error = await error_of(replica.find("tick"))
     assert (error.code(), reason(error)) == (grpc.StatusCode.NOT_FOUND, "TRIGGER_NOT_FOUND")
 
 
-async def test_an_older_epoch_is_refused_after_a_newer_save_and_after_a_removal(replica: Replica) -> None:
+async def test_older_epoch_is_refused_after_newer_save_or_removal(replica: Replica) -> None:
     await replica.save("tick", once(now_ms() + HOUR), epoch=5)
 
     for attempt in (
         replica.save("tick", once(now_ms() + HOUR), epoch=4),
         replica.stub.RemoveTrigger(pb2.RemoveTriggerRequest(trigger_id="tick", partition_key=KEY, epoch=4)),
     ):
-        error = await refused(attempt)
+        error = await error_of(attempt)
         assert (error.code(), reason(error)) == (grpc.StatusCode.FAILED_PRECONDITION, "STALE_EPOCH")
     await replica.stub.RemoveTrigger(pb2.RemoveTriggerRequest(trigger_id="tick", partition_key=KEY, epoch=6))
-    error = await refused(replica.save("tick", once(now_ms() + HOUR), epoch=5))
+    error = await error_of(replica.save("tick", once(now_ms() + HOUR), epoch=5))
     assert reason(error) == "STALE_EPOCH"
     assert "epoch 6, which is newer than 5" in (error.details() or "")
 
 
-async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> None:
+async def test_all_faults_of_a_trigger_are_reported_at_once(replica: Replica) -> None:
     schedule = trigger_pb2.Schedule(interval=trigger_pb2.IntervalSchedule(anchor=timestamp(0)))
     schedule.interval.interval.nanos = -1_000_000
     schedule.interval.anchor.seconds = -1
 
-    error = await refused(replica.save("a b", schedule, key="", epoch=-1, payload="{oops}"))
+    error = await error_of(replica.save("a b", schedule, key="", epoch=-1, payload="{oops}"))
 
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert reason(error) == "INVALID_INPUT"
@@ -168,20 +168,20 @@ async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> Non
         ),
     ],
 )
-async def test_a_schedule_that_cannot_be_is_refused(
+async def test_invalid_schedule_is_refused(
     replica: Replica, schedule: trigger_pb2.Schedule, path: str, message: str
 ) -> None:
-    error = await refused(replica.save("tick", schedule))
+    error = await error_of(replica.save("tick", schedule))
 
     assert list(violations(error)) == [path]
     assert violations(error)[path].startswith(message)
 
 
-async def test_an_interval_finer_than_a_millisecond_is_refused(replica: Replica) -> None:
+async def test_interval_finer_than_a_millisecond_is_refused(replica: Replica) -> None:
     schedule = every(1, 0)
     schedule.interval.interval.nanos += 500
 
-    error = await refused(replica.save("tick", schedule))
+    error = await error_of(replica.save("tick", schedule))
 
     assert violations(error) == {"trigger.schedule.interval.interval": "must be a whole number of milliseconds"}
 
@@ -196,19 +196,19 @@ async def test_an_interval_finer_than_a_millisecond_is_refused(replica: Replica)
         ('{"price": 1e999}', "cannot be read: Number out of range"),
     ],
 )
-async def test_a_payload_must_be_json_of_64_kib_at_most(replica: Replica, payload: str, message: str) -> None:
-    error = await refused(replica.save("tick", once(0), payload=payload))
+async def test_payload_must_be_json_of_at_most_64_kib(replica: Replica, payload: str, message: str) -> None:
+    error = await error_of(replica.save("tick", once(0), payload=payload))
 
     assert violations(error)["trigger.payload_json"].startswith(message)
 
 
-async def test_a_request_without_a_trigger_says_what_is_missing(replica: Replica) -> None:
-    error = await refused(replica.stub.SaveTrigger(pb2.SaveTriggerRequest()))
+async def test_save_request_without_trigger_is_refused(replica: Replica) -> None:
+    error = await error_of(replica.stub.SaveTrigger(pb2.SaveTriggerRequest()))
 
     assert violations(error)["trigger"] == "must be set"
 
 
-async def test_due_triggers_are_listed_in_pages_over_all_partitions_oldest_first_in_each(replica: Replica) -> None:
+async def test_due_triggers_are_paged_by_partition_oldest_first(replica: Replica) -> None:
     begun = now_ms() - 10_000
     for index in range(60):
         await replica.save(f"t{index:02}", once(begun - index), key=f"k{index % 20}")
@@ -233,13 +233,13 @@ async def test_due_triggers_are_listed_in_pages_over_all_partitions_oldest_first
     assert {each.status for each in found} == {trigger_pb2.TRIGGER_STATUS_SCHEDULED}
 
 
-async def test_all_that_will_still_fire_is_listed_claimed_or_not(cast: Cast, replica: Replica) -> None:
+async def test_pending_triggers_are_listed_whether_claimed_or_not(cast: Cast, replica: Replica) -> None:
     await replica.save("claimed", once(now_ms()))
     await replica.save("overdue-elsewhere", once(now_ms()), key="another")
     await replica.save("later", once(now_ms() + HOUR))
     await replica.save("done", once(now_ms()))
     receiver = await cast.receiver(replica)
-    due = {each.trigger.trigger_id: each for each in await receiver.got(2)}
+    due = {each.trigger.trigger_id: each for each in await receiver.wait_for_due(2)}
     await receiver.ack(due["done"])
 
     async def completed() -> bool:
@@ -265,14 +265,14 @@ async def test_all_that_will_still_fire_is_listed_claimed_or_not(cast: Cast, rep
     }
 
 
-async def test_a_listing_refuses_what_is_no_page(replica: Replica) -> None:
-    error = await refused(replica.stub.FindDue(pb2.FindDueRequest(page_size=-1)))
+async def test_listing_refuses_invalid_page_size_and_token(replica: Replica) -> None:
+    error = await error_of(replica.stub.FindDue(pb2.FindDueRequest(page_size=-1)))
     assert list(violations(error)) == ["page_size"]
-    error = await refused(replica.stub.FindAllPending(pb2.FindAllPendingRequest(page_token="rubbish")))
+    error = await error_of(replica.stub.FindAllPending(pb2.FindAllPendingRequest(page_token="rubbish")))
     assert list(violations(error)) == ["page_token"]
 
 
-async def test_names_that_cannot_be_are_refused(replica: Replica) -> None:
-    error = await refused(replica.find("a/b", key=""))
+async def test_invalid_ids_are_refused(replica: Replica) -> None:
+    error = await error_of(replica.find("a/b", key=""))
 
     assert set(violations(error)) == {"trigger_id", "partition_key"}

@@ -10,7 +10,7 @@ from tradewind.client import Client, TriggerStatus
 QUEUE = "reports"
 
 
-async def test_a_slow_receiver_handles_each_once(cast: Cast) -> None:
+async def test_slow_receiver_handles_each_trigger_once(cast: Cast) -> None:
     """A claim does not lapse while its trigger waits for its turn at the receiver."""
     replica = await cast.replica(trigger_lease_seconds=4)
     names = [f"t{n}" for n in range(6)]

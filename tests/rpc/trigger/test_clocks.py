@@ -16,7 +16,7 @@ SPARE_S = 60
 
 
 @pytest.mark.parametrize("ahead_s", [7200.0, -7200.0])
-async def test_an_interval_without_an_anchor_begins_by_the_stores_clock(
+async def test_interval_without_anchor_begins_by_store_clock(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     clock = time.time
@@ -29,7 +29,7 @@ async def test_an_interval_without_an_anchor_begins_by_the_stores_clock(
     assert saved.schedule.interval.anchor == saved.next_fire_time
 
 
-async def test_an_interval_without_an_anchor_begins_at_its_start(cast: Cast) -> None:
+async def test_interval_without_anchor_begins_at_its_start(cast: Cast) -> None:
     replica = await cast.replica()
     start = Timestamp(seconds=4_000_000_000)
     schedule = trigger_pb2.Schedule(start=start)

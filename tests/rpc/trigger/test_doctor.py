@@ -32,7 +32,7 @@ async def found(replica: Replica, *, mend: bool = False) -> list[tuple[str, str,
 
 
 @pytest.mark.parametrize(("command", "check", "subject"), BROKEN, ids=[f"{b[1]}-{b[0][1]}" for b in BROKEN])
-async def test_what_is_broken_by_hand_is_mended(
+async def test_broken_invariants_are_found_and_repaired(
     replica: Replica, embedded: RedisServer, command: tuple[Any, ...], check: str, subject: str
 ) -> None:
     await save(replica, "a", once(now_ms() + HOUR))

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from tests.rpc.trigger.queues import QUEUE, find, on_event, on_finished, publish, refused, save
+from tests.rpc.trigger.queues import QUEUE, error_of, find, on_event, on_finished, publish, save
 from tests.rpc.trigger.receiving import (
     Cast,
     Replica,
@@ -16,7 +16,7 @@ from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 
 
-async def test_an_event_fires_what_it_matches_with_its_payload_once(cast: Cast, replica: Replica) -> None:
+async def test_event_fires_matching_triggers_once_with_its_payload(cast: Cast, replica: Replica) -> None:
     receiver = await cast.listener(replica, QUEUE)
     other = await cast.listener(replica, "others")
     await save(
@@ -32,7 +32,7 @@ async def test_an_event_fires_what_it_matches_with_its_payload_once(cast: Cast, 
     assert (low.matched, low.fired, bool(low.event_id)) == (1, 1, True)
     assert (high.event_id, high.matched, high.fired, high.duplicates) == ("quote-7", 2, 2, 0)
     assert (again.matched, again.fired, again.duplicates) == (2, 0, 2)
-    (due,) = await receiver.got(1)
+    (due,) = await receiver.wait_for_due(1)
     assert (due.trigger.trigger_id, due.trigger.payload_json) == ("apple", '{"n": 1}')
     assert (due.event.event_id, due.event.name) == ("quote-7", "price")
     assert due.event.payload_json == '{"symbol": "AAPL", "quote": {"last": 101}}'
@@ -44,12 +44,12 @@ async def test_an_event_fires_what_it_matches_with_its_payload_once(cast: Cast, 
 
     await until(fired, "the firing was counted")
     assert (await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")).duplicates == 2
-    await other.got(2)
+    await other.wait_for_due(2)
     assert len(receiver.due) == 1
     assert (await find(replica, "apple")).status == trigger_pb2.TRIGGER_STATUS_WAITING
 
 
-async def test_a_flow_that_finished_is_an_event(cast: Cast, replica: Replica) -> None:
+async def test_finished_flow_fires_triggers_for_its_flow_and_status(cast: Cast, replica: Replica) -> None:
     receiver = await cast.listener(replica, QUEUE)
     saved = await save(replica, "tell-me", on_finished(["nightly", "hourly"], ["failed", "partial"]))
 
@@ -57,18 +57,18 @@ async def test_a_flow_that_finished_is_an_event(cast: Cast, replica: Replica) ->
         payload = f'{{"flow_id": "{flow_id}", "cycle": {cycle}, "status": "{status}"}}'
         await publish(replica, "flow.finished", payload, f"{flow_id}:{cycle}:0")
 
-    (due,) = await receiver.got(1)
+    (due,) = await receiver.wait_for_due(1)
     assert due.event.event_id == "hourly:3:0"
     assert saved.schedule.event.name == "flow.finished"
 
 
-async def test_a_trigger_whose_firings_pile_up_drops_and_counts_and_later_takes_the_same_event(cast: Cast) -> None:
+async def test_firings_beyond_the_limit_are_dropped_and_the_event_may_be_published_again(cast: Cast) -> None:
     replica = await cast.replica(trigger_pending_firings=2)
     await save(replica, "slow", on_event("tick"))
     for number in range(2):
         assert (await publish(replica, "tick", id=f"e{number}")).fired == 1
 
-    error = await refused(publish(replica, "tick", id="e2"))
+    error = await error_of(publish(replica, "tick", id="e2"))
     await save(replica, "fresh", on_event("tick"))
     mixed = await publish(replica, "tick", id="e3")
 
@@ -77,7 +77,7 @@ async def test_a_trigger_whose_firings_pile_up_drops_and_counts_and_later_takes_
     slow = await find(replica, "slow")
     assert (slow.pending, slow.dropped) == (2, 2)
     receiver = await cast.listener(replica, QUEUE)
-    await receiver.ack(*await receiver.got(3))
+    await receiver.ack(*await receiver.wait_for_due(3))
 
     async def room() -> bool:
         return (await find(replica, "slow")).pending == 0
@@ -86,14 +86,14 @@ async def test_a_trigger_whose_firings_pile_up_drops_and_counts_and_later_takes_
     assert (await publish(replica, "tick", id="e3")).fired == 1
 
 
-async def test_a_refused_firing_dies_alone_and_is_redriven(cast: Cast) -> None:
+async def test_nacked_firing_dies_alone_and_can_be_redriven(cast: Cast) -> None:
     replica = await cast.replica(trigger_max_failures=2)
     receiver = await cast.listener(replica, QUEUE)
     await save(replica, "job", on_event("order"))
     await publish(replica, "order", '{"id": 7}', "order-7")
     for count in (1, 2):
-        due = (await receiver.got(count))[-1]
-        await receiver.say(nacks=[pb2.DueTriggerNack(token=due.token, retry_after=duration(0), error="no stock")])
+        due = (await receiver.wait_for_due(count))[-1]
+        await receiver.send(nacks=[pb2.DueTriggerNack(token=due.token, retry_after=duration(0), error="no stock")])
 
     async def dead() -> list[trigger_pb2.Trigger]:
         return list((await replica.stub.ListDeadTriggers(pb2.ListDeadTriggersRequest(queue=QUEUE))).triggers)
@@ -110,16 +110,16 @@ async def test_a_refused_firing_dies_alone_and_is_redriven(cast: Cast) -> None:
     redrive = pb2.RedriveTriggerRequest(queue=QUEUE, trigger_id="job", firing_id=letter.firing_id)
     await replica.stub.RedriveTrigger(redrive)
 
-    again = (await receiver.got(3))[-1]
+    again = (await receiver.wait_for_due(3))[-1]
     assert (again.event.event_id, again.trigger.failures) == ("order-7", 0)
-    error = await refused(replica.stub.RedriveTrigger(redrive))
+    error = await error_of(replica.stub.RedriveTrigger(redrive))
     assert reason(error) == "WRONG_STATUS"
     await receiver.ack(again)
     await until(lambda: _gone(replica, redrive), "the acknowledged firing is known no more")
 
 
 async def _gone(replica: Replica, redrive: pb2.RedriveTriggerRequest) -> bool:
-    error = await refused(replica.stub.RedriveTrigger(redrive))
+    error = await error_of(replica.stub.RedriveTrigger(redrive))
     return reason(error) == "TRIGGER_NOT_FOUND"
 
 
@@ -137,10 +137,10 @@ async def _gone(replica: Replica, redrive: pb2.RedriveTriggerRequest) -> bool:
         (pb2.PublishEventRequest(name="a", event_id="x" * 129), "event_id", "must have at most 128 characters"),
     ],
 )
-async def test_an_event_that_cannot_be_is_refused(
+async def test_invalid_event_is_refused(
     replica: Replica, event: pb2.PublishEventRequest, fault: str, message: str
 ) -> None:
-    found = violations(await refused(replica.stub.PublishEvent(event)))
+    found = violations(await error_of(replica.stub.PublishEvent(event)))
 
     assert list(found) == [fault]
     assert found[fault].startswith(message)

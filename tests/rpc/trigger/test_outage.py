@@ -39,33 +39,31 @@ async def replica(store: EmbeddedStore) -> AsyncIterator[Replica]:
     await replica.stop()
 
 
-async def test_what_the_store_claims_when_it_wakes_comes_again_at_once_and_not_after_its_lease(
-    store: EmbeddedStore, replica: Replica
-) -> None:
+async def test_trigger_claimed_by_a_hung_store_is_redelivered_at_once(store: EmbeddedStore, replica: Replica) -> None:
     before, after = Receiver(replica.stub), Receiver(replica.stub)
     await before.subscribe([partition_of(KEY)])
     await replica.save("first", once(now_ms()))
-    await before.ack(*await before.got())
+    await before.ack(*await before.wait_for_due())
     # Otherwise the store might hang on this answer instead of on the claim.
-    await until(lambda: _completed(replica, "first"), "the first answer was taken")
+    await until(lambda: _completed(replica, "first"), "the first ack is stored")
     await replica.save("tick", once(now_ms() + 300))
     assert store.pid is not None
 
     os.kill(store.pid, signal.SIGSTOP)
     try:
-        await before.failed()
+        await before.wait_for_error()
     finally:
         os.kill(store.pid, signal.SIGCONT)
     woken = asyncio.get_running_loop().time()
     await after.subscribe([partition_of(KEY)])
-    (due,) = await after.got(timeout=10)
+    (due,) = await after.wait_for_due(timeout=10)
 
     # The claim of the first attempt was made, but nobody learned of it.
     assert due.token.split(":")[1:3] == ["tick", "2"]
     assert due.trigger.failures == 0
     assert asyncio.get_running_loop().time() - woken < 3
     await after.ack(due)
-    await until(lambda: _completed(replica, "tick"), "the answer was taken")
+    await until(lambda: _completed(replica, "tick"), "the ack is stored")
     await before.close()
     await after.close()
 

@@ -51,7 +51,7 @@ class Processes:
                 return process, pb2_grpc.TriggerServiceStub(self._channels[-1])
         raise AssertionError("the process ended without serving")
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         for channel in self._channels:
             await channel.close()
         for process in self._started:
@@ -65,7 +65,7 @@ async def processes(embedded: RedisServer) -> AsyncIterator[Processes]:
     await embedded.flush()
     processes = Processes(embedded)
     yield processes
-    await processes.end()
+    await processes.stop()
 
 
 async def save(stub: "pb2_grpc.TriggerServiceAsyncStub", id: str, schedule: trigger_pb2.Schedule) -> None:
@@ -73,7 +73,7 @@ async def save(stub: "pb2_grpc.TriggerServiceAsyncStub", id: str, schedule: trig
     await stub.SaveTrigger(pb2.SaveTriggerRequest(trigger=trigger))
 
 
-async def test_a_killed_service_loses_nothing(processes: Processes) -> None:
+async def test_killed_service_loses_no_triggers(processes: Processes) -> None:
     first, stub = await processes.start()
     begun_ms = now_ms()
     await save(stub, "held", every(3_600_000, begun_ms - 1))
@@ -81,15 +81,15 @@ async def test_a_killed_service_loses_nothing(processes: Processes) -> None:
         await save(stub, f"later{index}", once(begun_ms + index))
     receiver = Receiver(stub)
     await receiver.subscribe([partition_of("held")], credits=1)
-    (held,) = await receiver.got()
+    (held,) = await receiver.wait_for_due()
     first.kill()
-    await receiver.failed()
+    await receiver.wait_for_error()
     await first.wait()
 
     _, stub = await processes.start(lease_s=60)
     again = Receiver(stub)
     await again.subscribe(ALL)
-    await again.got(21)
+    await again.wait_for_due(21)
 
     (redelivered,) = [due for due in again.due if due.trigger.trigger_id == "held"]
     assert now_ms() - ms_of(held.lease_deadline) >= 0
@@ -99,14 +99,14 @@ async def test_a_killed_service_loses_nothing(processes: Processes) -> None:
     await again.close()
 
 
-async def test_a_service_that_is_asked_to_leave_gives_back_what_it_holds_and_exits_with_0(
+async def test_terminated_service_gives_back_claims_and_exits_with_0(
     processes: Processes,
 ) -> None:
     first, stub = await processes.start()
     await save(stub, "held", once(now_ms()))
     receiver = Receiver(stub)
     await receiver.subscribe(ALL)
-    await receiver.got()
+    await receiver.wait_for_due()
 
     first.terminate()
 
@@ -117,27 +117,27 @@ async def test_a_service_that_is_asked_to_leave_gives_back_what_it_holds_and_exi
     await receiver.close()
 
 
-async def test_firings_of_a_queue_survive_a_service_that_is_killed_in_the_middle(processes: Processes) -> None:
+async def test_firings_of_a_queue_survive_a_killed_service(processes: Processes) -> None:
     first, stub = await processes.start()
     event = trigger_pb2.Schedule(event=trigger_pb2.EventSchedule(name="order"))
     trigger = trigger_pb2.Trigger(trigger_id="job", queue="jobs", schedule=event)
     await stub.SaveTrigger(pb2.SaveTriggerRequest(trigger=trigger))
     receiver = Receiver(stub)
-    await receiver.say(queue="jobs", credits=3)
+    await receiver.send(queue="jobs", credits=3)
     ids = [f"order-{number}" for number in range(10)]
     for id in ids:
         await stub.PublishEvent(pb2.PublishEventRequest(name="order", event_id=id))
-    await receiver.got(3)
+    await receiver.wait_for_due(3)
     await receiver.ack(receiver.due[0])
-    await receiver.got(4)
+    await receiver.wait_for_due(4)
     first.kill()
-    await receiver.failed()
+    await receiver.wait_for_error()
     await first.wait()
 
     _, stub = await processes.start(lease_s=60)
     again = Receiver(stub)
-    await again.say(queue="jobs")
-    await again.got(9)
+    await again.send(queue="jobs")
+    await again.wait_for_due(9)
 
     acknowledged = receiver.due[0].event.event_id
     assert sorted([acknowledged, *(due.event.event_id for due in again.due)]) == ids

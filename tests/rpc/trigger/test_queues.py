@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.rpc.trigger.queues import HOUR, QUEUE, find, listed, on_event, on_finished, publish, refused, save
+from tests.rpc.trigger.queues import HOUR, QUEUE, error_of, find, listed, on_event, on_finished, publish, save
 from tests.rpc.trigger.receiving import (
     Cast,
     Receiver,
@@ -25,7 +25,7 @@ from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.partitions import partition_of
 
 
-async def test_a_queue_and_the_flows_never_get_each_others_triggers(cast: Cast, replica: Replica) -> None:
+async def test_queues_and_flows_never_get_each_others_triggers(cast: Cast, replica: Replica) -> None:
     scheduler = await cast.receiver(replica, range(16))
     mine = await cast.listener(replica, QUEUE)
     other = await cast.listener(replica, "others")
@@ -35,14 +35,14 @@ async def test_a_queue_and_the_flows_never_get_each_others_triggers(cast: Cast, 
     await replica.save("same", once(now_ms()), key=QUEUE)
 
     for receiver, queue in ((scheduler, ""), (mine, QUEUE), (other, "others")):
-        (due,) = await receiver.got(1)
+        (due,) = await receiver.wait_for_due(1)
         assert (due.trigger.trigger_id, due.trigger.queue) == ("same", queue)
         await receiver.ack(due)
     assert [len(receiver.due) for receiver in (scheduler, mine, other)] == [1, 1, 1]
     assert not any(receiver.lost for receiver in (scheduler, mine, other))
 
 
-async def test_receivers_of_a_queue_share_its_triggers_without_double_delivery(cast: Cast, replica: Replica) -> None:
+async def test_receivers_of_a_queue_share_triggers_without_double_delivery(cast: Cast, replica: Replica) -> None:
     second_replica = await cast.replica()
     receivers = [
         await cast.listener(where, QUEUE, credits=20) for where in (replica, replica, second_replica, second_replica)
@@ -73,40 +73,40 @@ async def test_receivers_of_a_queue_share_its_triggers_without_double_delivery(c
     assert not any(receiver.lost for receiver in receivers)
 
 
-async def test_what_a_receiver_held_goes_to_another_when_it_leaves(cast: Cast, replica: Replica) -> None:
+async def test_claims_of_a_leaving_receiver_go_to_another(cast: Cast, replica: Replica) -> None:
     first = await cast.listener(replica, QUEUE)
     await save(replica, "report", once(now_ms()))
-    await first.got(1)
+    await first.wait_for_due(1)
     second = await cast.listener(replica, QUEUE)
 
     await first.close()
 
-    (due,) = await second.got(1)
+    (due,) = await second.wait_for_due(1)
     assert (due.trigger.trigger_id, due.trigger.failures) == ("report", 0)
 
 
-async def test_a_stream_of_a_queue_takes_no_partitions(cast: Cast, replica: Replica) -> None:
+async def test_stream_of_a_queue_refuses_partitions(cast: Cast, replica: Replica) -> None:
     receiver = await cast.listener(replica, QUEUE)
-    await receiver.say(subscribe=[pb2.PartitionSubscription(partition=partition_of(QUEUE), epoch=9)])
+    await receiver.send(subscribe=[pb2.PartitionSubscription(partition=partition_of(QUEUE), epoch=9)])
 
-    error = await receiver.failed()
+    error = await receiver.wait_for_error()
 
     assert violations(error) == {"subscribe": "must be empty on a stream of a queue"}
 
 
-async def test_a_delay_counts_from_the_save(cast: Cast, replica: Replica) -> None:
+async def test_delay_counts_from_the_save(cast: Cast, replica: Replica) -> None:
     receiver = await cast.listener(replica, QUEUE)
     asked_ms = now_ms()
     saved = await save(replica, "soon", trigger_pb2.Schedule(delay=duration(150)))
 
-    (due,) = await receiver.got(1)
+    (due,) = await receiver.wait_for_due(1)
 
     assert asked_ms + 150 <= ms_of(due.planned_time) <= ms_of(saved.created_at) + 150
     assert ms_of(due.delivered_at) >= ms_of(due.planned_time)
     assert saved.schedule.delay == duration(150)
 
 
-async def test_a_trigger_fired_by_hand_comes_now_and_keeps_its_plan(cast: Cast, replica: Replica) -> None:
+async def test_manually_fired_trigger_is_delivered_now_and_keeps_its_planned_time(cast: Cast, replica: Replica) -> None:
     receiver = await cast.listener(replica, QUEUE)
     planned = now_ms() + HOUR
     await save(replica, "nightly", every(HOUR, planned), payload='{"report": "daily"}')
@@ -115,19 +115,19 @@ async def test_a_trigger_fired_by_hand_comes_now_and_keeps_its_plan(cast: Cast, 
     first, second = [await replica.stub.FireTrigger(request) for _ in range(2)]
 
     assert (first.fired, first.event_id, second.fired) == (True, "r1", False)
-    (due,) = await receiver.got(1)
+    (due,) = await receiver.wait_for_due(1)
     assert (due.trigger.payload_json, due.event.payload_json) == ('{"report": "daily"}', '{"by": "me"}')
     await receiver.ack(due)
     assert ms_of((await find(replica, "nightly")).next_fire_time) == planned
     missing = pb2.FireTriggerRequest(queue=QUEUE, trigger_id="missing")
-    assert reason(await refused(replica.stub.FireTrigger(missing))) == "TRIGGER_NOT_FOUND"
+    assert reason(await error_of(replica.stub.FireTrigger(missing))) == "TRIGGER_NOT_FOUND"
 
 
-async def test_a_paused_trigger_does_not_fire_until_it_is_resumed(cast: Cast, replica: Replica) -> None:
+async def test_paused_trigger_does_not_fire_until_resumed(cast: Cast, replica: Replica) -> None:
     receiver = await cast.listener(replica, QUEUE)
     await save(replica, "tick", every(50, now_ms() + 50))
     await save(replica, "listens", on_event("order"))
-    held = (await receiver.got(1))[0]
+    held = (await receiver.wait_for_due(1))[0]
 
     for id in ("tick", "listens"):
         paused = (
@@ -145,21 +145,21 @@ async def test_a_paused_trigger_does_not_fire_until_it_is_resumed(cast: Cast, re
     resumed_ms = now_ms()
     for id in ("tick", "listens"):
         await replica.stub.ResumeTrigger(pb2.ResumeTriggerRequest(queue=QUEUE, trigger_id=id))
-    due = (await receiver.got(count + 1))[count]
+    due = (await receiver.wait_for_due(count + 1))[count]
     assert ms_of(due.planned_time) >= resumed_ms - 50
     assert (await publish(replica, "order")).fired == 1
     await save(replica, "done", once(now_ms()))
-    await receiver.ack(next(due for due in await receiver.got(count + 3) if due.trigger.trigger_id == "done"))
+    await receiver.ack(next(due for due in await receiver.wait_for_due(count + 3) if due.trigger.trigger_id == "done"))
 
     async def ended() -> bool:
         return (await find(replica, "done")).status == trigger_pb2.TRIGGER_STATUS_COMPLETED
 
     await until(ended, "the single time has fired")
-    error = await refused(replica.stub.PauseTrigger(pb2.PauseTriggerRequest(queue=QUEUE, trigger_id="done")))
+    error = await error_of(replica.stub.PauseTrigger(pb2.PauseTriggerRequest(queue=QUEUE, trigger_id="done")))
     assert reason(error) == "WRONG_STATUS"
 
 
-async def test_a_queue_is_listed_in_pages_whatever_the_status(replica: Replica) -> None:
+async def test_triggers_of_a_queue_are_listed_in_pages_in_any_status(replica: Replica) -> None:
     for index in range(7):
         await save(replica, f"t{index}", once(now_ms() + HOUR))
     await save(replica, "listens", on_event("order"))
@@ -172,10 +172,10 @@ async def test_a_queue_is_listed_in_pages_whatever_the_status(replica: Replica) 
     assert {each.queue for each in found} == {QUEUE}
     counts = await replica.stub.CountTriggers(pb2.CountTriggersRequest(queue=QUEUE))
     assert (counts.triggers, counts.scheduled, counts.orphans) == (7, 6, 0)
-    assert violations(await refused(listed(replica, ""))).keys() == {"queue"}
+    assert violations(await error_of(listed(replica, ""))).keys() == {"queue"}
 
 
-async def test_what_has_large_schedules_comes_in_pages_and_messages_that_fit(cast: Cast, replica: Replica) -> None:
+async def test_triggers_with_large_schedules_fit_pages_and_messages(cast: Cast, replica: Replica) -> None:
     """A trigger with 1000 times takes 14 KiB."""
     times = trigger_pb2.TimesSchedule(at=[timestamp(now_ms() - 1000 + n) for n in range(1000)])
     for index in range(320):
@@ -188,11 +188,11 @@ async def test_what_has_large_schedules_comes_in_pages_and_messages_that_fit(cas
     assert all(message.ByteSize() <= 2 * 1024 * 1024 for message in receiver.messages)
 
 
-async def test_the_fire_history_comes_in_pages(cast: Cast, replica: Replica) -> None:
+async def test_fire_history_is_listed_in_pages(cast: Cast, replica: Replica) -> None:
     receiver = await cast.listener(replica, QUEUE)
     for index in range(5):
         await save(replica, f"t{index}", once(now_ms()))
-        await receiver.ack((await receiver.got(index + 1))[index])
+        await receiver.ack((await receiver.wait_for_due(index + 1))[index])
 
     async def history() -> list[str]:
         ids: list[str] = []
@@ -225,15 +225,15 @@ async def _full(history: Any) -> bool:
         (on_finished([f"{n:0100}" for n in range(50)], []), QUEUE, {"trigger.schedule.flow_finished.flow_ids"}),
     ],
 )
-async def test_what_cannot_be_is_refused_with_its_place(
+async def test_invalid_trigger_is_refused_with_the_path_of_its_fault(
     replica: Replica, schedule: trigger_pb2.Schedule, queue: str, faults: set[str]
 ) -> None:
-    assert set(violations(await refused(save(replica, "t", schedule, queue)))) == faults
+    assert set(violations(await error_of(save(replica, "t", schedule, queue)))) == faults
 
 
-async def test_flows_are_not_paused_or_fired_here(replica: Replica) -> None:
+async def test_flows_cannot_be_paused_or_fired_through_trigger_service(replica: Replica) -> None:
     for call in (
         replica.stub.PauseTrigger(pb2.PauseTriggerRequest(trigger_id="flow")),
         replica.stub.FireTrigger(pb2.FireTriggerRequest(trigger_id="flow")),
     ):
-        assert violations(await refused(call))["queue"].startswith("must be set: flows are")
+        assert violations(await error_of(call))["queue"].startswith("must be set: flows are")

@@ -14,7 +14,7 @@ def times(*times_ms: int) -> Schedule:
     return Schedule(TimesGrid(times_ms))
 
 
-async def test_a_cron_trigger_begins_after_now_or_at_its_start_also_when_that_has_passed(bench: Bench) -> None:
+async def test_cron_trigger_begins_after_now_or_at_its_start_even_if_past(bench: Bench) -> None:
     schedule = Schedule.cron("0 * * * *")
     hour = bench.now // HOUR * HOUR
 
@@ -27,7 +27,7 @@ async def test_a_cron_trigger_begins_after_now_or_at_its_start_also_when_that_ha
     assert (await bench.save("from-now", schedule)).planned_ms == hour + HOUR
 
 
-async def test_a_cron_trigger_goes_on_where_its_ack_says_and_completes_without(bench: Bench) -> None:
+async def test_cron_trigger_continues_at_the_acked_time_or_completes_without_one(bench: Bench) -> None:
     hour = bench.now // HOUR * HOUR
     await bench.save("tick", Schedule.cron("0 * * * *"))
     bench.clock.advance(HOUR)
@@ -40,7 +40,7 @@ async def test_a_cron_trigger_goes_on_where_its_ack_says_and_completes_without(b
     assert (await bench.found("tick")).status is TriggerStatus.COMPLETED
 
 
-async def test_an_ack_may_name_a_time_that_has_passed_and_it_is_due_at_once(bench: Bench) -> None:
+async def test_ack_naming_a_past_time_makes_the_trigger_due_at_once(bench: Bench) -> None:
     begun = bench.now
     await bench.save("a-times", times(begun, begun + 1000, begun + 2000))
     await bench.save("b-cron", Schedule(CronGrid("* * * * *"), start_ms=begun // MINUTE * MINUTE))
@@ -53,7 +53,7 @@ async def test_an_ack_may_name_a_time_that_has_passed_and_it_is_due_at_once(benc
     assert [due.trigger.planned_ms for due in await bench.claim()] == [begun // MINUTE * MINUTE + 2000, begun + 2000]
 
 
-async def test_an_ack_that_names_no_later_time_than_the_one_that_was_due_is_not_heard(bench: Bench) -> None:
+async def test_ack_naming_no_later_time_is_ignored(bench: Bench) -> None:
     begun = bench.now
     await bench.save("times", times(begun, begun + 1000))
 
@@ -62,7 +62,7 @@ async def test_an_ack_that_names_no_later_time_than_the_one_that_was_due_is_not_
     assert (await bench.found("times")).status is TriggerStatus.COMPLETED
 
 
-async def test_nothing_is_planned_at_or_after_the_end(bench: Bench) -> None:
+async def test_no_time_is_planned_at_or_after_the_end(bench: Bench) -> None:
     begun = bench.now
     await bench.save("tick", Schedule(IntervalGrid(1000, begun), end_ms=begun + 2000))
 
@@ -75,14 +75,14 @@ async def test_nothing_is_planned_at_or_after_the_end(bench: Bench) -> None:
     assert (await bench.found("named")).status is TriggerStatus.COMPLETED
 
 
-async def test_an_interval_that_starts_later_begins_on_its_grid(bench: Bench) -> None:
+async def test_interval_with_a_later_start_begins_on_its_grid(bench: Bench) -> None:
     begun = bench.now
     saved = await bench.save("tick", Schedule(IntervalGrid(1000, begun - 300), start_ms=begun + 5000))
 
     assert saved.planned_ms == begun + 5700
 
 
-async def test_what_has_passed_for_good_when_it_is_saved_is_completed(bench: Bench) -> None:
+async def test_trigger_saved_after_its_end_is_completed(bench: Bench) -> None:
     schedule = Schedule(CronGrid("0 * * * *"), end_ms=bench.now - HOUR)
 
     saved = await bench.save("late", schedule)
@@ -94,7 +94,7 @@ async def test_what_has_passed_for_good_when_it_is_saved_is_completed(bench: Ben
     assert await bench.find("late") is None
 
 
-async def test_a_trigger_that_was_scheduled_and_can_fire_no_more_leaves_the_due_ones(bench: Bench) -> None:
+async def test_scheduled_trigger_saved_with_a_past_end_is_no_longer_due(bench: Bench) -> None:
     await bench.save("tick", 0)
 
     await bench.save("tick", Schedule(CronGrid("0 * * * *"), end_ms=bench.now - HOUR))
@@ -102,7 +102,7 @@ async def test_a_trigger_that_was_scheduled_and_can_fire_no_more_leaves_the_due_
     assert await bench.claim() == []
 
 
-async def test_with_the_last_permitted_firing_it_is_completed_and_a_raised_epoch_counts_on(bench: Bench) -> None:
+async def test_last_permitted_firing_completes_trigger_and_raised_epoch_keeps_count(bench: Bench) -> None:
     schedule = Schedule(IntervalGrid(1000, bench.now), max_firings=3)
     await bench.save("tick", schedule)
     await bench.ack(await bench.claim_one())
@@ -118,7 +118,7 @@ async def test_with_the_last_permitted_firing_it_is_completed_and_a_raised_epoch
     assert (await bench.save("tick", schedule, epoch=3)).fired == 0
 
 
-async def test_jitter_delivers_later_the_same_everywhere_and_the_planned_time_stays(bench: Bench) -> None:
+async def test_jitter_delays_delivery_reproducibly_and_keeps_planned_time(bench: Bench) -> None:
     begun = bench.now
     schedule = Schedule(IntervalGrid(HOUR, begun), jitter_ms=10 * MINUTE)
     saved = await bench.save("tick", schedule)
@@ -142,7 +142,7 @@ async def test_jitter_delivers_later_the_same_everywhere_and_the_planned_time_st
     assert len(set(delays)) == 4
 
 
-async def test_a_claim_tells_when_it_was_made(bench: Bench) -> None:
+async def test_claim_carries_its_delivery_time(bench: Bench) -> None:
     await bench.save("tick", 0)
     bench.clock.advance(70)
 
@@ -151,7 +151,7 @@ async def test_a_claim_tells_when_it_was_made(bench: Bench) -> None:
     assert (due.delivered_ms, due.deadline_ms) == (bench.now, bench.now + 5000)
 
 
-async def test_every_kind_of_schedule_comes_back_as_it_was_saved(bench: Bench) -> None:
+async def test_schedules_of_every_kind_are_stored_unchanged(bench: Bench) -> None:
     begun = bench.now
     schedules = {
         "cron": Schedule.cron("30 2 * * 1-5", "Europe/Berlin"),

@@ -13,7 +13,7 @@ from tradewind.trigger.domain.trigger import TriggerStatus
 from tradewind.trigger.ports import DeadLetter, Heads, Survey
 
 
-async def test_two_claimers_get_a_thousand_triggers_disjoint_and_oldest_first(bench: Bench) -> None:
+async def test_two_claimers_share_a_thousand_triggers_disjointly_oldest_first(bench: Bench) -> None:
     await asyncio.gather(*(bench.save(f"t{index:04}", index) for index in range(1000)))
     bench.clock.advance(HOUR)
 
@@ -30,7 +30,7 @@ async def test_two_claimers_get_a_thousand_triggers_disjoint_and_oldest_first(be
     assert sorted(first + second) == [f"t{index:04}" for index in range(1000)]
 
 
-async def test_only_what_is_due_is_claimed_and_the_survey_says_when_to_come_again(bench: Bench) -> None:
+async def test_only_due_triggers_are_claimed_and_survey_gives_the_next_times(bench: Bench) -> None:
     await bench.save("now", 0)
     await bench.save("later", 5000)
 
@@ -42,9 +42,7 @@ async def test_only_what_is_due_is_claimed_and_the_survey_says_when_to_come_agai
 
 
 @pytest.mark.parametrize(("due", "shares", "expected_ms"), [(1, 1, 50), (1, 16, 62), (20, 16, 306), (90, 16, 500)])
-async def test_the_more_are_due_at_once_the_earlier_they_are_claimed(
-    bench: Bench, due: int, shares: int, expected_ms: int
-) -> None:
+async def test_lead_grows_with_number_of_due_triggers(bench: Bench, due: int, shares: int, expected_ms: int) -> None:
     for index in range(due):
         await bench.save(f"t{index}", 1000)
     lead = Lead(500, shares)
@@ -58,7 +56,7 @@ async def test_the_more_are_due_at_once_the_earlier_they_are_claimed(
     assert len((await bench.order(lead=lead)).due) == due
 
 
-async def test_a_claimed_trigger_is_not_claimed_again_while_its_lease_runs(bench: Bench) -> None:
+async def test_claimed_trigger_is_not_claimed_again_during_its_lease(bench: Bench) -> None:
     await bench.save("tick", 0)
     await bench.claim_one()
 
@@ -68,7 +66,7 @@ async def test_a_claimed_trigger_is_not_claimed_again_while_its_lease_runs(bench
     assert (await bench.found("tick")).status is TriggerStatus.CLAIMED
 
 
-async def test_a_lapsed_claim_is_delivered_again_under_a_new_token_with_its_planned_time(bench: Bench) -> None:
+async def test_lapsed_claim_is_redelivered_with_new_token_and_same_planned_time(bench: Bench) -> None:
     saved = await bench.save("tick", Schedule.every(1000, bench.now))
     first = await bench.claim_one()
     bench.clock.advance(30_000)
@@ -81,7 +79,7 @@ async def test_a_lapsed_claim_is_delivered_again_under_a_new_token_with_its_plan
     assert (token(first.token).partition, token(first.token).trigger_id) == (PARTITION, "tick")
 
 
-async def test_a_late_token_changes_nothing_and_is_listed_as_lost(bench: Bench) -> None:
+async def test_answers_with_a_late_token_change_nothing_and_are_lost(bench: Bench) -> None:
     await bench.save("tick", Schedule.every(1000, bench.now))
     late = await bench.claim_one()
     bench.clock.advance(30_000)
@@ -97,7 +95,7 @@ async def test_a_late_token_changes_nothing_and_is_listed_as_lost(bench: Bench) 
     assert (await bench.ack(second)).lost == {second.token}
 
 
-async def test_a_lapsed_claim_that_nobody_took_can_still_be_acknowledged(bench: Bench) -> None:
+async def test_lapsed_claim_not_yet_reclaimed_can_still_be_acknowledged(bench: Bench) -> None:
     await bench.save("report", 0)
     due = await bench.claim_one()
     bench.clock.advance(HOUR)
@@ -106,7 +104,7 @@ async def test_a_lapsed_claim_that_nobody_took_can_still_be_acknowledged(bench: 
     assert await bench.claim() == []
 
 
-async def test_repeated_lapses_wait_longer_each_time_and_end_dead(bench: Bench) -> None:
+async def test_repeated_lapses_back_off_and_end_dead(bench: Bench) -> None:
     await bench.save("poison", 0)
     for failures, delay in ((0, 0), (1, 0), (2, 1000), (3, 2000)):
         if delay:
@@ -123,7 +121,7 @@ async def test_repeated_lapses_wait_longer_each_time_and_end_dead(bench: Bench) 
     assert (poison.status, poison.next_fire_ms) == (TriggerStatus.DEAD, None)
 
 
-async def test_a_claim_order_takes_no_more_than_its_limit_and_a_mebibyte(bench: Bench) -> None:
+async def test_claim_order_is_bounded_by_limit_and_one_mebibyte(bench: Bench) -> None:
     payload = '"' + "x" * 400_000 + '"'
     for index in range(5):
         await bench.save(f"t{index}", 0, payload=payload)
@@ -133,7 +131,7 @@ async def test_a_claim_order_takes_no_more_than_its_limit_and_a_mebibyte(bench: 
     assert ids(await bench.claim(10)) == ["t4"]
 
 
-async def test_ack_plans_an_interval_on_its_grid(bench: Bench) -> None:
+async def test_ack_plans_interval_on_its_grid(bench: Bench) -> None:
     anchor = bench.now
     await bench.save("tick", Schedule.every(1000, anchor))
     bench.clock.advance(40)
@@ -145,7 +143,7 @@ async def test_ack_plans_an_interval_on_its_grid(bench: Bench) -> None:
     assert (tick.status, tick.planned_ms, tick.revision) == (TriggerStatus.SCHEDULED, anchor + 1000, 1)
 
 
-async def test_ticks_missed_while_nobody_received_are_one_delivery_and_the_grid_holds(bench: Bench) -> None:
+async def test_missed_ticks_are_one_delivery_and_grid_stays(bench: Bench) -> None:
     anchor = bench.now
     await bench.save("tick", Schedule.every(1000, anchor))
     bench.clock.advance(7300)
@@ -158,7 +156,7 @@ async def test_ticks_missed_while_nobody_received_are_one_delivery_and_the_grid_
     assert (await bench.found("tick")).planned_ms == anchor + 8000
 
 
-async def test_a_tick_that_is_exactly_now_is_not_after_now(bench: Bench) -> None:
+async def test_tick_due_exactly_now_is_skipped_by_the_ack(bench: Bench) -> None:
     anchor = bench.now
     await bench.save("tick", Schedule.every(1000, anchor))
     bench.clock.advance(3000)
@@ -168,7 +166,7 @@ async def test_a_tick_that_is_exactly_now_is_not_after_now(bench: Bench) -> None
     assert (await bench.found("tick")).planned_ms == anchor + 4000
 
 
-async def test_the_receiver_may_name_the_next_planned_time(bench: Bench) -> None:
+async def test_ack_may_name_the_next_planned_time(bench: Bench) -> None:
     anchor = bench.now
     await bench.save("tick", Schedule.every(1000, anchor))
     bench.clock.advance(5500)
@@ -181,7 +179,7 @@ async def test_the_receiver_may_name_the_next_planned_time(bench: Bench) -> None
     assert (await bench.found("tick")).planned_ms == anchor + 6000
 
 
-async def test_what_fires_no_more_is_completed(bench: Bench) -> None:
+async def test_ack_completes_trigger_without_a_next_time(bench: Bench) -> None:
     await bench.save("once", 0)
     await bench.save("stopped", Schedule.every(1000, bench.now))
     await bench.save("outlasted", Schedule.every(LAST_MS, bench.now))
@@ -198,7 +196,7 @@ async def test_what_fires_no_more_is_completed(bench: Bench) -> None:
     assert await bench.claim() == []
 
 
-async def test_an_ack_clears_failures(bench: Bench) -> None:
+async def test_ack_clears_failures(bench: Bench) -> None:
     await bench.save("tick", Schedule.every(1000, bench.now))
     await bench.nack(await bench.claim_one(), retry_after_ms=0, error="busy")
 
@@ -208,7 +206,7 @@ async def test_an_ack_clears_failures(bench: Bench) -> None:
     assert (tick.failures, tick.last_error) == (0, "")
 
 
-async def test_a_nack_delays_by_backoff_and_keeps_the_planned_time(bench: Bench) -> None:
+async def test_nack_delays_by_backoff_and_keeps_planned_time(bench: Bench) -> None:
     saved = await bench.save("tick", Schedule.every(1000, bench.now))
     for failures, delay in ((1, 1000), (2, 2000), (3, 4000)):
         settled = await bench.nack(await bench.claim_one(), error=f"busy {failures}")
@@ -221,7 +219,7 @@ async def test_a_nack_delays_by_backoff_and_keeps_the_planned_time(bench: Bench)
         bench.clock.advance(1)
 
 
-async def test_a_nack_may_name_its_own_delay(bench: Bench) -> None:
+async def test_nack_may_name_its_own_delay(bench: Bench) -> None:
     await bench.save("tick", 0)
 
     await bench.nack(await bench.claim_one(), retry_after_ms=70)
@@ -232,7 +230,7 @@ async def test_a_nack_may_name_its_own_delay(bench: Bench) -> None:
     assert ids(await bench.claim()) == ["tick"]
 
 
-async def test_with_the_last_permitted_failure_a_trigger_is_dead(bench: Bench) -> None:
+async def test_trigger_dies_with_its_last_permitted_failure(bench: Bench) -> None:
     await bench.save("tick", Schedule.every(1000, bench.now))
     for _ in range(3):
         assert (await bench.nack(await bench.claim_one(), retry_after_ms=0)).dead == ()
@@ -247,7 +245,7 @@ async def test_with_the_last_permitted_failure_a_trigger_is_dead(bench: Bench) -
     assert await bench.claim() == []
 
 
-async def test_what_is_postponed_never_dies_of_it(bench: Bench) -> None:
+async def test_postponed_nack_counts_no_failure(bench: Bench) -> None:
     await bench.save("tick", Schedule.every(1000, bench.now))
     for _ in range(3):
         await bench.nack(await bench.claim_one(), retry_after_ms=0)
@@ -271,7 +269,7 @@ async def test_only_the_newest_dead_letters_are_kept(bench: Bench) -> None:
         assert (await bench.found(name)).status is TriggerStatus.DEAD
 
 
-async def test_an_extension_moves_the_deadline(bench: Bench) -> None:
+async def test_extension_moves_the_deadline(bench: Bench) -> None:
     await bench.save("tick", 0)
     due = await bench.claim_one()
     bench.clock.advance(20_000)
@@ -285,7 +283,7 @@ async def test_an_extension_moves_the_deadline(bench: Bench) -> None:
     assert ids(await bench.claim()) == ["tick"]
 
 
-async def test_what_is_given_back_is_due_at_once_without_a_failure(bench: Bench) -> None:
+async def test_given_back_trigger_is_due_at_once_without_a_failure(bench: Bench) -> None:
     await bench.save("tick", Schedule.every(1000, bench.now))
     first = await bench.claim_one()
 
@@ -309,7 +307,7 @@ async def test_overdue_triggers_wait_for_the_first_receiver(bench: Bench) -> Non
     assert claimed == [f"t{index:03}" for index in range(300)]
 
 
-async def test_a_higher_epoch_takes_the_partition_and_a_lower_one_is_refused(bench: Bench) -> None:
+async def test_higher_epoch_takes_the_partition_and_lower_epoch_is_refused(bench: Bench) -> None:
     await bench.save("tick", 0)
     assert await bench.subscribe(5, "old") == Survey(Heads(bench.now, None), bench.now * 1000)
     assert isinstance(await bench.subscribe(6, "new"), Survey)
@@ -320,7 +318,7 @@ async def test_a_higher_epoch_takes_the_partition_and_a_lower_one_is_refused(ben
     assert ids(await bench.claim(epoch=6, session="new")) == ["tick"]
 
 
-async def test_a_new_session_of_the_same_epoch_takes_the_partition(bench: Bench) -> None:
+async def test_new_session_of_same_epoch_takes_the_partition(bench: Bench) -> None:
     await bench.save("tick", 0)
     await bench.subscribe(5, "before")
     await bench.subscribe(5, "after")
@@ -329,7 +327,7 @@ async def test_a_new_session_of_the_same_epoch_takes_the_partition(bench: Bench)
     assert ids(await bench.claim(epoch=5, session="after")) == ["tick"]
 
 
-async def test_a_claim_of_a_higher_epoch_than_known_takes_the_partition(bench: Bench) -> None:
+async def test_claim_with_a_higher_epoch_takes_the_partition(bench: Bench) -> None:
     await bench.save("tick", 0)
     await bench.subscribe(5, "old")
 
@@ -337,7 +335,7 @@ async def test_a_claim_of_a_higher_epoch_than_known_takes_the_partition(bench: B
     assert await bench.subscribe(5, "old") == 6
 
 
-async def test_claims_of_the_receiver_before_can_still_be_settled(bench: Bench) -> None:
+async def test_claims_of_the_previous_receiver_can_still_be_acked(bench: Bench) -> None:
     await bench.save("tick", Schedule.every(1000, bench.now))
     await bench.subscribe(1, "old")
     due = await bench.claim_one_of("old")
@@ -346,7 +344,7 @@ async def test_claims_of_the_receiver_before_can_still_be_settled(bench: Bench) 
     assert (await bench.ack(due, session="old")).lost == frozenset()
 
 
-async def test_partitions_do_not_meet(bench: Bench) -> None:
+async def test_partitions_are_independent(bench: Bench) -> None:
     await bench.save("tick", 0, partition=3)
     await bench.save("tick", 50, partition=4)
 
@@ -360,7 +358,7 @@ async def test_partitions_do_not_meet(bench: Bench) -> None:
     assert survey.heads == Heads(None, bench.now + 30_000)
 
 
-async def test_answers_for_many_partitions_go_in_one_call(bench: Bench) -> None:
+async def test_claims_of_many_partitions_are_acked_in_one_call(bench: Bench) -> None:
     for partition in (0, 7, 15):
         await bench.save(f"p{partition}", 0, partition=partition)
     due = [await bench.claim(partition=partition) for partition in (0, 7, 15)]
@@ -370,7 +368,7 @@ async def test_answers_for_many_partitions_go_in_one_call(bench: Bench) -> None:
     assert settled.heads == {0: Heads(), 7: Heads(), 15: Heads()}
 
 
-async def test_the_fire_history_tells_how_claims_ended_and_is_capped(bench: Bench) -> None:
+async def test_fire_history_records_outcomes_and_is_capped(bench: Bench) -> None:
     anchor = bench.now
     await bench.save("tick", Schedule.every(1000, anchor))
     for _ in range(7):

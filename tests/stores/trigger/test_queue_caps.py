@@ -34,7 +34,7 @@ async def small(server: RedisServer | None, clock: ManualClock) -> AsyncIterator
         await server.close_clients()
 
 
-async def test_a_full_queue_takes_no_further_trigger_but_changes_those_it_has(small: Bench) -> None:
+async def test_full_queue_refuses_new_triggers_but_updates_existing_ones(small: Bench) -> None:
     queue = small.store.of_queue("q")
     for id in ("a", "b"):
         await queue.save(PARTITION, TriggerDraft(id, "q", Schedule.once(0)))
@@ -52,7 +52,7 @@ async def test_a_full_queue_takes_no_further_trigger_but_changes_those_it_has(sm
     await queue.save(PARTITION, TriggerDraft("c", "q", Schedule.once(0)))
 
 
-async def test_a_trigger_that_has_fired_its_last_listens_again_only_where_there_is_room(small: Bench) -> None:
+async def test_completed_trigger_listens_again_only_below_the_listener_limit(small: Bench) -> None:
     queue = Bench(small.store.of_queue("q"), small.clock, small.queues)
     once = replace(LISTENS, max_firings=1)
     await queue.save("a", once)
@@ -69,9 +69,7 @@ async def test_a_trigger_that_has_fired_its_last_listens_again_only_where_there_
     assert (await queue.save("a", once, epoch=2)).status is TriggerStatus.WAITING
 
 
-async def test_a_full_queue_has_room_again_when_what_has_ended_has_passed_its_retention(
-    small: Bench, clock: ManualClock
-) -> None:
+async def test_full_queue_has_room_again_after_ended_triggers_expire(small: Bench, clock: ManualClock) -> None:
     queue = small.store.of_queue("q")
     for id in ("a", "b"):
         # The schedule ends before it begins, so the trigger is completed at once.
@@ -83,7 +81,7 @@ async def test_a_full_queue_has_room_again_when_what_has_ended_has_passed_its_re
     assert (await queue.save(PARTITION, TriggerDraft("c", "q", Schedule.once(0)))).id == "c"
 
 
-async def test_events_that_come_at_once_have_planned_times_a_moment_apart(bench: Bench) -> None:
+async def test_simultaneous_events_get_distinct_planned_times(bench: Bench) -> None:
     await bench.store.save(PARTITION, TriggerDraft("f", "f", LISTENS))
     order = [FiringOrder(PARTITION, "", "f")]
     for at in range(3):
@@ -97,7 +95,7 @@ async def test_events_that_come_at_once_have_planned_times_a_moment_apart(bench:
     assert [each.epoch for each in page.triggers] == [0, 0, 0, 2]
 
 
-async def test_an_event_counts_from_the_start_of_the_window_on(bench: Bench) -> None:
+async def test_event_before_the_window_does_not_fire(bench: Bench) -> None:
     await bench.store.save(PARTITION, TriggerDraft("f", "f", LISTENS))
     order = [FiringOrder(PARTITION, "", "f", bench.now + 1000)]
     assert await bench.queues.fire(order, Event("e0", "tick")) == [Outcome.GONE]

@@ -44,7 +44,7 @@ async def ttl(client: Client, key: str) -> int:
     return await client.pttl(key)
 
 
-async def test_what_will_fire_has_no_lifetime_and_what_ended_has(redis_bench: Bench, client: Client) -> None:
+async def test_pending_triggers_never_expire_and_ended_ones_do(redis_bench: Bench, client: Client) -> None:
     await redis_bench.save("far", 30 * DAY)
     await redis_bench.save("held", 0)
     await redis_bench.claim()
@@ -64,7 +64,7 @@ async def test_what_will_fire_has_no_lifetime_and_what_ended_has(redis_bench: Be
     assert HOUR - 60_000 < await ttl(client, KEYS.removed(PARTITION, "gone")) <= HOUR
 
 
-async def test_a_trigger_that_begins_again_has_no_lifetime_any_more(redis_bench: Bench, client: Client) -> None:
+async def test_restarted_trigger_no_longer_expires(redis_bench: Bench, client: Client) -> None:
     schedule = Schedule.once(redis_bench.now)
     await redis_bench.save("again", schedule)
     await redis_bench.ack(await redis_bench.claim_one())
@@ -74,7 +74,7 @@ async def test_a_trigger_that_begins_again_has_no_lifetime_any_more(redis_bench:
     assert await ttl(client, KEYS.trigger(PARTITION, "again")) == -1
 
 
-async def test_index_entries_without_a_trigger_are_taken_out_and_told(redis_bench: Bench, client: Client) -> None:
+async def test_index_entries_without_a_trigger_are_removed_and_reported(redis_bench: Bench, client: Client) -> None:
     for name in ("lost", "sound", "strange", "held"):
         await redis_bench.save(name, 0)
     await client.delete(KEYS.trigger(PARTITION, "lost"), KEYS.trigger(PARTITION, "strange"))
@@ -92,9 +92,7 @@ async def test_index_entries_without_a_trigger_are_taken_out_and_told(redis_benc
     assert (await redis_bench.order()).orphans == ()
 
 
-async def test_an_index_entry_of_a_trigger_in_another_status_is_taken_out_and_no_loss(
-    redis_bench: Bench, client: Client
-) -> None:
+async def test_index_entries_of_another_status_are_removed_but_not_reported(redis_bench: Bench, client: Client) -> None:
     for name in ("due", "held"):
         await redis_bench.save(name, 0)
     await client.hset(KEYS.trigger(PARTITION, "due"), mapping={"status": "dead"})
@@ -110,9 +108,7 @@ async def test_an_index_entry_of_a_trigger_in_another_status_is_taken_out_and_no
     assert again.survey.heads == Heads()
 
 
-async def test_scripts_that_the_server_has_forgotten_are_sent_again(
-    redis_bench: Bench, redis_server: RedisServer
-) -> None:
+async def test_flushed_scripts_are_loaded_again(redis_bench: Bench, redis_server: RedisServer) -> None:
     await redis_bench.save("tick", Schedule.every(1000, redis_bench.now))
     for _ in range(2):
         due, survey = await redis_bench.store.look([PARTITION], survey=PARTITION)
@@ -123,7 +119,7 @@ async def test_scripts_that_the_server_has_forgotten_are_sent_again(
             await redis_server.on_node(node, "FUNCTION", "FLUSH")
 
 
-async def test_answers_for_more_claims_than_a_script_takes_go_in_several(redis_bench: Bench) -> None:
+async def test_acks_beyond_the_script_limit_are_split(redis_bench: Bench) -> None:
     await asyncio.gather(
         *(redis_bench.save(f"t{index:03}", Schedule.every(1000, redis_bench.now)) for index in range(600))
     )
@@ -138,7 +134,7 @@ async def test_answers_for_more_claims_than_a_script_takes_go_in_several(redis_b
     assert {trigger.planned_ms for trigger in page.triggers} == {redis_bench.now + 1000}
 
 
-async def test_production_goes_by_the_servers_own_clock_to_the_microsecond(redis_server: RedisServer) -> None:
+async def test_script_time_is_the_servers_clock_in_microseconds(redis_server: RedisServer) -> None:
     store = RedisTriggerStore(redis_server.connect(ACL.name), KEYS, ScriptTime())
     asked_us = time.time_ns() // 1000
 
@@ -148,7 +144,7 @@ async def test_production_goes_by_the_servers_own_clock_to_the_microsecond(redis
     assert survey.now_us % 1000 or (await store.look([], survey=PARTITION))[1].now_us % 1000
 
 
-async def test_a_sweep_takes_out_what_has_no_trigger_counts_it_and_puts_back_what_has_no_entry(
+async def test_sweep_removes_and_counts_orphaned_entries_and_restores_missing_ones(
     redis_bench: Bench, client: Client
 ) -> None:
     queue, keys = redis_bench.store.of_queue("q"), Keys(queue_name="q")
@@ -178,9 +174,7 @@ async def sweep_queue(bench: Bench, queue: str) -> None:
         await bench.queues.sweep(PARTITION, queue, index, 0)
 
 
-async def test_a_sweep_forgets_queues_whose_last_trigger_has_gone_and_their_history_later(
-    redis_bench: Bench, client: Client
-) -> None:
+async def test_sweep_forgets_empty_queues_and_lets_their_history_expire(redis_bench: Bench, client: Client) -> None:
     queue, keys = redis_bench.store.of_queue("q"), Keys(queue_name="q")
     order = ClaimOrder(Subscription(PARTITION, SHARED, "s"), 10, 1000, "n")
 
@@ -205,9 +199,7 @@ async def test_a_sweep_forgets_queues_whose_last_trigger_has_gone_and_their_hist
     assert len((await redis_bench.queues.firings(PARTITION, "q", "", 10))[0]) == 2
 
 
-async def test_what_has_passed_its_retention_is_no_finding_and_what_was_lost_before_is(
-    redis_bench: Bench, client: Client
-) -> None:
+async def test_doctor_reports_lost_triggers_but_not_expired_ones(redis_bench: Bench, client: Client) -> None:
     queue, queues = redis_bench.store.of_queue("q"), redis_bench.queues
     assert isinstance(queues, RedisQueueStore)
     bench = Bench(queue, redis_bench.clock, queues)
@@ -229,7 +221,7 @@ async def test_what_has_passed_its_retention_is_no_finding_and_what_was_lost_bef
     assert found == ["all q/lost", "due q/lost"]
 
 
-async def test_a_sweep_goes_through_an_index_in_parts(redis_bench: Bench, client: Client) -> None:
+async def test_sweep_covers_an_index_in_parts(redis_bench: Bench, client: Client) -> None:
     for index in range(600):
         await redis_bench.save(f"t{index:03}", HOUR)
     for index in range(0, 600, 2):
@@ -247,7 +239,7 @@ async def test_a_sweep_goes_through_an_index_in_parts(redis_bench: Bench, client
 
 
 @pytest.mark.skipif(shutil.which("localedef") is None, reason="needs localedef, of glibc, to make a locale")
-async def test_pages_go_by_bytes_whatever_the_locale_of_the_server(
+async def test_pages_are_ordered_by_bytes_in_any_server_locale(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server takes its locale from its environment, and Lua compares strings by it: a comes before B, not after."""

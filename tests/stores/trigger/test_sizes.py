@@ -13,7 +13,7 @@ from tradewind.trigger.ports import FiringOrder
 KIB = 1024
 
 
-async def test_schedules_count_like_payloads(bench: Bench) -> None:
+async def test_schedules_count_towards_the_size_of_pages_and_claims(bench: Bench) -> None:
     times = Schedule(TimesGrid(tuple(bench.now + n for n in range(1000))))
     for number in range(80):
         await bench.save(f"t{number:02}", times)
@@ -26,7 +26,7 @@ async def test_schedules_count_like_payloads(bench: Bench) -> None:
     assert [len(await bench.claim()) for _ in range(3)] == [len(page.triggers), len(rest.triggers), 0]
 
 
-async def test_a_firing_comes_with_its_trigger_and_counts_with_it(bench: Bench) -> None:
+async def test_size_of_a_firing_includes_its_trigger(bench: Bench) -> None:
     queue = bench.store.of_queue("q")
     listens = Schedule(OnEvent("tick", EventFilter("")))
     for id in ("a", "b"):

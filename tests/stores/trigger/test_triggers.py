@@ -9,7 +9,7 @@ from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
 from tradewind.trigger.ports import Position
 
 
-async def test_a_new_trigger_is_planned_at_its_anchor_and_returned_as_stored(bench: Bench) -> None:
+async def test_new_trigger_is_planned_at_its_anchor_and_returned_as_stored(bench: Bench) -> None:
     schedule = Schedule.every(1000, bench.now + 5000)
 
     saved = await bench.save("tick", schedule, payload='{"flow":"é"}', epoch=7)
@@ -22,7 +22,7 @@ async def test_a_new_trigger_is_planned_at_its_anchor_and_returned_as_stored(ben
     assert await bench.find("other") is None
 
 
-async def test_saving_the_same_again_changes_nothing(bench: Bench) -> None:
+async def test_saving_an_unchanged_trigger_changes_nothing(bench: Bench) -> None:
     schedule = Schedule.every(1000, bench.now)
     saved = await bench.save("tick", schedule)
     due = await bench.claim_one()
@@ -34,7 +34,7 @@ async def test_saving_the_same_again_changes_nothing(bench: Bench) -> None:
     assert (again.planned_ms, again.revision) == (saved.planned_ms + 1000, 1)
 
 
-async def test_a_new_payload_raises_the_revision_and_keeps_planned_time_and_claim(bench: Bench) -> None:
+async def test_new_payload_raises_revision_and_keeps_planned_time_and_claim(bench: Bench) -> None:
     schedule = Schedule.every(1000, bench.now)
     await bench.save("tick", schedule)
     due = await bench.claim_one()
@@ -46,7 +46,7 @@ async def test_a_new_payload_raises_the_revision_and_keeps_planned_time_and_clai
     assert (await bench.found("tick")).planned_ms == due.trigger.planned_ms + 1000
 
 
-async def test_a_new_schedule_is_planned_anew_and_makes_a_claim_void(bench: Bench) -> None:
+async def test_new_schedule_is_planned_anew_and_voids_a_claim(bench: Bench) -> None:
     await bench.save("tick", Schedule.every(1000, bench.now))
     due = await bench.claim_one()
 
@@ -58,7 +58,7 @@ async def test_a_new_schedule_is_planned_anew_and_makes_a_claim_void(bench: Benc
     assert ids((await bench.claimed()).triggers) == []
 
 
-async def test_a_higher_epoch_keeps_the_planned_time_clears_failures_and_makes_a_claim_void(bench: Bench) -> None:
+async def test_higher_epoch_keeps_planned_time_clears_failures_and_voids_a_claim(bench: Bench) -> None:
     schedule = Schedule.every(1000, bench.now)
     await bench.save("tick", schedule, epoch=1)
     await bench.nack(await bench.claim_one(), retry_after_ms=0, error="busy")
@@ -71,7 +71,7 @@ async def test_a_higher_epoch_keeps_the_planned_time_clears_failures_and_makes_a
     assert (await bench.claim_one()).trigger == unchanged_but(raised, status=TriggerStatus.CLAIMED)
 
 
-async def test_a_higher_epoch_does_not_wait_for_the_delay_of_a_failure(bench: Bench) -> None:
+async def test_higher_epoch_ends_the_delay_after_a_failure(bench: Bench) -> None:
     schedule = Schedule.every(1000, bench.now)
     await bench.save("tick", schedule)
     await bench.nack(await bench.claim_one(), retry_after_ms=HOUR)
@@ -81,7 +81,7 @@ async def test_a_higher_epoch_does_not_wait_for_the_delay_of_a_failure(bench: Be
     assert ids(await bench.claim()) == ["tick"]
 
 
-async def test_a_lower_epoch_is_refused_and_changes_nothing(bench: Bench) -> None:
+async def test_save_with_a_lower_epoch_is_refused_and_changes_nothing(bench: Bench) -> None:
     saved = await bench.save("tick", 1000, epoch=5)
 
     with pytest.raises(StaleEpoch) as refusal:
@@ -91,7 +91,7 @@ async def test_a_lower_epoch_is_refused_and_changes_nothing(bench: Bench) -> Non
     assert await bench.find("tick") == saved
 
 
-async def test_a_completed_trigger_begins_again_with_a_higher_epoch_only(bench: Bench) -> None:
+async def test_completed_trigger_restarts_only_with_a_higher_epoch(bench: Bench) -> None:
     schedule = Schedule.once(bench.now)
     await bench.save("report", schedule)
     await bench.ack(await bench.claim_one())
@@ -104,7 +104,7 @@ async def test_a_completed_trigger_begins_again_with_a_higher_epoch_only(bench: 
     assert ids(await bench.claim()) == ["report"]
 
 
-async def test_an_interval_that_was_finished_begins_again_at_its_anchor(bench: Bench) -> None:
+async def test_finished_interval_restarts_at_its_anchor(bench: Bench) -> None:
     schedule = Schedule.every(1000, bench.now)
     await bench.save("tick", schedule)
     bench.clock.advance(5000)
@@ -116,7 +116,7 @@ async def test_an_interval_that_was_finished_begins_again_at_its_anchor(bench: B
     assert (again.status, again.planned_ms) == (TriggerStatus.SCHEDULED, schedule.first(0))
 
 
-async def test_a_dead_trigger_comes_back_with_the_planned_time_it_died_of(bench: Bench) -> None:
+async def test_dead_trigger_saved_with_higher_epoch_keeps_its_planned_time(bench: Bench) -> None:
     schedule = Schedule.every(1000, bench.now)
     await bench.save("tick", schedule)
     await bench.ack(await bench.claim_one())
@@ -135,7 +135,7 @@ async def test_a_dead_trigger_comes_back_with_the_planned_time_it_died_of(bench:
     assert ids(await bench.claim()) == ["tick"]
 
 
-async def test_remove_says_whether_there_was_one(bench: Bench) -> None:
+async def test_remove_returns_whether_the_trigger_existed(bench: Bench) -> None:
     await bench.save("tick", 1000)
 
     assert await bench.store.remove(3, "tick", 1)
@@ -144,7 +144,7 @@ async def test_remove_says_whether_there_was_one(bench: Bench) -> None:
     assert (await bench.scheduled()).triggers == ()
 
 
-async def test_remove_makes_a_claim_void(bench: Bench) -> None:
+async def test_remove_voids_a_claim(bench: Bench) -> None:
     await bench.save("tick", Schedule.every(1000, bench.now))
     due = await bench.claim_one()
 
@@ -156,7 +156,7 @@ async def test_remove_makes_a_claim_void(bench: Bench) -> None:
     assert await bench.claim() == []
 
 
-async def test_an_older_save_cannot_bring_a_removed_trigger_back_for_an_hour(bench: Bench) -> None:
+async def test_save_with_older_epoch_is_refused_for_an_hour_after_removal(bench: Bench) -> None:
     await bench.save("tick", 1000, epoch=5)
     await bench.store.remove(3, "tick", 6)
 
@@ -169,7 +169,7 @@ async def test_an_older_save_cannot_bring_a_removed_trigger_back_for_an_hour(ben
     assert (await bench.save("tick", 1000, epoch=5)).epoch == 5
 
 
-async def test_removing_what_is_not_there_yet_keeps_an_overtaken_save_out(bench: Bench) -> None:
+async def test_removing_a_missing_trigger_still_refuses_older_saves(bench: Bench) -> None:
     assert not await bench.store.remove(3, "tick", 6)
 
     with pytest.raises(StaleEpoch):
@@ -177,7 +177,7 @@ async def test_removing_what_is_not_there_yet_keeps_an_overtaken_save_out(bench:
     assert (await bench.save("tick", 1000, epoch=6)).revision == 1
 
 
-async def test_a_lower_epoch_cannot_remove(bench: Bench) -> None:
+async def test_remove_with_a_lower_epoch_is_refused(bench: Bench) -> None:
     saved = await bench.save("tick", 1000, epoch=5)
 
     with pytest.raises(StaleEpoch):
@@ -186,7 +186,7 @@ async def test_a_lower_epoch_cannot_remove(bench: Bench) -> None:
     assert await bench.find("tick") == saved
 
 
-async def test_a_trigger_due_in_thirty_days_keeps_its_body(bench: Bench) -> None:
+async def test_trigger_due_in_thirty_days_keeps_its_payload(bench: Bench) -> None:
     saved = await bench.save("far", 30 * DAY, payload='{"kept":true}')
     bench.clock.advance(30 * DAY)
 
@@ -195,7 +195,7 @@ async def test_a_trigger_due_in_thirty_days_keeps_its_body(bench: Bench) -> None
     assert due.trigger == unchanged_but(saved, status=TriggerStatus.CLAIMED)
 
 
-async def test_what_completed_is_kept_for_seven_days(bench: Bench) -> None:
+async def test_completed_trigger_is_kept_for_seven_days(bench: Bench) -> None:
     await bench.save("report", 0)
     await bench.ack(await bench.claim_one())
 
@@ -206,7 +206,7 @@ async def test_what_completed_is_kept_for_seven_days(bench: Bench) -> None:
     assert await bench.find("report") is None
 
 
-async def test_pages_list_what_is_due_earliest_first_and_claim_nothing(bench: Bench) -> None:
+async def test_pages_list_scheduled_triggers_earliest_first_and_claim_none(bench: Bench) -> None:
     for id, delay in (("c", 200), ("a", 300), ("b", 100), ("later", 301)):
         await bench.save(id, delay)
 
@@ -221,7 +221,7 @@ async def test_pages_list_what_is_due_earliest_first_and_claim_nothing(bench: Be
     assert ids(await bench.claim()) == ["b", "c"]
 
 
-async def test_pages_go_on_after_their_end_among_many_of_one_instant(bench: Bench) -> None:
+async def test_pages_continue_correctly_among_triggers_due_at_the_same_time(bench: Bench) -> None:
     names = [f"t{index:03}" for index in range(25)]
     for name in names:
         await bench.save(name, 100)
@@ -238,7 +238,7 @@ async def test_pages_go_on_after_their_end_among_many_of_one_instant(bench: Benc
     assert seen == names
 
 
-async def test_a_page_ends_once_it_holds_a_mebibyte(bench: Bench) -> None:
+async def test_page_ends_once_it_holds_a_mebibyte(bench: Bench) -> None:
     payload = '"' + "x" * 400_000 + '"'
     for index in range(5):
         await bench.save(f"t{index}", index, payload=payload)
@@ -250,7 +250,7 @@ async def test_a_page_ends_once_it_holds_a_mebibyte(bench: Bench) -> None:
     assert ids((await bench.scheduled(after=page.end)).triggers) == ["t3", "t4"]
 
 
-async def test_claimed_triggers_are_listed_by_the_end_of_their_lease(bench: Bench) -> None:
+async def test_claimed_triggers_are_listed_by_end_of_lease(bench: Bench) -> None:
     for id in ("a", "b", "c"):
         await bench.save(id, 0)
     a, b, c = await bench.claim()

@@ -18,28 +18,28 @@ from tradewind.trigger.stores.memory import MemoryTriggerStore
 from tradewind.trigger.stores.redis_wakes import RedisWakeChannel
 
 
-class Heard(list[Wake]):
-    """The wakes that came; only those of one partition are in order: a cluster's nodes keep no order between them."""
+class PublishedWakes(list[Wake]):
+    """The published wakes; only those of one partition are in order: a cluster's nodes keep no order between them."""
 
     def __init__(self, server: RedisServer | None) -> None:
         super().__init__()
         self._nodes = [] if server is None else [partial(server.on_node, node) for node in server.nodes]
         self._marks = 0
 
-    async def so_far(self) -> dict[int, list[Wake]]:
+    async def collect(self) -> dict[int, list[Wake]]:
         """Return the wakes since the last call, by partition; a mark after each node's wakes tells where they end."""
         marks = []
         for publish in self._nodes:
             self._marks += 1
             marks.append(NewReceiver(Subscription(15, self._marks, "mark")))
             await publish("PUBLISH", Keys().wake(15), f"receiver {self._marks} mark")
-        await until(lambda: all(mark in self for mark in marks), "the marks are heard")
-        came: dict[int, list[Wake]] = {}
+        await until(lambda: all(mark in self for mark in marks), "the marks have come")
+        by_partition: dict[int, list[Wake]] = {}
         for wake in self:
             if wake not in marks:
-                came.setdefault(_partition(wake), []).append(wake)
+                by_partition.setdefault(_partition(wake), []).append(wake)
         self.clear()
-        return came
+        return by_partition
 
 
 def _partition(wake: Wake) -> int:
@@ -47,9 +47,9 @@ def _partition(wake: Wake) -> int:
 
 
 @pytest_asyncio.fixture
-async def heard(bench: Bench, server: RedisServer | None) -> AsyncIterator[Heard]:
-    """Hears every wake of the store."""
-    heard = Heard(server)
+async def wakes(bench: Bench, server: RedisServer | None) -> AsyncIterator[PublishedWakes]:
+    """Collects every wake of the store."""
+    wakes = PublishedWakes(server)
     subscriber: Subscriber | None = None
     channel: WakeChannel
     if server is None:
@@ -59,14 +59,14 @@ async def heard(bench: Bench, server: RedisServer | None) -> AsyncIterator[Heard
         subscriber = Subscriber(server.url(ACL.name))
         subscriber.start()
         channel = RedisWakeChannel(subscriber, Keys())
-    end = await channel.listen(heard.append, lambda: None)
-    yield heard
+    end = await channel.listen(wakes.append, lambda: None)
+    yield wakes
     end()
     if subscriber is not None:
         await subscriber.stop()
 
 
-async def test_only_a_save_that_comes_before_all_else_wakes(bench: Bench, heard: Heard) -> None:
+async def test_only_a_save_that_is_due_earliest_wakes_receivers(bench: Bench, wakes: PublishedWakes) -> None:
     await bench.save("first", 5000)
     await bench.save("later", 6000)
     await bench.save("as-early", 5000)
@@ -74,78 +74,78 @@ async def test_only_a_save_that_comes_before_all_else_wakes(bench: Bench, heard:
     await bench.save("earlier", 4000)
     await bench.save("earlier", 4000)
 
-    assert await heard.so_far() == {
+    assert await wakes.collect() == {
         PARTITION: [EarlierDue(PARTITION, bench.now + 5000), EarlierDue(PARTITION, bench.now + 4000)],
         4: [EarlierDue(4, bench.now + 7000)],
     }
 
 
-async def test_a_subscription_tells_who_receives_and_a_refused_one_nothing(bench: Bench, heard: Heard) -> None:
+async def test_accepted_subscription_is_published_and_refused_one_is_not(bench: Bench, wakes: PublishedWakes) -> None:
     await bench.subscribe(5, "s5")
     await bench.subscribe(4, "s4")
 
-    assert await heard.so_far() == {PARTITION: [NewReceiver(Subscription(PARTITION, 5, "s5"))]}
+    assert await wakes.collect() == {PARTITION: [NewReceiver(Subscription(PARTITION, 5, "s5"))]}
 
 
-async def test_answers_of_the_receiver_itself_wake_nobody(bench: Bench, heard: Heard) -> None:
+async def test_answers_from_the_receiver_wake_nobody(bench: Bench, wakes: PublishedWakes) -> None:
     await bench.subscribe()
     for name in ("a", "b", "c"):
         await bench.save(name, Schedule.every(1000, bench.now))
     a, b, c = await bench.claim()
-    await heard.so_far()
+    await wakes.collect()
 
     await bench.ack(a)
     await bench.nack(b, retry_after_ms=10)
     await bench.give_back(c)
     await bench.extend(*await bench.claim(), lease_ms=10)
 
-    assert await heard.so_far() == {}
+    assert await wakes.collect() == {}
 
 
-async def test_answers_of_somebody_else_wake_the_receiver_when_something_is_due_earlier(
-    bench: Bench, heard: Heard
+async def test_answers_from_another_session_wake_the_receiver_if_due_earlier(
+    bench: Bench, wakes: PublishedWakes
 ) -> None:
     await bench.save("a", Schedule.every(HOUR, bench.now))
     await bench.save("b", 0)
     a, b = await bench.claim(session="old")
     await bench.subscribe(2, "new")
     await bench.save("c", 2 * HOUR)
-    await heard.so_far()
+    await wakes.collect()
 
     await bench.ack(a, session="old")
     await bench.give_back(b, session="old")
 
-    assert await heard.so_far() == {
+    assert await wakes.collect() == {
         PARTITION: [EarlierDue(PARTITION, bench.now + HOUR), EarlierDue(PARTITION, bench.now)]
     }
 
 
-async def test_a_withdrawn_order_wakes_the_receiver_whoever_it_is(bench: Bench, heard: Heard) -> None:
+async def test_withdrawn_order_wakes_any_receiver(bench: Bench, wakes: PublishedWakes) -> None:
     await bench.subscribe()
     await bench.save("a", 0)
     await bench.claim(nonce="lost")
     await bench.save("c", 5000)
-    await heard.so_far()
+    await wakes.collect()
 
-    await bench.withdraw("unheard")
+    await bench.withdraw("unknown")
     await bench.withdraw("lost")
     await bench.withdraw("lost")
 
-    assert await heard.so_far() == {PARTITION: [EarlierDue(PARTITION, bench.now)]}
+    assert await wakes.collect() == {PARTITION: [EarlierDue(PARTITION, bench.now)]}
 
 
-async def test_an_answer_that_leaves_the_earliest_as_it_was_wakes_nobody(bench: Bench, heard: Heard) -> None:
+async def test_answer_that_keeps_the_earliest_due_time_wakes_nobody(bench: Bench, wakes: PublishedWakes) -> None:
     await bench.save("a", Schedule.every(HOUR, bench.now))
     (a,) = await bench.claim(session="old")
     await bench.save("c", 5000)
-    await heard.so_far()
+    await wakes.collect()
 
     await bench.ack(a, session="old")
 
-    assert await heard.so_far() == {}
+    assert await wakes.collect() == {}
 
 
-async def test_who_begins_to_listen_is_told_once(bench: Bench, heard: Heard) -> None:
+async def test_new_listener_is_published_once(bench: Bench, wakes: PublishedWakes) -> None:
     def on(name: str, symbol: str) -> Schedule:
         return Schedule(OnEvent(name, EventFilter(f'{{"symbol": "{symbol}"}}')))
 
@@ -157,7 +157,7 @@ async def test_who_begins_to_listen_is_told_once(bench: Bench, heard: Heard) -> 
     await bench.save("b", HOUR, epoch=2)
     await bench.save("b", on("price", "IBM"), epoch=3)
 
-    assert await heard.so_far() == {
+    assert await wakes.collect() == {
         PARTITION: [
             NewListener(PARTITION, "price"),
             NewListener(PARTITION, "price"),

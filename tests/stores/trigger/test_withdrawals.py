@@ -12,7 +12,7 @@ from tradewind.trigger.domain.trigger import TriggerStatus
 from tradewind.trigger.stores import redis
 
 
-async def test_what_was_claimed_for_a_withdrawn_order_is_due_at_once_without_a_failure(bench: Bench) -> None:
+async def test_triggers_of_a_withdrawn_order_are_due_at_once_without_a_failure(bench: Bench) -> None:
     await bench.save("tick", Schedule.every(1000, bench.now))
     (lost,) = await bench.claim(nonce="lost")
     bench.clock.advance(5000)
@@ -25,20 +25,20 @@ async def test_what_was_claimed_for_a_withdrawn_order_is_due_at_once_without_a_f
     assert (await bench.ack(again)).lost == frozenset()
 
 
-async def test_claims_of_other_orders_stay_as_they_are(bench: Bench) -> None:
+async def test_withdrawing_keeps_claims_of_other_orders(bench: Bench) -> None:
     for nonce in ("1", "a1", "lost", "1a"):
         await bench.save(nonce, 0)
         await bench.claim(nonce=nonce)
     before = (await bench.claimed()).triggers
 
-    await bench.withdraw("unheard")
+    await bench.withdraw("unknown")
     await bench.withdraw("1")
 
     assert ids((await bench.scheduled()).triggers) == ["1"]
     assert (await bench.claimed()).triggers == tuple(trigger for trigger in before if trigger.id != "1")
 
 
-async def test_withdrawing_again_leaves_the_next_claim_alone(bench: Bench) -> None:
+async def test_withdrawing_twice_keeps_the_next_claim(bench: Bench) -> None:
     await bench.save("tick", 0)
     await bench.claim(nonce="lost")
     await bench.withdraw("lost")
@@ -49,7 +49,7 @@ async def test_withdrawing_again_leaves_the_next_claim_alone(bench: Bench) -> No
     assert (await bench.ack(due)).lost == frozenset()
 
 
-async def test_a_trigger_that_was_paused_meanwhile_stays_so(bench: Bench) -> None:
+async def test_trigger_paused_before_a_withdrawal_stays_paused(bench: Bench) -> None:
     await bench.save("tick", 0)
     await bench.claim(nonce="lost")
     await bench.queues.pause(PARTITION, "", "tick", "wait")
@@ -60,7 +60,7 @@ async def test_a_trigger_that_was_paused_meanwhile_stays_so(bench: Bench) -> Non
     assert await bench.claim() == []
 
 
-async def test_an_order_of_many_claims_among_more_is_withdrawn_whole(bench: Bench) -> None:
+async def test_order_with_many_claims_is_withdrawn_completely(bench: Bench) -> None:
     async def claimed(name: str) -> None:
         await asyncio.gather(*(bench.save(f"{name}{index:03}", 0) for index in range(300)))
         for limit in (200, 100):
@@ -76,7 +76,7 @@ async def test_an_order_of_many_claims_among_more_is_withdrawn_whole(bench: Benc
     assert len((await bench.claimed(limit=1000)).triggers) == 600
 
 
-async def test_a_lease_shortened_meanwhile_hides_no_claim_of_the_order(
+async def test_withdrawal_is_complete_even_if_another_lease_is_shortened_meanwhile(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await asyncio.gather(*(bench.save(f"lost{index:03}", 0) for index in range(300)))
@@ -98,7 +98,7 @@ async def test_a_lease_shortened_meanwhile_hides_no_claim_of_the_order(
     assert ids((await bench.claimed(limit=1000)).triggers) == ["other"]
 
 
-async def test_orders_for_many_partitions_are_withdrawn_in_one_call_and_those_of_a_queue_by_themselves(
+async def test_withdrawal_covers_many_partitions_but_each_queue_separately(
     bench: Bench,
 ) -> None:
     queue = Bench(bench.store.of_queue("q"), bench.clock, bench.queues)

@@ -61,11 +61,11 @@ class Scene:
         self.receivers = Receivers()
         self.delivery = Delivery(store, self.receivers, credits, lease_ms, fallback_s)
 
-    async def save(self, id: str, delay_ms: int = 0, *, partition: int = PARTITION, heard: bool = True) -> Trigger:
+    async def save(self, id: str, delay_ms: int = 0, *, partition: int = PARTITION, notify: bool = True) -> Trigger:
         at_ms = self.store.now_ms + delay_ms
         draft = TriggerDraft(id, "flow", Schedule.once(at_ms))
         saved = await self.store.save(partition, draft)
-        if heard:
+        if notify:
             self.delivery.expect(partition, at_ms)
         return saved
 
@@ -101,7 +101,7 @@ def ids(parcel: Parcel) -> list[str]:
     return [due.trigger.id for due in parcel.due]
 
 
-async def test_it_sleeps_until_the_earliest_is_due_by_the_stores_own_clock(scene: Scene) -> None:
+async def test_delivery_sleeps_until_earliest_trigger_is_due_by_store_clock(scene: Scene) -> None:
     begun = asyncio.get_running_loop().time()
     await scene.save("later", HOUR)
     await scene.save("sooner", 120)
@@ -113,7 +113,7 @@ async def test_it_sleeps_until_the_earliest_is_due_by_the_stores_own_clock(scene
     assert scene.store.calls["claim_due"] <= 3
 
 
-async def test_something_earlier_wakes_it(scene: Scene) -> None:
+async def test_earlier_trigger_wakes_delivery(scene: Scene) -> None:
     await scene.save("later", HOUR)
     waiting = asyncio.create_task(scene.next())
     await asyncio.sleep(0)
@@ -123,7 +123,7 @@ async def test_something_earlier_wakes_it(scene: Scene) -> None:
     assert ids(await waiting) == ["now"]
 
 
-async def test_it_asks_nothing_while_nothing_is_due_but_looks_once_in_a_while() -> None:
+async def test_idle_delivery_only_polls_at_intervals() -> None:
     scene = Scene(CountingStore(), fallback_s=0.02)
     await scene.delivery.subscribe([(partition, 1) for partition in range(16)])
     for index in range(1000):
@@ -138,19 +138,19 @@ async def test_it_asks_nothing_while_nothing_is_due_but_looks_once_in_a_while() 
     await scene.end()
 
 
-async def test_a_lost_wake_is_made_good_by_the_next_look() -> None:
+async def test_next_poll_finds_trigger_whose_wake_was_lost() -> None:
     scene = Scene(CountingStore(), fallback_s=0.05)
     await scene.delivery.subscribe([(PARTITION, 1)])
     waiting = asyncio.create_task(scene.next())
     await asyncio.sleep(0)
 
-    await scene.save("unheard", heard=False)
+    await scene.save("unannounced", notify=False)
 
-    assert ids(await waiting) == ["unheard"]
+    assert ids(await waiting) == ["unannounced"]
     await scene.end()
 
 
-async def test_when_the_stores_clock_is_set_forward_what_became_due_comes_at_once() -> None:
+async def test_trigger_is_delivered_at_once_when_store_clock_jumps_forward() -> None:
     scene = Scene(CountingStore(), fallback_s=0.05)
     await scene.delivery.subscribe([(partition, 1) for partition in range(16)])
     await scene.save("tick", HOUR)
@@ -164,17 +164,17 @@ async def test_when_the_stores_clock_is_set_forward_what_became_due_comes_at_onc
     await scene.end()
 
 
-async def test_after_a_gap_in_what_it_hears_it_looks_at_once(scene: Scene) -> None:
+async def test_delivery_polls_at_once_after_a_gap_in_wakes(scene: Scene) -> None:
     waiting = asyncio.create_task(scene.next())
     await asyncio.sleep(0)
-    await scene.save("unheard", heard=False)
+    await scene.save("unannounced", notify=False)
 
     scene.receivers.missed()
 
-    assert ids(await waiting) == ["unheard"]
+    assert ids(await waiting) == ["unannounced"]
 
 
-async def test_a_claim_left_by_a_dead_receiver_comes_when_its_lease_has_lapsed() -> None:
+async def test_claim_of_dead_receiver_is_redelivered_after_its_lease() -> None:
     store = CountingStore()
     dead = Scene(store)
     dead.delivery = Delivery(store, dead.receivers, 10, 80, 5.0)
@@ -192,7 +192,7 @@ async def test_a_claim_left_by_a_dead_receiver_comes_when_its_lease_has_lapsed()
     await living.end()
 
 
-async def test_credits_bound_what_is_held_over_all_partitions() -> None:
+async def test_credits_limit_held_claims_across_partitions() -> None:
     scene = Scene(CountingStore(), credits=5)
     await scene.delivery.subscribe([(1, 1), (2, 1), (3, 1)])
     for partition in (1, 2, 3):
@@ -210,7 +210,7 @@ async def test_credits_bound_what_is_held_over_all_partitions() -> None:
     await scene.end()
 
 
-async def test_an_idle_partition_leaves_its_credits_to_the_others() -> None:
+async def test_idle_partition_leaves_its_credits_to_others() -> None:
     scene = Scene(CountingStore(), credits=4)
     await scene.delivery.subscribe([(1, 1), (2, 1)])
     # They are overdue, so that both are ready at once, however precisely each partition's clock is known.
@@ -224,7 +224,7 @@ async def test_an_idle_partition_leaves_its_credits_to_the_others() -> None:
     await scene.end()
 
 
-async def test_what_a_cut_off_claim_brings_is_given_back(scene: Scene) -> None:
+async def test_claims_of_a_cancelled_call_are_given_back(scene: Scene) -> None:
     await scene.save("tick")
     scene.store.open.clear()
     waiting = asyncio.create_task(scene.next())
@@ -240,7 +240,7 @@ async def test_what_a_cut_off_claim_brings_is_given_back(scene: Scene) -> None:
     assert await scene.status("tick") is TriggerStatus.SCHEDULED
 
 
-async def test_what_is_claimed_for_a_partition_unsubscribed_meanwhile_is_given_back(scene: Scene) -> None:
+async def test_claims_for_partition_unsubscribed_meanwhile_are_given_back(scene: Scene) -> None:
     await scene.save("tick")
     scene.store.open.clear()
     waiting = asyncio.create_task(scene.next())
@@ -255,14 +255,14 @@ async def test_what_is_claimed_for_a_partition_unsubscribed_meanwhile_is_given_b
     waiting.cancel()
 
 
-async def test_a_rumour_of_another_receiver_is_checked_before_it_is_believed(scene: Scene) -> None:
+async def test_false_news_of_another_receiver_does_not_end_delivery(scene: Scene) -> None:
     scene.receivers.hear(NewReceiver(Subscription(PARTITION, 9, "rumour")))
     await scene.save("tick")
 
     assert ids(await scene.next()) == ["tick"]
 
 
-async def test_who_was_really_replaced_is_told_even_without_credits() -> None:
+async def test_replaced_receiver_is_notified_even_without_credits() -> None:
     scene = Scene(CountingStore(), credits=1)
     await scene.delivery.subscribe([(PARTITION, 1)])
     await scene.save("tick")
@@ -279,7 +279,7 @@ async def test_who_was_really_replaced_is_told_even_without_credits() -> None:
     await scene.end()
 
 
-async def test_an_older_subscription_of_its_own_does_not_end_the_newer_one(scene: Scene) -> None:
+async def test_subscribing_with_older_epoch_keeps_own_newer_subscription(scene: Scene) -> None:
     await scene.delivery.subscribe([(PARTITION, 5)])
     await scene.delivery.subscribe([(PARTITION, 4)])
     await scene.save("tick")
@@ -289,7 +289,7 @@ async def test_an_older_subscription_of_its_own_does_not_end_the_newer_one(scene
     assert (ids(parcel), parcel.ended) == (["tick"], ())
 
 
-async def test_of_two_deliveries_that_subscribe_at_once_exactly_one_goes_on() -> None:
+async def test_exactly_one_of_two_concurrent_subscriptions_stays() -> None:
     store = CountingStore()
     scenes = [Scene(store), Scene(store)]
     scenes[1].receivers = scenes[0].receivers
@@ -308,7 +308,7 @@ async def test_of_two_deliveries_that_subscribe_at_once_exactly_one_goes_on() ->
         await scene.end()
 
 
-async def test_a_dead_trigger_raises_an_alarm_with_its_reason() -> None:
+async def test_dead_trigger_is_logged_with_its_reason() -> None:
     scene = Scene(CountingStore(Policy(max_failures=1)))
     await scene.delivery.subscribe([(PARTITION, 1)])
     await scene.save("poison")
@@ -322,7 +322,7 @@ async def test_a_dead_trigger_raises_an_alarm_with_its_reason() -> None:
     await scene.end()
 
 
-async def test_a_store_that_is_away_ends_the_delivery_and_is_no_trouble_at_its_close(
+async def test_unavailable_store_ends_delivery_which_still_closes_cleanly(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: object) -> None:
@@ -342,7 +342,7 @@ async def test_a_store_that_is_away_ends_the_delivery_and_is_no_trouble_at_its_c
     assert [line["event"] for line in logs] == ["claims_not_given_back"]
 
 
-async def test_a_receiver_that_reads_nothing_is_listened_to_no_more_until_it_reads(scene: Scene) -> None:
+async def test_receiver_must_read_lost_tokens_before_more_of_its_messages_are_read(scene: Scene) -> None:
     scene.delivery.lose(["nothing"] * MOST_LOST)
     await scene.delivery.heard()
     scene.delivery.lose(["nothing"])

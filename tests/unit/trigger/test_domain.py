@@ -23,7 +23,7 @@ from tradewind.trigger.domain.trigger import PENDING, TRANSITIONS, TriggerStatus
         (1000, 7300, 8000),
     ],
 )
-def test_the_tick_after_a_planned_one_is_on_the_grid_and_after_now(planned: int, now: int, following: int) -> None:
+def test_next_tick_is_on_the_grid_and_after_now(planned: int, now: int, following: int) -> None:
     assert Schedule.every(1000, 0).following(planned, now) == following
 
 
@@ -33,7 +33,7 @@ def test_the_tick_after_a_planned_one_is_on_the_grid_and_after_now(planned: int,
     ticks=st.integers(0, 1000),
     late=st.integers(-(10**6), 10**12),
 )
-def test_the_grid_never_drifts(interval: int, anchor: int, ticks: int, late: int) -> None:
+def test_grid_never_drifts(interval: int, anchor: int, ticks: int, late: int) -> None:
     planned = anchor + ticks * interval
     following = Schedule.every(interval, anchor).following(planned, planned + late)
 
@@ -43,29 +43,29 @@ def test_the_grid_never_drifts(interval: int, anchor: int, ticks: int, late: int
     assert following - interval <= max(planned, planned + late)
 
 
-def test_nothing_follows_a_single_time_or_the_end_of_the_calendar() -> None:
+def test_no_time_follows_a_single_time_or_the_last_possible_time() -> None:
     assert Schedule.once(1000).following(1000, 2000) is None
     assert Schedule.every(10, LAST_MS - 5).following(LAST_MS - 5, 0) is None
 
 
 @pytest.mark.parametrize(("anchor", "interval"), [(-1, 1), (LAST_MS + 1, 1), (0, -1), (0, LAST_MS + 1)])
-def test_a_schedule_out_of_range_cannot_be_made(anchor: int, interval: int) -> None:
+def test_interval_or_anchor_out_of_range_is_rejected(anchor: int, interval: int) -> None:
     with pytest.raises(ValueError, match="must"):
         Schedule.every(interval, anchor)
 
 
 @pytest.mark.parametrize("at_ms", [-1, LAST_MS + 1])
-def test_a_single_time_out_of_range_cannot_be_made(at_ms: int) -> None:
+def test_single_time_out_of_range_is_rejected(at_ms: int) -> None:
     with pytest.raises(ValueError, match="must"):
         Schedule.once(at_ms)
 
 
-def test_an_interval_of_nothing_cannot_be_made() -> None:
+def test_zero_interval_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least 1 ms"):
         Schedule.every(0, 0)
 
 
-def test_backoff_doubles_up_to_its_most() -> None:
+def test_backoff_doubles_up_to_its_maximum() -> None:
     policy = Policy(backoff_first_ms=1000, backoff_most_ms=300_000)
 
     assert [policy.backoff_ms(failures) for failures in (0, 1, 2, 3, 9, 10, 10**6)] == [
@@ -79,12 +79,12 @@ def test_backoff_doubles_up_to_its_most() -> None:
     ]
 
 
-def test_a_policy_of_nothing_cannot_be_made() -> None:
+def test_policy_with_zero_is_rejected() -> None:
     with pytest.raises(ValueError, match="max_failures must be at least 1"):
         Policy(max_failures=0)
 
 
-def test_a_token_says_where_its_claim_is() -> None:
+def test_token_names_partition_and_trigger() -> None:
     token = Token.parse("12:nightly.report_2-b:7:a1b2")
 
     assert token is not None
@@ -109,11 +109,11 @@ def test_a_token_says_where_its_claim_is() -> None:
         f"1:{'x' * 129}:1:a",
     ],
 )
-def test_what_no_claim_was_ever_named_is_no_token(text: str) -> None:
+def test_malformed_token_is_not_parsed(text: str) -> None:
     assert Token.parse(text) is None
 
 
-def test_a_firing_is_named_by_its_trigger_and_its_event() -> None:
+def test_firing_id_follows_from_trigger_and_event() -> None:
     firing = firing_id("nightly.report", "order 7 / ü")
     token = Token.parse(f"3:{firing}:1:a1")
 
@@ -123,6 +123,6 @@ def test_a_firing_is_named_by_its_trigger_and_its_event() -> None:
     assert token.trigger_id == firing
 
 
-def test_every_status_has_its_transitions() -> None:
+def test_transitions_are_defined_for_every_status() -> None:
     assert set(TRANSITIONS) == set(TriggerStatus)
     assert {TriggerStatus.SCHEDULED, TriggerStatus.CLAIMED} == PENDING

@@ -17,7 +17,7 @@ PAYLOAD = {
 
 
 @pytest.mark.parametrize(
-    "told",
+    "spec",
     [
         {},
         {"symbol": "AAPL"},
@@ -38,12 +38,12 @@ PAYLOAD = {
         {"$not": {"symbol": "MSFT"}},
     ],
 )
-def test_it_matches(told: dict[str, Any]) -> None:
-    assert EventFilter(json.dumps(told)).matches(PAYLOAD)
+def test_filter_matches_payload(spec: dict[str, Any]) -> None:
+    assert EventFilter(json.dumps(spec)).matches(PAYLOAD)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "spec",
     [
         {"symbol": "MSFT"},
         {"symbol": "AAPL", "price": {"$gt": 102}},
@@ -60,11 +60,11 @@ def test_it_matches(told: dict[str, Any]) -> None:
         {"$not": {}},
     ],
 )
-def test_it_does_not_match(told: dict[str, Any]) -> None:
-    assert not EventFilter(json.dumps(told)).matches(PAYLOAD)
+def test_filter_does_not_match_payload(spec: dict[str, Any]) -> None:
+    assert not EventFilter(json.dumps(spec)).matches(PAYLOAD)
 
 
-def test_no_filter_matches_everything() -> None:
+def test_empty_filter_matches_everything() -> None:
     assert EventFilter("").matches({})
 
 
@@ -90,7 +90,7 @@ def test_no_filter_matches_everything() -> None:
         (json.dumps({"a": "x" * 4096}), "must have at most 4096 bytes, has 4105"),
     ],
 )
-def test_what_is_no_filter_says_where_it_is_wrong(text: str, message: str) -> None:
+def test_invalid_filter_is_rejected_with_the_path_of_its_fault(text: str, message: str) -> None:
     with pytest.raises(FilterFault) as fault:
         EventFilter(text)
 

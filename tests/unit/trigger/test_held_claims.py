@@ -11,7 +11,7 @@ def due(id: str, attempt: int = 1, deadline_ms: int = 30) -> DueTrigger:
     return DueTrigger(trigger, f"3:{id}:{attempt}:n", deadline_ms, 0)
 
 
-def test_each_claim_takes_room_until_it_is_dropped() -> None:
+def test_held_claim_uses_a_credit_until_dropped() -> None:
     held = HeldClaims(credits=2)
     a, b = due("a"), due("b")
     held.add([a, b], offset_us=0)
@@ -22,7 +22,7 @@ def test_each_claim_takes_room_until_it_is_dropped() -> None:
     assert held.room(now_us=0) == 1
 
 
-def test_a_trigger_that_comes_again_replaces_the_claim_before() -> None:
+def test_new_claim_of_a_trigger_replaces_its_previous_claim() -> None:
     held = HeldClaims(credits=2)
     held.add([due("a"), due("b")], offset_us=0)
     held.add([due("a", attempt=2)], offset_us=0)
@@ -30,7 +30,7 @@ def test_a_trigger_that_comes_again_replaces_the_claim_before() -> None:
     assert sorted(token.text for token in held.take()) == ["3:a:2:n", "3:b:1:n"]
 
 
-def test_lapsed_claims_take_no_room() -> None:
+def test_lapsed_claim_uses_no_credit() -> None:
     held = HeldClaims(credits=1)
     held.add([due("a", deadline_ms=30)], offset_us=5000)
 
@@ -40,7 +40,7 @@ def test_lapsed_claims_take_no_room() -> None:
     assert held.first_lapse_us() is None
 
 
-def test_an_extension_moves_the_lapse() -> None:
+def test_extension_moves_the_lapse() -> None:
     held = HeldClaims(credits=1)
     a = due("a")
     held.add([a], offset_us=0)
@@ -51,7 +51,7 @@ def test_an_extension_moves_the_lapse() -> None:
     assert held.first_lapse_us() == 90_000
 
 
-def test_what_is_taken_is_held_no_more() -> None:
+def test_popped_claims_are_no_longer_held() -> None:
     held = HeldClaims(credits=5)
     held.add([due("a"), due("b")], offset_us=0)
 

@@ -38,7 +38,7 @@ def utc(moment_ms: int) -> str:
         ("Australia/Lord_Howe", "2026-10-02T12:00", ["2026-10-02T16:00", "2026-10-03T15:30", "2026-10-04T15:30"]),
     ],
 )
-async def test_a_nightly_trigger_is_delivered_once_a_night_when_clocks_change(
+async def test_nightly_trigger_is_delivered_once_a_night_when_clocks_change(
     zone: str, begin: str, days: list[str]
 ) -> None:
     clock = ManualClock(ms(begin))
@@ -64,7 +64,7 @@ async def test_a_nightly_trigger_is_delivered_once_a_night_when_clocks_change(
     assert delivered == days
 
 
-async def test_an_ack_on_another_stream_is_planned_by_the_stored_trigger() -> None:
+async def test_ack_on_another_stream_is_planned_from_the_stored_trigger() -> None:
     clock = ManualClock(ms("2026-01-01T00:00"))
     store = MemoryTriggerStore(clock)
     await store.save(KEY_PARTITION, TriggerDraft("hourly", "key", Schedule.cron("0 * * * *")))
@@ -87,26 +87,26 @@ async def test_an_ack_on_another_stream_is_planned_by_the_stored_trigger() -> No
     await receivers.settle()
 
 
-def test_times_that_were_missed_are_passed_over() -> None:
+def test_missed_times_are_skipped() -> None:
     assert Schedule(TimesGrid((10, 20, 30, 40))).following(10, 30) == 40
     assert Schedule(TimesGrid((10, 20))).following(10, 30) is None
     assert Schedule.cron("0 * * * *").following(0, 3 * 3_600_000) == 4 * 3_600_000
 
 
-def test_what_follows_ends_with_the_window() -> None:
+def test_no_time_follows_the_end_of_the_window() -> None:
     assert Schedule(IntervalGrid(10, 0), end_ms=30).following(10, 15) == 20
     assert Schedule(IntervalGrid(10, 0), end_ms=30).following(20, 25) is None
     assert Schedule(TimesGrid((10, 20)), end_ms=20).following(10, 0) is None
 
 
-def test_a_schedule_without_any_time_cannot_be_made() -> None:
+def test_schedule_without_any_time_is_rejected() -> None:
     with pytest.raises(ValueError, match="no time between its start and its end"):
         Schedule(TimesGrid((10, 20)), start_ms=30)
     with pytest.raises(ValueError, match="no time between its start and its end"):
         Schedule(CronGrid("0 0 1 1 *"), start_ms=ms("2026-02-01T00:00"), end_ms=ms("2026-03-01T00:00"))
 
 
-def test_jitter_is_spread_over_its_width_and_the_same_for_the_same_firing() -> None:
+def test_jitter_is_evenly_spread_and_stable_for_a_planned_time() -> None:
     schedule = Schedule(IntervalGrid(1000, 0), jitter_ms=100)
     delays = [schedule.delivery_ms("t", planned) - planned for planned in range(0, 1_000_000, 1000)]
 
@@ -115,6 +115,6 @@ def test_jitter_is_spread_over_its_width_and_the_same_for_the_same_firing() -> N
     assert 45 < sum(delays) / len(delays) < 55
 
 
-def test_ends_of_cycles_are_what_the_scheduler_makes_of_them() -> None:
+def test_final_statuses_of_cycles_equal_those_of_the_scheduler() -> None:
     assert set(schedule_mapping.ENDINGS) == set(event_schedule.ENDINGS)
     assert schedule_mapping.FLOW_FINISHED == event_schedule.FLOW_FINISHED

@@ -22,11 +22,11 @@ class HungStore(CountingStore):
         super().__init__()
         self.hangs = False
         self._at_once = at_once
-        self._unheard: list[Sequence[ClaimOrder]] = []
+        self._unanswered: list[Sequence[ClaimOrder]] = []
 
     async def claim_due(self, orders: Sequence[ClaimOrder]) -> Sequence[Claims]:
         if self.hangs:
-            self._unheard.append(orders)
+            self._unanswered.append(orders)
             if self._at_once:
                 await self.carry_out()
             raise TimeoutError("the store has not answered")
@@ -34,8 +34,8 @@ class HungStore(CountingStore):
 
     async def carry_out(self) -> None:
         """Carry out the claims that were not answered."""
-        while self._unheard:
-            await super().claim_due(self._unheard.pop())
+        while self._unanswered:
+            await super().claim_due(self._unanswered.pop())
 
     async def withdraw(self, orders: Sequence[ClaimOrder]) -> None:
         self.calls["withdraw"] += 1
@@ -57,7 +57,7 @@ async def hung_scene(store: HungStore, lease_ms: int = 30_000) -> Scene:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_what_a_store_that_hung_has_claimed_comes_again_long_before_its_lease(at_once: bool) -> None:
+async def test_claim_made_while_store_hung_is_redelivered_long_before_its_lease_ends(at_once: bool) -> None:
     store = HungStore(at_once)
     scene = await hung_scene(store)
     scene.delivery.close()
@@ -80,7 +80,7 @@ async def test_what_a_store_that_hung_has_claimed_comes_again_long_before_its_le
     await scene.end()
 
 
-async def test_what_was_claimed_with_an_answer_is_left_alone_when_a_later_order_is_withdrawn() -> None:
+async def test_withdrawing_an_order_keeps_claims_of_answered_orders() -> None:
     store = HungStore()
     scene = Scene(store)
     await scene.delivery.subscribe([(PARTITION, 1)])
@@ -102,7 +102,7 @@ async def test_what_was_claimed_with_an_answer_is_left_alone_when_a_later_order_
 
 
 @pytest.mark.parametrize("lease_ms", [100, 1900])
-async def test_however_brief_the_lease_withdrawing_is_tried_twice(lease_ms: int) -> None:
+async def test_withdrawal_is_tried_twice_even_with_a_brief_lease(lease_ms: int) -> None:
     store = HungStore(at_once=False)
     scene = await hung_scene(store, lease_ms)
 
@@ -115,12 +115,12 @@ async def test_however_brief_the_lease_withdrawing_is_tried_twice(lease_ms: int)
     await scene.end()
 
 
-async def test_a_store_that_never_answers_is_asked_for_as_long_as_a_lease_and_at_the_end_no_more() -> None:
-    brief, long = await hung_scene(HungStore(), lease_ms=2000), await hung_scene(HungStore())
-    brief.delivery.close()
+async def test_withdrawal_gives_up_after_the_lease_or_on_shutdown() -> None:
+    short, long = await hung_scene(HungStore(), lease_ms=2000), await hung_scene(HungStore())
+    short.delivery.close()
     with capture_logs() as logs:
-        await until(lambda: not brief.receivers.busy, "it has been given up")
-    assert brief.store.calls["withdraw"] == 2
+        await until(lambda: not short.receivers.busy, "it has been given up")
+    assert short.store.calls["withdraw"] == 2
     assert [(line["event"], line["partitions"]) for line in logs] == [("orders_not_withdrawn", [PARTITION])]
 
     tries = long.store.calls["withdraw"]
