@@ -78,7 +78,7 @@ class TriggerService:
             self._wakes = RedisWakeChannel(link.subscriber, keys)
         else:
             self._link, store_of, queues, self._wakes = NoLink(), stores.of_queue, stores.queues, stores.wakes
-        self._deaf: Callable[[], None] | None = None
+        self._stop_listening: Callable[[], None] | None = None
         self._receivers = QueueReceivers()
         self._sweep = SweepIndexes(queues, round(settings.trigger_overdue_seconds * 1000))
         self._sweep_s = settings.trigger_sweep_seconds
@@ -109,7 +109,7 @@ class TriggerService:
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store cannot be used."""
         await self._link.open()
-        self._deaf = await self._wakes.listen(self._receivers.hear, self._receivers.missed)
+        self._stop_listening = await self._wakes.listen(self._receivers.notify, self._receivers.poll_all)
         self._tasks.begin(sweep_loop(self._sweep, self._sweep_s))
         self._tasks.begin(self._doctor.watch())
 
@@ -121,8 +121,8 @@ class TriggerService:
         """Stop working; returns when the claims of all streams have been given back."""
         async with AsyncExitStack() as last_to_first:
             last_to_first.push_async_callback(self._link.close)
-            if self._deaf is not None:
-                last_to_first.callback(self._deaf)
+            if self._stop_listening is not None:
+                last_to_first.callback(self._stop_listening)
             last_to_first.push_async_callback(self._receivers.settle)
             last_to_first.push_async_callback(self._tasks.end)
 

@@ -327,7 +327,7 @@ class ClaimStore(Protocol):
         """
         ...
 
-    async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
+    async def poll(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
         """Return when a trigger is next due in each partition, and the survey of one partition, in one round trip."""
         ...
 
@@ -364,15 +364,15 @@ Wake = EarlierDue | NewReceiver | NewListener
 
 
 class WakeChannel(Protocol):
-    """Tells every replica what any of them changed. Messages may be lost, so nobody may rely on it alone.
+    """Notifies every replica of changes that any of them made. Messages may be lost, so nobody may rely on it alone.
 
     A store publishes EarlierDue when a trigger becomes due earlier than any other in the partition, through a save, a
     withdrawal, or an answer from a session that is not the partition's receiver; NewReceiver with each subscription;
     and NewListener when a save makes a trigger listen to an event that it did not listen to before.
     """
 
-    async def listen(self, hear: Callable[[Wake], None], missed: Callable[[], None]) -> Callable[[], None]:
-        """Call `hear` for each wake of any partition from now on, and `missed` when some may have been lost.
+    async def listen(self, on_wake: Callable[[Wake], None], on_gap: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_wake` for each wake of any partition from now on, and `on_gap` when some may have been lost.
 
         Returns a function that ends this.
         """

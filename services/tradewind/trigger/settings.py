@@ -67,10 +67,10 @@ class TriggerSettings(CommonSettings):
             lease_ms=round(self.trigger_lease_seconds * 1000),
             max_failures=self.trigger_max_failures,
             backoff_first_ms=round(self.trigger_backoff_first_seconds * 1000),
-            backoff_most_ms=round(self.trigger_backoff_most_seconds * 1000),
+            backoff_max_ms=round(self.trigger_backoff_most_seconds * 1000),
             retention_ms=round(self.trigger_retention_days * 86_400_000),
             dead_kept=self.trigger_dead_letters_kept,
             firings_kept=self.trigger_firings_kept,
-            pending_most=self.trigger_pending_firings,
-            queue_most=self.trigger_queue_triggers,
+            max_pending=self.trigger_pending_firings,
+            max_queue_triggers=self.trigger_queue_triggers,
         )

@@ -49,7 +49,7 @@ from tradewind.trigger.domain.claim import Ack, DueTrigger, Nack, Subscription
 from tradewind.trigger.domain.event import Event, Outcome
 from tradewind.trigger.ports import ClaimOrder, FiringOrder, QueueStore
 from tradewind.trigger.rpc import parsing
-from tradewind.trigger.use_cases.plan_acks import planned
+from tradewind.trigger.use_cases.plan_acks import with_next_time
 
 LEASE_MS = 20_000
 CHECK_IN_MS = 5_000
@@ -238,7 +238,7 @@ class Replica:
             following = answer.next_ms > 0
             ack = Ack(claim, answer.next_ms if following else None, finished=not following)
             trigger = await self._triggers.find(claim.partition, claim.trigger_id)
-            acks.append(ack if trigger is None else planned(ack, trigger, self._clock.now_ms()))
+            acks.append(ack if trigger is None else with_next_time(ack, trigger, self._clock.now_ms()))
         await self._triggers.ack(acks, self.name)
         await self._triggers.nack(nacks, self.name)
 
@@ -324,7 +324,7 @@ class Clockwork:
 
     async def next_ms(self, replica: Replica) -> int | None:
         """Return when there is something to do next, None if there is nothing."""
-        surveys = [(await self.triggers.look([], partition))[1] for partition in self.partitions]
+        surveys = [(await self.triggers.poll([], partition))[1] for partition in self.partitions]
         checks = await replica.stores.open_runs.check(self.partitions, 1)
         moments = [head for survey in surveys for head in (survey.heads.due_ms, survey.heads.lapse_ms)]
         moments += [check.next_ms for check in checks.values()]

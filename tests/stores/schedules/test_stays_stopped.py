@@ -34,7 +34,7 @@ async def nothing_more(works: Clockwork, cycles: int) -> None:
         assert flow is not None
         assert (flow.status, flow.next_execution_ms, flow.running_cycles) == (FlowStatus.STOPPED, 0, 0)
         assert len(await works.cycles(scheduler)) == len(works.nodes.submitted) == cycles
-    heads, _ = await works.triggers.look(list(works.partitions), min(works.partitions))
+    heads, _ = await works.triggers.poll(list(works.partitions), min(works.partitions))
     assert {due for due in heads.values() if due is not None} == set()
 
 

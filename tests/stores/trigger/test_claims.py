@@ -348,13 +348,13 @@ async def test_partitions_are_independent(bench: Bench) -> None:
     await bench.save("tick", 0, partition=3)
     await bench.save("tick", 50, partition=4)
 
-    due, survey = await bench.store.look([3, 4, 5], survey=4)
+    due, survey = await bench.store.poll([3, 4, 5], survey=4)
 
     assert due == {3: bench.now, 4: bench.now + 50, 5: None}
     assert survey == Survey(Heads(bench.now + 50, None), bench.now * 1000)
     assert ids(await bench.claim(partition=4)) == []
     assert ids(await bench.claim(partition=3)) == ["tick"]
-    _, survey = await bench.store.look([4], survey=3)
+    _, survey = await bench.store.poll([4], survey=3)
     assert survey.heads == Heads(None, bench.now + 30_000)
 
 

@@ -19,7 +19,7 @@ from tradewind.trigger.domain.trigger import TriggerDraft, TriggerStatus
 from tradewind.trigger.ports import FiringOrder
 
 DAY = 24 * 3_600_000
-POLICY = Policy(queue_most=2, listeners_most=1, pending_most=1)
+POLICY = Policy(max_queue_triggers=2, max_listeners=1, max_pending=1)
 LISTENS = Schedule(OnEvent("tick", EventFilter("")))
 
 

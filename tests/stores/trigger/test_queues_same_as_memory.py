@@ -24,7 +24,7 @@ from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, FiringOrder, Page, QueueStore
 
 POLICY = Policy(
-    max_failures=2, dead_kept=3, firings_kept=6, pending_most=2, queue_most=3, listeners_most=2, repeat_ms=HOUR
+    max_failures=2, dead_kept=3, firings_kept=6, max_pending=2, max_queue_triggers=3, max_listeners=2, repeat_ms=HOUR
 )
 START = ManualClock().now_ms()
 QUEUES = ("q", "r.s")

@@ -111,7 +111,7 @@ async def test_index_entries_of_another_status_are_removed_but_not_reported(redi
 async def test_flushed_scripts_are_loaded_again(redis_bench: Bench, redis_server: RedisServer) -> None:
     await redis_bench.save("tick", Schedule.every(1000, redis_bench.now))
     for _ in range(2):
-        due, survey = await redis_bench.store.look([PARTITION], survey=PARTITION)
+        due, survey = await redis_bench.store.poll([PARTITION], survey=PARTITION)
         assert due == {PARTITION: survey.heads.due_ms}
         await redis_bench.ack(await redis_bench.claim_one())
         redis_bench.clock.advance(1000)
@@ -138,10 +138,10 @@ async def test_script_time_is_the_servers_clock_in_microseconds(redis_server: Re
     store = RedisTriggerStore(redis_server.connect(ACL.name), KEYS, ScriptTime())
     asked_us = time.time_ns() // 1000
 
-    _, survey = await store.look([PARTITION], survey=PARTITION)
+    _, survey = await store.poll([PARTITION], survey=PARTITION)
 
     assert asked_us - 1000 <= survey.now_us <= time.time_ns() // 1000 + 1000
-    assert survey.now_us % 1000 or (await store.look([], survey=PARTITION))[1].now_us % 1000
+    assert survey.now_us % 1000 or (await store.poll([], survey=PARTITION))[1].now_us % 1000
 
 
 async def test_sweep_removes_and_counts_orphaned_entries_and_restores_missing_ones(

@@ -27,7 +27,7 @@ from tradewind.trigger.domain.schedule import Once, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Position, Survey
 
-POLICY = Policy(max_failures=3, dead_kept=2, firings_kept=4, backoff_most_ms=3000)
+POLICY = Policy(max_failures=3, dead_kept=2, firings_kept=4, backoff_max_ms=3000)
 START = ManualClock().now_ms()
 
 IDS = ["a", "b", "c.d", "e-f"]
@@ -109,7 +109,7 @@ class Twins(TwinStores[BothPorts]):
 
     @rule(early=st.sampled_from([0, 0, 0, 1]))
     def advance_to_the_next_event(self, early: int) -> None:
-        _, survey = self.run(self.memory.look([], survey=0))
+        _, survey = self.run(self.memory.poll([], survey=0))
         events = [ms for ms in (survey.heads.due_ms, survey.heads.lapse_ms) if ms is not None]
         if events:
             self.clock.advance(max(0, min(events) - early - self.clock.now_ms()))
@@ -121,9 +121,9 @@ class Twins(TwinStores[BothPorts]):
         if isinstance(answer, Survey):
             self.receivers[partition] = subscription
 
-    @rule(partition=partitions, limit=st.integers(1, 4), lease_ms=delays, most_ms=st.sampled_from((0, 25, 1000)))
-    def claim(self, partition: int, limit: int, lease_ms: int, most_ms: int) -> None:
-        self.claim_as(self.receivers[partition], limit, lease_ms, Lead(most_ms, 3))
+    @rule(partition=partitions, limit=st.integers(1, 4), lease_ms=delays, max_ms=st.sampled_from((0, 25, 1000)))
+    def claim(self, partition: int, limit: int, lease_ms: int, max_ms: int) -> None:
+        self.claim_as(self.receivers[partition], limit, lease_ms, Lead(max_ms, 3))
 
     @rule(limit=st.integers(1, 4), lease_ms=delays)
     def claim_once_more(self, limit: int, lease_ms: int) -> None:
@@ -184,7 +184,7 @@ class Twins(TwinStores[BothPorts]):
 
     @invariant()
     def they_hold_the_same(self) -> None:
-        self.both(lambda store: store.look([0, 1], survey=0))
+        self.both(lambda store: store.poll([0, 1], survey=0))
         for partition in (0, 1):
             self.both(lambda store, p=partition: store.page_scheduled(p, None, None, 100))  # type: ignore[misc]
             self.both(lambda store, p=partition: store.page_claimed(p, None, 100))  # type: ignore[misc]

@@ -110,7 +110,7 @@ async def test_withdrawal_covers_many_partitions_but_each_queue_separately(
 
     await bench.withdraw("lost", 0, 15, PARTITION)
 
-    due, _ = await bench.store.look([0, 7, 15], survey=0)
+    due, _ = await bench.store.poll([0, 7, 15], survey=0)
     assert due == {0: bench.now, 7: None, 15: bench.now}
     assert (await queue.found("tick")).status is TriggerStatus.CLAIMED
     bench.clock.advance(HOUR)

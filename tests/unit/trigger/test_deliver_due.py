@@ -16,7 +16,7 @@ from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
 from tradewind.trigger.ports import ClaimOrder, Claims, NewReceiver, Survey
 from tradewind.trigger.stores.memory import MemoryTriggerStore
-from tradewind.trigger.use_cases.deliver_due import MOST_LOST, Delivery, Parcel
+from tradewind.trigger.use_cases.deliver_due import MAX_UNREPORTED_TOKENS, Delivery, Parcel
 from tradewind.trigger.use_cases.held_claims import token_of
 from tradewind.trigger.use_cases.receivers import Receivers
 
@@ -45,10 +45,10 @@ class CountingStore(MemoryTriggerStore):
         await self.open.wait()
         return answers
 
-    async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
-        self.calls["look"] += 1
+    async def poll(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
+        self.calls["poll"] += 1
         self.surveyed.append(survey)
-        return await super().look(partitions, survey)
+        return await super().poll(partitions, survey)
 
 
 class Scene:
@@ -130,9 +130,9 @@ async def test_idle_delivery_only_polls_at_intervals() -> None:
         await scene.save(f"t{index}", HOUR, partition=index % 16)
     waiting = asyncio.create_task(scene.next())
 
-    await until(lambda: scene.store.calls["look"] >= 17, "it has looked some times")
+    await until(lambda: scene.store.calls["poll"] >= 17, "it has polled repeatedly")
 
-    assert set(scene.store.calls) == {"look"}
+    assert set(scene.store.calls) == {"poll"}
     assert set(scene.store.surveyed) == set(range(16))
     waiting.cancel()
     await scene.end()
@@ -160,7 +160,7 @@ async def test_trigger_is_delivered_at_once_when_store_clock_jumps_forward() -> 
     scene.store.skew_ms += HOUR
 
     assert ids(await waiting) == ["tick"]
-    assert scene.store.calls["look"] <= 2
+    assert scene.store.calls["poll"] <= 2
     await scene.end()
 
 
@@ -169,7 +169,7 @@ async def test_delivery_polls_at_once_after_a_gap_in_wakes(scene: Scene) -> None
     await asyncio.sleep(0)
     await scene.save("unannounced", notify=False)
 
-    scene.receivers.missed()
+    scene.receivers.poll_all()
 
     assert ids(await waiting) == ["unannounced"]
 
@@ -256,7 +256,7 @@ async def test_claims_for_partition_unsubscribed_meanwhile_are_given_back(scene:
 
 
 async def test_false_news_of_another_receiver_does_not_end_delivery(scene: Scene) -> None:
-    scene.receivers.hear(NewReceiver(Subscription(PARTITION, 9, "rumour")))
+    scene.receivers.notify(NewReceiver(Subscription(PARTITION, 9, "rumour")))
     await scene.save("tick")
 
     assert ids(await scene.next()) == ["tick"]
@@ -270,7 +270,7 @@ async def test_replaced_receiver_is_notified_even_without_credits() -> None:
     newer = Subscription(PARTITION, 2, "newer")
     await scene.store.subscribe([newer])
 
-    scene.receivers.hear(NewReceiver(newer))
+    scene.receivers.notify(NewReceiver(newer))
     parcel = await scene.next()
     await scene.receivers.settle()
 
@@ -343,11 +343,11 @@ async def test_unavailable_store_ends_delivery_which_still_closes_cleanly(
 
 
 async def test_receiver_must_read_lost_tokens_before_more_of_its_messages_are_read(scene: Scene) -> None:
-    scene.delivery.lose(["nothing"] * MOST_LOST)
-    await scene.delivery.heard()
-    scene.delivery.lose(["nothing"])
-    listening = asyncio.create_task(scene.delivery.heard())
+    scene.delivery.report_lost(["nothing"] * MAX_UNREPORTED_TOKENS)
+    await scene.delivery.wait_for_reader()
+    scene.delivery.report_lost(["nothing"])
+    listening = asyncio.create_task(scene.delivery.wait_for_reader())
     await asyncio.sleep(0)
     assert not listening.done()
-    assert len((await scene.next()).lost) == MOST_LOST + 1
+    assert len((await scene.next()).lost) == MAX_UNREPORTED_TOKENS + 1
     await listening

@@ -27,7 +27,7 @@ def test_new_claim_of_a_trigger_replaces_its_previous_claim() -> None:
     held.add([due("a"), due("b")], offset_us=0)
     held.add([due("a", attempt=2)], offset_us=0)
 
-    assert sorted(token.text for token in held.take()) == ["3:a:2:n", "3:b:1:n"]
+    assert sorted(token.text for token in held.pop()) == ["3:a:2:n", "3:b:1:n"]
 
 
 def test_lapsed_claim_uses_no_credit() -> None:
@@ -55,6 +55,6 @@ def test_popped_claims_are_no_longer_held() -> None:
     held = HeldClaims(credits=5)
     held.add([due("a"), due("b")], offset_us=0)
 
-    assert held.take(partition=4) == []
-    assert len(held.take(partition=3)) == 2
-    assert held.take() == []
+    assert held.pop(partition=4) == []
+    assert len(held.pop(partition=3)) == 2
+    assert held.pop() == []

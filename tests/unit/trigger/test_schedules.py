@@ -52,7 +52,7 @@ async def test_nightly_trigger_is_delivered_once_a_night_when_clocks_change(
     for _ in days:
         assert trigger is not None
         clock.advance(trigger.planned_ms - clock.now_ms())
-        delivery.look()
+        delivery.poll_now()
         (due,) = (await delivery.next()).due
         delivered.append(utc(due.trigger.planned_ms))
         token = Token.parse(due.token)
@@ -72,7 +72,7 @@ async def test_ack_on_another_stream_is_planned_from_the_stored_trigger() -> Non
     first, second = (OpenDeliveries(store.of_queue, receivers, 30_000).open(10) for _ in range(2))
     await first.subscribe([(KEY_PARTITION, 1)])
     clock.advance(3_600_000)
-    first.look()
+    first.poll_now()
     (due,) = (await first.next()).due
     token = Token.parse(due.token)
     assert token is not None

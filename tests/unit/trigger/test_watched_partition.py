@@ -25,19 +25,19 @@ def lead_ms_of(partition: WatchedPartition, due_ms: int) -> float:
 
 def test_lead_of_a_near_trigger_is_the_stores_count() -> None:
     partition = watched_partition()
-    partition.surveyed(survey(NOW_MS + 400, 28), 0, 0)
+    partition.apply_survey(survey(NOW_MS + 400, 28), 0, 0)
     assert lead_ms_of(partition, NOW_MS + 400) == 28
 
 
 def test_trigger_beyond_the_longest_lead_gets_the_longest_lead() -> None:
     partition = watched_partition()
-    partition.surveyed(survey(NOW_MS + 501, 20), 0, 0)
+    partition.apply_survey(survey(NOW_MS + 501, 20), 0, 0)
     assert lead_ms_of(partition, NOW_MS + 501) == 500
 
 
 def test_earlier_trigger_resets_the_lead_to_the_longest() -> None:
     partition = watched_partition()
-    partition.surveyed(survey(NOW_MS + 400, 28), 0, 0)
+    partition.apply_survey(survey(NOW_MS + 400, 28), 0, 0)
     partition.expect(Heads(NOW_MS + 300))
     assert lead_ms_of(partition, NOW_MS + 300) == 500
 
@@ -45,5 +45,5 @@ def test_earlier_trigger_resets_the_lead_to_the_longest() -> None:
 def test_partition_without_a_lead_claims_triggers_when_due() -> None:
     partition = WatchedPartition(Subscription(0, 1, "s"))
     partition.confirmed = True
-    partition.surveyed(survey(NOW_MS + 400, None), 0, 0)
+    partition.apply_survey(survey(NOW_MS + 400, None), 0, 0)
     assert lead_ms_of(partition, NOW_MS + 400) == 0

@@ -47,7 +47,7 @@ class HungStore(CountingStore):
 async def hung_scene(store: HungStore, lease_ms: int = 30_000) -> Scene:
     """Return a delivery whose claim of `tick` was not answered."""
     scene = Scene(store, lease_ms=lease_ms)
-    await store.listen(scene.receivers.hear, scene.receivers.missed)
+    await store.listen(scene.receivers.notify, scene.receivers.poll_all)
     await scene.delivery.subscribe([(PARTITION, 1)])
     await scene.save("tick")
     store.hangs = True

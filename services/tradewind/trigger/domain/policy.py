@@ -19,7 +19,7 @@ class Policy:
     """After how many failures in a row a trigger is dead."""
     backoff_first_ms: int = 1_000
     """The delay after the first nack; it doubles with each further one."""
-    backoff_most_ms: int = 300_000
+    backoff_max_ms: int = 300_000
     """The longest delay after a nack that does not set its own."""
     retention_ms: int = 7 * 24 * 3_600_000
     """How long completed and dead triggers are kept."""
@@ -31,11 +31,11 @@ class Policy:
     """How many lines of fire history are kept."""
     repeat_ms: int = 24 * 3_600_000
     """How long after a firing the same event does not fire the same trigger again."""
-    pending_most: int = 500
+    max_pending: int = 500
     """How many firings of a trigger may wait or be leased; further ones are dropped."""
-    queue_most: int = 100_000
+    max_queue_triggers: int = 100_000
     """How many triggers a queue may hold."""
-    listeners_most: int = 1_000
+    max_listeners: int = 1_000
     """How many triggers of a partition may listen to events of one name."""
 
     def __post_init__(self) -> None:
@@ -47,4 +47,4 @@ class Policy:
         """Return the delay after `failures` failures in a row; 0 for none."""
         if failures < 1:
             return 0
-        return int(min(self.backoff_most_ms, self.backoff_first_ms * 2 ** min(failures - 1, 40)))
+        return int(min(self.backoff_max_ms, self.backoff_first_ms * 2 ** min(failures - 1, 40)))

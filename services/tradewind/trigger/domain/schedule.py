@@ -8,9 +8,9 @@ from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
 from tradewind.server.schedules.schedule import Schedule as Windowed
 
-MOST_JITTER_MS = 24 * 3_600_000
-MOST_FIRINGS = 2**31 - 1
-MOST_DELAY_MS = 3650 * 24 * 3_600_000
+MAX_JITTER_MS = 24 * 3_600_000
+MAX_FIRINGS = 2**31 - 1
+MAX_DELAY_MS = 3650 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Delay:
     delay_ms: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.delay_ms <= MOST_DELAY_MS:
-            raise ValueError(f"a delay must be 0 to {MOST_DELAY_MS} ms, is {self.delay_ms} ms")
+        if not 0 <= self.delay_ms <= MAX_DELAY_MS:
+            raise ValueError(f"a delay must be 0 to {MAX_DELAY_MS} ms, is {self.delay_ms} ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class Schedule:
     def __post_init__(self) -> None:
         if isinstance(self.kind, IntervalGrid):
             _check_interval(self.kind)
-        if not 0 <= self.jitter_ms <= MOST_JITTER_MS:
-            raise ValueError(f"jitter must be 0 to {MOST_JITTER_MS} ms, is {self.jitter_ms} ms")
-        if not 0 <= self.max_firings <= MOST_FIRINGS:
-            raise ValueError(f"the number of firings must be 0 to {MOST_FIRINGS}, is {self.max_firings}")
+        if not 0 <= self.jitter_ms <= MAX_JITTER_MS:
+            raise ValueError(f"jitter must be 0 to {MAX_JITTER_MS} ms, is {self.jitter_ms} ms")
+        if not 0 <= self.max_firings <= MAX_FIRINGS:
+            raise ValueError(f"the number of firings must be 0 to {MAX_FIRINGS}, is {self.max_firings}")
         if not (0 <= self.start_ms <= LAST_MS and 0 <= self.end_ms <= LAST_MS):
             raise ValueError("start and end must be between 1970 and 9999")
         if not isinstance(self.kind, OnEvent | Delay) and self.first(0) is None:

@@ -67,9 +67,9 @@ class DueStream:
             if wanted:
                 await delivery.subscribe(wanted)
             delivery.unsubscribe(message.unsubscribe)
-            delivery.lose(answers.lost)
+            delivery.report_lost(answers.lost)
             await delivery.answer(answers.acks, answers.nacks, answers.extensions)
-            await delivery.heard()
+            await delivery.wait_for_reader()
             message = await _message(context)
 
     async def _write(self, delivery: Delivery, context: Context, queue: str) -> None:

@@ -14,7 +14,7 @@ MAX_EPOCH = 2**53 - 1
 class Faults(list[Violation]):
     """The violations found so far."""
 
-    def say(self, path: str, message: str) -> None:
+    def add(self, path: str, message: str) -> None:
         self.append(Violation(path, message))
 
     def identifier(self, path: str, value: str) -> None:
@@ -23,14 +23,14 @@ class Faults(list[Violation]):
 
     def epoch(self, path: str, value: int) -> None:
         if not 0 <= value <= MAX_EPOCH:
-            self.say(path, f"must be 0 to 2^53 - 1, is {value}")
+            self.add(path, f"must be 0 to 2^53 - 1, is {value}")
 
     def time_ms(self, path: str, time: Timestamp) -> int:
         """Return whole milliseconds since the epoch; fractions are cut off."""
         milliseconds = time.seconds * 1000 + time.nanos // 1_000_000
         if 0 <= milliseconds <= LAST_MS and 0 <= time.nanos < 1_000_000_000:
             return milliseconds
-        self.say(path, "must be a time from 1970 to 9999")
+        self.add(path, "must be a time from 1970 to 9999")
         return 0
 
     def span_ms(self, path: str, span: Duration, least: int, most: int = LAST_MS, *, exact: bool = False) -> int:
@@ -38,9 +38,9 @@ class Faults(list[Violation]):
         milliseconds, rest = divmod(span.seconds * 1_000_000_000 + span.nanos, 1_000_000)
         milliseconds += rest > 0
         if not least <= milliseconds <= most:
-            self.say(path, f"must be {least} ms to {most} ms, is {milliseconds} ms")
+            self.add(path, f"must be {least} ms to {most} ms, is {milliseconds} ms")
         elif exact and rest:
-            self.say(path, "must be a whole number of milliseconds")
+            self.add(path, "must be a whole number of milliseconds")
         return milliseconds
 
     def refuse(self) -> None:

@@ -127,12 +127,12 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         return pb2.PauseTriggerResponse(trigger=mapping.trigger(paused, request.queue))
 
     async def ResumeTrigger(self, request: pb2.ResumeTriggerRequest, context: Context) -> pb2.ResumeTriggerResponse:
-        queue_parsing.named(request)
+        queue_parsing.reference(request)
         resumed = await self._change.resume(request.queue, request.trigger_id)
         return pb2.ResumeTriggerResponse(trigger=mapping.trigger(resumed, request.queue))
 
     async def RedriveTrigger(self, request: pb2.RedriveTriggerRequest, context: Context) -> pb2.RedriveTriggerResponse:
-        queue_parsing.dead(request)
+        queue_parsing.dead_reference(request)
         await self._change.redrive(request.queue, request.partition_key, request.trigger_id, request.firing_id)
         return pb2.RedriveTriggerResponse()
 

@@ -56,12 +56,12 @@ def parcels(parcel: Parcel, queue: str = "") -> Iterator[pb2.ReceiveDueResponse]
     message = pb2.ReceiveDueResponse(lost_tokens=parcel.lost, ended_partitions=parcel.ended, listened=parcel.listened)
     size = message.ByteSize()
     for due in parcel.due:
-        told = _due_trigger(due, queue)
-        weight = told.ByteSize() + _FRAME_BYTES
+        entry = _due_trigger(due, queue)
+        weight = entry.ByteSize() + _FRAME_BYTES
         if size and size + weight > _MESSAGE_BYTES:
             yield message
             message, size = pb2.ReceiveDueResponse(), 0
-        message.due.append(told)
+        message.due.append(entry)
         size += weight
     yield message
 
@@ -84,14 +84,14 @@ def _event(event: Event) -> trigger_pb2.Event:
 
 
 def _due_trigger(due: DueTrigger, queue: str) -> trigger_pb2.DueTrigger:
-    told = trigger(due.parent or due.trigger, queue)
-    told.status = trigger_pb2.TRIGGER_STATUS_CLAIMED
+    message = trigger(due.parent or due.trigger, queue)
+    message.status = trigger_pb2.TRIGGER_STATUS_CLAIMED
     event = due.trigger.event
     if due.parent:
-        told.epoch = due.trigger.epoch
-        told.failures, told.last_error = due.trigger.failures, due.trigger.last_error
+        message.epoch = due.trigger.epoch
+        message.failures, message.last_error = due.trigger.failures, due.trigger.last_error
     return trigger_pb2.DueTrigger(
-        trigger=told,
+        trigger=message,
         event=_event(event) if event else None,
         planned_time=timestamp(due.trigger.planned_ms),
         token=due.token,

@@ -34,7 +34,7 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int, now_ms: int) 
     """Return the trigger to be saved at `now_ms`; its id is empty when the service is to make one."""
     trigger, faults = request.trigger, Faults()
     if not request.HasField("trigger"):
-        faults.say("trigger", "must be set")
+        faults.add("trigger", "must be set")
     if trigger.trigger_id:
         faults.identifier("trigger.trigger_id", trigger.trigger_id)
     if trigger.queue:
@@ -45,7 +45,7 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int, now_ms: int) 
     schedule = schedule_mapping.read(trigger.schedule, "trigger.schedule", faults, now_ms)
     payload("trigger.payload_json", trigger.payload_json, max_payload_bytes, faults)
     faults.refuse()
-    assert schedule is not None, "its faults were told"
+    assert schedule is not None, "its faults were reported"
     return TriggerDraft(
         trigger.trigger_id,
         trigger.partition_key,
@@ -59,18 +59,18 @@ def payload(path: str, payload_json: str, max_bytes: int, faults: Faults) -> obj
     """Return the value of a payload's JSON text, None if it is empty or has faults, which are added to `faults`."""
     size = len(payload_json.encode())
     if size > max_bytes:
-        faults.say(path, f"must have at most {max_bytes} bytes, has {size}")
+        faults.add(path, f"must have at most {max_bytes} bytes, has {size}")
     elif payload_json:
         try:
             value = _decode(payload_json)
             check_depth(payload_json)
             return value
         except msgspec.ValidationError as error:
-            faults.say(path, f"cannot be read: {error}")
+            faults.add(path, f"cannot be read: {error}")
         except msgspec.DecodeError as error:
-            faults.say(path, f"is not JSON: {error}")
+            faults.add(path, f"is not JSON: {error}")
         except RecursionError:
-            faults.say(path, "is nested too deeply")
+            faults.add(path, "is nested too deeply")
     return None
 
 
@@ -160,9 +160,9 @@ def listeners_of(first: pb2.ReceiveDueRequest) -> list[str]:
     """Return the events whose new listeners a stream reports."""
     faults = Faults()
     if first.queue and first.listeners_of:
-        faults.say("listeners_of", "must be empty on a stream of a queue")
+        faults.add("listeners_of", "must be empty on a stream of a queue")
     if len(first.listeners_of) > MAX_LISTENERS_OF:
-        faults.say("listeners_of", f"must name at most {MAX_LISTENERS_OF} events, names {len(first.listeners_of)}")
+        faults.add("listeners_of", f"must name at most {MAX_LISTENERS_OF} events, names {len(first.listeners_of)}")
     else:
         for at, name in enumerate(first.listeners_of):
             faults.identifier(f"listeners_of[{at}]", name)
@@ -179,9 +179,9 @@ def subscriptions(request: pb2.ReceiveDueRequest, of_queue: str = "") -> list[tu
     """Return the (partition, epoch) to subscribe to; check those to unsubscribe from as well."""
     faults = Faults()
     if of_queue and (request.subscribe or request.unsubscribe):
-        faults.say("subscribe", "must be empty on a stream of a queue")
+        faults.add("subscribe", "must be empty on a stream of a queue")
     if request.queue not in ("", of_queue):
-        faults.say("queue", "can only be set in the first message")
+        faults.add("queue", "can only be set in the first message")
     for at, each in enumerate(request.subscribe):
         _check_partition(f"subscribe[{at}].partition", each.partition, faults)
         faults.epoch(f"subscribe[{at}].epoch", each.epoch)
@@ -193,4 +193,4 @@ def subscriptions(request: pb2.ReceiveDueRequest, of_queue: str = "") -> list[tu
 
 def _check_partition(path: str, partition: int, faults: Faults) -> None:
     if not 0 <= partition < PARTITIONS:
-        faults.say(path, f"must be 0 to {PARTITIONS - 1}, is {partition}")
+        faults.add(path, f"must be 0 to {PARTITIONS - 1}, is {partition}")

@@ -21,24 +21,24 @@ class _OfQueue(Protocol):
     trigger_id: str
 
 
-def named(request: _OfQueue) -> None:
+def reference(request: _OfQueue) -> None:
     """Check the fields that identify a trigger of a queue."""
     faults = Faults()
-    _check_named(request, faults)
+    _check_reference(request, faults)
     faults.refuse()
 
 
-def _check_named(request: _OfQueue, faults: Faults) -> None:
+def _check_reference(request: _OfQueue, faults: Faults) -> None:
     faults.identifier("trigger_id", request.trigger_id)
     if request.queue:
         faults.identifier("queue", request.queue)
     else:
-        faults.say("queue", "must be set: flows are run, paused and resumed by the scheduler")
+        faults.add("queue", "must be set: flows are run, paused and resumed by the scheduler")
 
 
 def note(request: pb2.PauseTriggerRequest) -> str:
     """Check a request to pause, and return its note, cut if it is too long."""
-    named(request)
+    reference(request)
     return request.note.encode()[:_NOTE_BYTES].decode(errors="ignore")
 
 
@@ -47,9 +47,9 @@ def event(request: pb2.PublishEventRequest, max_bytes: int) -> Mapping[str, Any]
     faults = Faults()
     faults.identifier("name", request.name)
     _check_event_id("event_id", request.event_id, faults)
-    told = _payload(request.payload_json, max_bytes, faults)
+    value = _payload(request.payload_json, max_bytes, faults)
     faults.refuse()
-    return told
+    return value
 
 
 def event_name(request: pb2.CountListenersRequest) -> None:
@@ -62,19 +62,19 @@ def event_name(request: pb2.CountListenersRequest) -> None:
 def firing(request: pb2.FireTriggerRequest, max_bytes: int) -> None:
     """Check a request to fire."""
     faults = Faults()
-    _check_named(request, faults)
+    _check_reference(request, faults)
     _check_event_id("request_id", request.request_id, faults)
     _payload(request.payload_json, max_bytes, faults)
     faults.refuse()
 
 
-def dead(request: pb2.RedriveTriggerRequest) -> None:
+def dead_reference(request: pb2.RedriveTriggerRequest) -> None:
     """Check the fields that identify a dead trigger, or a dead firing of it."""
     faults = Faults()
     faults.identifier("trigger_id", request.trigger_id)
     place(request, faults)
     if request.firing_id and trigger_of(request.firing_id) != request.trigger_id:
-        faults.say("firing_id", f'is not a firing of "{request.trigger_id}"; take the id from ListDeadTriggers')
+        faults.add("firing_id", f'is not a firing of "{request.trigger_id}"; take the id from ListDeadTriggers')
     faults.refuse()
 
 
@@ -100,14 +100,14 @@ def history_token(position: str) -> str:
 
 def _check_event_id(path: str, id: str, faults: Faults) -> None:
     if len(id) > MAX_EVENT_ID:
-        faults.say(path, f"must have at most {MAX_EVENT_ID} characters, has {len(id)}")
+        faults.add(path, f"must have at most {MAX_EVENT_ID} characters, has {len(id)}")
 
 
 def _payload(payload_json: str, max_bytes: int, faults: Faults) -> Mapping[str, Any]:
     before = len(faults)
-    told = payload("payload_json", payload_json, max_bytes, faults)
-    if isinstance(told, dict):
-        return told
+    value = payload("payload_json", payload_json, max_bytes, faults)
+    if isinstance(value, dict):
+        return value
     if payload_json and len(faults) == before:
-        faults.say("payload_json", "must be a JSON object")
+        faults.add("payload_json", "must be a JSON object")
     return {}

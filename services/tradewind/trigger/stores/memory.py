@@ -43,7 +43,7 @@ class MemoryTriggerStore:
         self.policy = policy or Policy()
         self.lanes: dict[tuple[int, str], Lane] = {}
         self._clock = clock
-        self._ears: list[Callable[[Wake], None]] = []
+        self._subscribers: list[Callable[[Wake], None]] = []
 
     def of_queue(self, queue: str) -> "MemoryTriggerStore":
         """Return the store for the triggers of a queue, with the same data."""
@@ -95,7 +95,7 @@ class MemoryTriggerStore:
             listened = len(self.listening(name))
             lane.entries[draft.id] = Entry(replace(fresh, status=status, planned_ms=latest_ms), 0, attempt)
             if len(self.listening(name)) > listened:
-                self._tell(NewListener(partition, name))
+                self._publish(NewListener(partition, name))
         elif planned_ms is None:
             lane.entries[draft.id] = Entry(replace(fresh, status=COMPLETED), now_ms, attempt)
         else:
@@ -137,7 +137,7 @@ class MemoryTriggerStore:
                 answers.append(lane.receiver.epoch)
                 continue
             lane.receiver = subscription
-            self._tell(NewReceiver(subscription))
+            self._publish(NewReceiver(subscription))
             answers.append(Survey(lane.heads(), now_ms * 1000))
         return answers
 
@@ -157,7 +157,7 @@ class MemoryTriggerStore:
             self._fail(lane, entry, "the lease lapsed before an answer came", delay_ms, now_ms, dead)
         due: list[DueTrigger] = []
         size = 0
-        within = [entry for entry in lane.index(SCHEDULED) if entry.place_ms <= now_ms + order.lead.most_ms]
+        within = [entry for entry in lane.index(SCHEDULED) if entry.place_ms <= now_ms + order.lead.max_ms]
         lead_ms = order.lead.for_count(len(within))
         for entry in [entry for entry in within if entry.place_ms <= now_ms + lead_ms][: order.limit]:
             if size >= BATCH_BYTES:
@@ -170,15 +170,15 @@ class MemoryTriggerStore:
             token = f"{order.subscription.partition}:{entry.trigger.id}:{attempt}:{order.nonce}"
             claimed = replace(entry.to(CLAIMED, now_ms + order.lease_ms, token), attempt=attempt)
             lane.entries[entry.trigger.id] = claimed
-            above = parent.trigger if parent and entry.trigger.event else None
-            due.append(DueTrigger(claimed.trigger, token, claimed.place_ms, now_ms, above))
-            size += sum(map(size_of, (claimed.trigger, above) if above else (claimed.trigger,)))
+            owner = parent.trigger if parent and entry.trigger.event else None
+            due.append(DueTrigger(claimed.trigger, token, claimed.place_ms, now_ms, owner))
+            size += sum(map(size_of, (claimed.trigger, owner) if owner else (claimed.trigger,)))
         return Claims(Survey(lane.heads(), now_ms * 1000, lead_ms), tuple(due), tuple(dead))
 
     async def ack(self, acks: Sequence[Ack], session: str) -> Settlement:
         def settle(lane: Lane, entry: Entry, ack: Ack, now_ms: int, _: list[DeadLetter]) -> None:
             trigger = entry.trigger
-            self._note(lane, entry, "fired", now_ms)
+            self._add_firing(lane, entry, "fired", now_ms)
             if trigger.event:
                 self._end_firing(lane, entry, now_ms)
                 return
@@ -224,14 +224,14 @@ class MemoryTriggerStore:
                     self.queue_up(lane, entry, None)
             self.wake(partition, former_ms)
 
-    async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
+    async def poll(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
         now_ms, surveyed = self.lane_at(survey)
         due = {partition: self.lane_at(partition)[1].heads().due_ms for partition in partitions}
         return due, Survey(surveyed.heads(), now_ms * 1000)
 
-    async def listen(self, hear: Callable[[Wake], None], missed: Callable[[], None]) -> Callable[[], None]:
-        self._ears.append(hear)
-        return lambda: self._ears.remove(hear)
+    async def listen(self, on_wake: Callable[[Wake], None], on_gap: Callable[[], None]) -> Callable[[], None]:
+        self._subscribers.append(on_wake)
+        return lambda: self._subscribers.remove(on_wake)
 
     def lane_at(self, partition: int) -> tuple[int, Lane]:
         """Return the time and the lane of a partition, after deleting what has passed its retention."""
@@ -266,14 +266,14 @@ class MemoryTriggerStore:
         if not self.queue:
             return
         held = [entry.trigger for entry in lane.entries.values() if entry.trigger.event is None]
-        if draft.id not in lane.entries and len(held) >= self.policy.queue_most:
-            raise QueueFull.of_triggers(self.queue, self.policy.queue_most)
+        if draft.id not in lane.entries and len(held) >= self.policy.max_queue_triggers:
+            raise QueueFull.of_triggers(self.queue, self.policy.max_queue_triggers)
         if draft.schedule.event is None:
             return
         name = draft.schedule.event.name
         listeners = [(queue, one.id) for at, queue, one in self.listening(name) if at == partition]
-        if (self.queue, draft.id) not in listeners and len(listeners) >= self.policy.listeners_most:
-            raise QueueFull.of_listeners(name, self.policy.listeners_most)
+        if (self.queue, draft.id) not in listeners and len(listeners) >= self.policy.max_listeners:
+            raise QueueFull.of_listeners(name, self.policy.max_listeners)
 
     def listening(self, name: str) -> list[tuple[int, str, Trigger]]:
         """Return partition, queue and trigger of all that listen to events of a name, including paused ones."""
@@ -298,7 +298,7 @@ class MemoryTriggerStore:
 
     def _end_firing(self, lane: Lane, entry: Entry, now_ms: int) -> None:
         trigger = entry.trigger
-        self.leave(lane, entry)
+        self.uncount_pending(lane, entry)
         del lane.entries[trigger.id]
         lane.tombstones[trigger.id] = (trigger.epoch, now_ms + self.policy.repeat_ms)
         parent = lane.parent(entry)
@@ -309,7 +309,7 @@ class MemoryTriggerStore:
         if most and fired >= most and parent.trigger.status is not COMPLETED:
             lane.entries[parent.trigger.id] = lane.entries[parent.trigger.id].to(COMPLETED, now_ms)
 
-    def leave(self, lane: Lane, entry: Entry) -> None:
+    def uncount_pending(self, lane: Lane, entry: Entry) -> None:
         """Take an ended firing off its trigger's count of pending firings."""
         parent = lane.parent(entry)
         if parent and parent.trigger.pending:
@@ -357,15 +357,15 @@ class MemoryTriggerStore:
             changed = replace(trigger, failures=failures, last_error=error)
             self.queue_up(lane, replace(entry, trigger=changed), now_ms + delay_ms if delay_ms > 0 else None)
             return
-        self._note(lane, entry, "dead", now_ms, error)
+        self._add_firing(lane, entry, "dead", now_ms, error)
         if trigger.event:
-            self.leave(lane, entry)
+            self.uncount_pending(lane, entry)
         lane.entries[trigger.id] = entry.to(DEAD, now_ms, failures=failures, last_error=error)
         dead.append(DeadLetter(trigger.id, failures, error))
         for surplus in lane.index(DEAD)[: -self.policy.dead_kept]:
             del lane.entries[surplus.trigger.id]
 
-    def _note(self, lane: Lane, entry: Entry, outcome: str, now_ms: int, error: str = "") -> None:
+    def _add_firing(self, lane: Lane, entry: Entry, outcome: str, now_ms: int, error: str = "") -> None:
         trigger = entry.trigger
         event_id = trigger.event.id if trigger.event else ""
         lane.lines += 1
@@ -376,14 +376,14 @@ class MemoryTriggerStore:
         del lane.firings[self.policy.firings_kept :]
 
     def wake(self, partition: int, former_ms: int | None) -> None:
-        """Tell listeners if something is now due earlier than `former_ms`."""
+        """Publish EarlierDue if something is now due earlier than `former_ms`."""
         earliest_ms = self.lanes[partition, self.queue].heads().due_ms
         if earliest_ms is not None and (former_ms is None or earliest_ms < former_ms):
-            self._tell(EarlierDue(partition, earliest_ms, self.queue))
+            self._publish(EarlierDue(partition, earliest_ms, self.queue))
 
-    def _tell(self, wake: Wake) -> None:
-        for hear in self._ears:
-            hear(wake)
+    def _publish(self, wake: Wake) -> None:
+        for on_wake in self._subscribers:
+            on_wake(wake)
 
 
 def _fields(trigger: Trigger) -> dict[str, object]:

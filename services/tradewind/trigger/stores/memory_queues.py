@@ -32,7 +32,7 @@ class MemoryQueueStore:
         return _page(entries, lambda entry: entry.place_ms, after, limit)
 
     async def pause(self, partition: int, queue: str, trigger_id: str, note: str) -> Trigger | None:
-        _, lane = self._open(partition, queue)
+        _, lane = self._lane(partition, queue)
         entry = lane.entries.get(trigger_id)
         if entry is None:
             return None
@@ -45,7 +45,7 @@ class MemoryQueueStore:
     async def resume(
         self, partition: int, queue: str, trigger_id: str, seen_ms: int, planned_ms: int | None
     ) -> Trigger | None:
-        now_ms, lane = self._open(partition, queue)
+        now_ms, lane = self._lane(partition, queue)
         entry = lane.entries.get(trigger_id)
         if entry is None:
             return None
@@ -58,7 +58,7 @@ class MemoryQueueStore:
     def _resume(
         self, partition: int, queue: str, entry: Entry, as_seen: bool, planned_ms: int | None, now_ms: int
     ) -> None:
-        _, lane = self._open(partition, queue)
+        _, lane = self._lane(partition, queue)
         trigger = entry.trigger
         if trigger.schedule.event:
             lane.entries[trigger.id] = entry.to(WAITING, 0)
@@ -72,7 +72,7 @@ class MemoryQueueStore:
             self._triggers.of_queue(queue).wake(partition, former_ms)
 
     async def redrive(self, partition: int, queue: str, ids: Sequence[str]) -> Sequence[str]:
-        _, lane = self._open(partition, queue)
+        _, lane = self._lane(partition, queue)
         former_ms = lane.heads().due_ms
         revived = []
         for id in ids:
@@ -101,7 +101,7 @@ class MemoryQueueStore:
         return [self._fire(order, event, by_hand) for order in orders]
 
     def _fire(self, order: FiringOrder, event: Event, by_hand: bool) -> Outcome:
-        now_ms, lane = self._open(order.partition, order.queue)
+        now_ms, lane = self._lane(order.partition, order.queue)
         policy = self._triggers.policy
         entry = lane.entries.get(order.trigger_id)
         if entry is None:
@@ -109,9 +109,9 @@ class MemoryQueueStore:
         trigger, id = entry.trigger, firing_id(order.trigger_id, event.id)
         if id in lane.entries or id in lane.tombstones:
             return Outcome.DUPLICATE
-        if not by_hand and not _takes(trigger, event, now_ms, order.start_ms):
+        if not by_hand and not _accepts(trigger, event, now_ms, order.start_ms):
             return Outcome.GONE
-        if trigger.pending >= policy.pending_most:
+        if trigger.pending >= policy.max_pending:
             lane.change(entry, dropped=trigger.dropped + 1)
             return Outcome.FULL
         planned_ms = max(now_ms, trigger.planned_ms + 1) if trigger.schedule.event else now_ms
@@ -131,7 +131,7 @@ class MemoryQueueStore:
     async def firings(
         self, partition: int, queue: str, after: str, limit: int, trigger_id: str = ""
     ) -> tuple[Sequence[Firing], str]:
-        _, lane = self._open(partition, queue)
+        _, lane = self._lane(partition, queue)
         found = [
             firing
             for firing in lane.firings
@@ -141,7 +141,7 @@ class MemoryQueueStore:
         return found[:limit], found[limit - 1].position if len(found) > limit else ""
 
     async def counts(self, partition: int, queue: str) -> Counts:
-        now_ms, lane = self._open(partition, queue)
+        now_ms, lane = self._lane(partition, queue)
         counted = {status: len(lane.index(status)) for status in TriggerStatus}
         listed = len([entry for entry in lane.entries.values() if queue and entry.trigger.event is None])
         return Counts(counted[SCHEDULED], counted[CLAIMED], counted[DEAD], listed, 0, lane.heads().due_ms, now_ms)
@@ -152,20 +152,20 @@ class MemoryQueueStore:
         )
 
     async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:
-        _, lane = self._open(partition, queue)
+        _, lane = self._lane(partition, queue)
         for id, entry in list(lane.entries.items()):
             if entry.trigger.event and lane.parent(entry) is None and entry.trigger.status.value == _STATUS.get(index):
                 del lane.entries[id]
         return Swept()
 
-    def _open(self, partition: int, queue: str) -> tuple[int, Lane]:
+    def _lane(self, partition: int, queue: str) -> tuple[int, Lane]:
         return self._triggers.of_queue(queue).lane_at(partition)
 
     def _entries(self, partition: int, queue: str) -> Iterable[Entry]:
-        return self._open(partition, queue)[1].entries.values()
+        return self._lane(partition, queue)[1].entries.values()
 
 
-def _takes(trigger: Trigger, event: Event, now_ms: int, start_ms: int) -> bool:
+def _accepts(trigger: Trigger, event: Event, now_ms: int, start_ms: int) -> bool:
     schedule = trigger.schedule
     return (
         trigger.status is WAITING

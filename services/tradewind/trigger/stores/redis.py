@@ -14,7 +14,7 @@ from tradewind.server.redis.script import Script
 from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Ack, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
-from tradewind.trigger.domain.lead import EACH_MS, LEAST_MS
+from tradewind.trigger.domain.lead import LEAD_PER_TRIGGER_MS, MIN_LEAD_MS
 from tradewind.trigger.domain.policy import BATCH_BYTES, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Claims, DeadLetter, Heads, Page, Position, Settlement, Survey
@@ -98,7 +98,7 @@ class RedisTriggerStore:
         keys = [*self._keys_of(partition, draft.id), self._keys.queues(partition), self._keys.firings(partition)]
         reply = await self._saves.submit((keys, args))
         if reply.full is not None:
-            raise self._full(reply.full, args["event"])
+            raise self._full_error(reply.full, args["event"])
         if reply.known is not None or reply.trigger is None:
             raise StaleEpoch(draft.id, draft.epoch, reply.known or 0)
         return reply.trigger.trigger()
@@ -178,7 +178,7 @@ class RedisTriggerStore:
             further = await _WITHDRAW.many(self._client, [self._withdraw_call(*each) for each in left])
             left = [(order, claim) for (order, _), found in zip(left, further, strict=True) for claim in found]
 
-    async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
+    async def poll(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
         keys = [self._keys.due(survey), self._keys.claimed(survey)]
         reply, *heads = await asyncio.gather(
             _SURVEY(self._client, keys, {"now_ms": self.clock()}),
@@ -203,10 +203,10 @@ class RedisTriggerStore:
             keys.all(partition),
         ]
 
-    def _full(self, what: str, event: str) -> QueueFull:
-        if what == "queue":
-            return QueueFull.of_triggers(self.queue, self._policy.queue_most)
-        return QueueFull.of_listeners(event, self._policy.listeners_most)
+    def _full_error(self, cap: str, event: str) -> QueueFull:
+        if cap == "queue":
+            return QueueFull.of_triggers(self.queue, self._policy.max_queue_triggers)
+        return QueueFull.of_listeners(event, self._policy.max_listeners)
 
     async def _page(self, key: str, partition: int, up_to_ms: int | None, after: Position | None, limit: int) -> Page:
         return await read_page(self._client, self._keys, key, partition, after, limit, self.clock(), up_to_ms)
@@ -243,10 +243,10 @@ class RedisTriggerStore:
             "lease_ms": order.lease_ms,
             "nonce": order.nonce,
             "lead": {
-                "most_ms": order.lead.most_ms,
+                "max_ms": order.lead.max_ms,
                 "shares": order.lead.shares,
-                "least_ms": LEAST_MS,
-                "each_ms": EACH_MS,
+                "min_ms": MIN_LEAD_MS,
+                "each_ms": LEAD_PER_TRIGGER_MS,
             },
             "max_bytes": BATCH_BYTES,
             "reap": REAP_LIMIT,

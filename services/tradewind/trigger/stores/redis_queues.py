@@ -20,8 +20,8 @@ from tradewind.trigger.stores.replies import CountsReply, ExamineReply, Record, 
 from tradewind.trigger.stores.schedule_codec import decode
 
 _ITEMS_PER_SCRIPT = 100
-_SWEPT_AT_ONCE = 250
-_READ_AT_ONCE = 500
+_SWEEP_BATCH = 250
+_READ_BATCH = 500
 
 _PAUSE = Script(__name__, "pause_trigger", list[Record])
 _RESUME = Script(__name__, "resume_trigger", list[Record])
@@ -120,13 +120,13 @@ class RedisQueueStore:
         found: list[Firing] = []
         end = f"({after}" if after else "+"
         while True:
-            lines = await self._client.execute_command("XREVRANGE", key, end, "-", "COUNT", _READ_AT_ONCE)
+            lines = await self._client.execute_command("XREVRANGE", key, end, "-", "COUNT", _READ_BATCH)
             for firing in map(firing_of, lines):
                 if trigger_id in ("", firing.trigger_id, firing.trigger_id.partition(":")[0]):
                     if len(found) == limit:
                         return found, found[-1].position
                     found.append(firing)
-            if len(lines) < _READ_AT_ONCE:
+            if len(lines) < _READ_BATCH:
                 return found, ""
             end = f"({firing_of(lines[-1]).position}"
 
@@ -148,10 +148,10 @@ class RedisQueueStore:
             "prefix": keys.trigger(partition, ""),
             "index": index,
             "first": first,
-            "limit": _SWEPT_AT_ONCE,
+            "limit": _SWEEP_BATCH,
         }
         reply = await _SWEEP(self._client, touched, args)
-        following = first + reply.kept if reply.seen == _SWEPT_AT_ONCE else None
+        following = first + reply.kept if reply.seen == _SWEEP_BATCH else None
         return Swept(tuple(reply.orphans), tuple(reply.mended), following)
 
     async def examine(

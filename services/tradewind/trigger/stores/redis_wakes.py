@@ -16,24 +16,24 @@ _log = structlog.get_logger(__name__)
 
 
 class RedisWakeChannel:
-    """Hears what scripts publish: `due <ms> [queue]`, `receiver <epoch> <session>` or `listener <event>`."""
+    """Receives what scripts publish: `due <ms> [queue]`, `receiver <epoch> <session>` or `listener <event>`."""
 
     def __init__(self, subscriber: Subscriber, keys: Keys) -> None:
         self._subscriber = subscriber
         self._keys = keys
 
-    async def listen(self, hear: Callable[[Wake], None], missed: Callable[[], None]) -> Callable[[], None]:
+    async def listen(self, on_wake: Callable[[Wake], None], on_gap: Callable[[], None]) -> Callable[[], None]:
         def deliver(partition: int, _channel: str, message: bytes) -> None:
             wake = _wake(partition, message.decode(errors="replace"))
             if wake is None:
                 _log.warning("unknown_wake", partition=partition, message=message[:100])
             else:
-                hear(wake)
+                on_wake(wake)
 
         ends = await asyncio.gather(
             *(
                 # All channels share a connection, so it is enough if one of them reports gaps.
-                self._subscriber.subscribe(self._keys.wake(at), partial(deliver, at), missed if at == 0 else None)
+                self._subscriber.subscribe(self._keys.wake(at), partial(deliver, at), on_gap if at == 0 else None)
                 for at in range(PARTITIONS)
             )
         )

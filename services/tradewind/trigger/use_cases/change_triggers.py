@@ -16,7 +16,7 @@ BY_HAND = "fired.by.hand"
 
 
 class ChangeTriggers:
-    """Changes triggers; their receivers in this process hear of it at once."""
+    """Changes triggers; their receivers in this process are notified at once."""
 
     def __init__(self, queues: QueueStore, store_of: Callable[[str], TriggerStore], receivers: QueueReceivers) -> None:
         self._queues = queues
@@ -45,7 +45,7 @@ class ChangeTriggers:
         trigger = await self._queues.resume(partition, queue, trigger_id, known.planned_ms, planned_ms)
         if trigger is None:
             raise NotFound("trigger", trigger_id)
-        self._tell(queue, trigger)
+        self._notify(queue, trigger)
         return trigger
 
     async def fire(self, queue: str, trigger_id: str, payload_json: str, request_id: str) -> tuple[str, bool]:
@@ -62,7 +62,7 @@ class ChangeTriggers:
             raise QueueFull(
                 f'too many firings of "{trigger_id}" are waiting; let the receivers of queue "{queue}" catch up'
             )
-        self._receivers.hear(EarlierDue(partition, 0, queue))
+        self._receivers.notify(EarlierDue(partition, 0, queue))
         return event.id, outcome is Outcome.FIRED
 
     async def redrive(self, queue: str, partition_key: str, trigger_id: str, firing_id: str) -> None:
@@ -73,8 +73,8 @@ class ChangeTriggers:
             if trigger is None or trigger.status is TriggerStatus.DEAD:
                 raise NotFound("trigger", id)
             raise WrongStatus(id, trigger.status.value, "only a dead trigger or firing can be redriven")
-        self._receivers.hear(EarlierDue(partition, 0, queue))
+        self._receivers.notify(EarlierDue(partition, 0, queue))
 
-    def _tell(self, queue: str, trigger: Trigger) -> None:
+    def _notify(self, queue: str, trigger: Trigger) -> None:
         if trigger.status is TriggerStatus.SCHEDULED:
-            self._receivers.hear(EarlierDue(partition_of(queue), trigger.delivery_ms, queue))
+            self._receivers.notify(EarlierDue(partition_of(queue), trigger.delivery_ms, queue))

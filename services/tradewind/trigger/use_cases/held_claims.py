@@ -57,12 +57,12 @@ class HeldClaims:
         """Return when the first held claim lapses, None when there is none."""
         return min(self._deadlines.values(), default=None)
 
-    def take(self, partition: int | None = None) -> list[Token]:
+    def pop(self, partition: int | None = None) -> list[Token]:
         """Stop holding the claims of a partition, or all, and return their tokens."""
-        taken = [token for token in self._deadlines if partition in (None, token.partition)]
-        for token in taken:
+        tokens = [token for token in self._deadlines if partition in (None, token.partition)]
+        for token in tokens:
             self.drop(token)
-        return taken
+        return tokens
 
 
 def token_of(due: DueTrigger) -> Token:

@@ -17,13 +17,13 @@ class OpenDeliveries:
         receivers: QueueReceivers,
         lease_ms: int,
         traces: TraceFirings | None = None,
-        look_s: float = 5.0,
+        poll_s: float = 5.0,
     ) -> None:
         self._traces = traces
         self._store_of = store_of
         self._receivers = receivers
         self.lease_ms = lease_ms
-        self._look_s = look_s
+        self._poll_s = poll_s
 
     def open(self, credits: int, queue: str = "", lead_ms: int = 0, listeners_of: Collection[str] = ()) -> Delivery:
         """Return a delivery of a queue, or of the flows, that holds at most `credits` unacknowledged triggers.
@@ -33,5 +33,5 @@ class OpenDeliveries:
         """
         store, receivers = self._store_of(queue), self._receivers.of(queue)
         return Delivery(
-            store, receivers, credits, self.lease_ms, self._look_s, lead_ms, listeners_of, traces=self._traces
+            store, receivers, credits, self.lease_ms, self._poll_s, lead_ms, listeners_of, traces=self._traces
         )

@@ -6,7 +6,7 @@ from tradewind.trigger.domain.claim import Ack
 from tradewind.trigger.domain.trigger import Trigger
 
 
-def planned(ack: Ack, trigger: Trigger, now_ms: int) -> Ack:
+def with_next_time(ack: Ack, trigger: Trigger, now_ms: int) -> Ack:
     """Return the ack with the next planned time of its trigger, unless it names a valid one or needs none."""
     if ack.finished or not trigger.schedule.needs_next:
         return ack

@@ -53,7 +53,7 @@ class PublishEvent:
         outcomes = await self._queues.fire(orders, event) if orders else []
         for order, outcome in zip(orders, outcomes, strict=True):
             if outcome is Outcome.FIRED:
-                self._receivers.hear(EarlierDue(order.partition, 0, order.queue))
+                self._receivers.notify(EarlierDue(order.partition, 0, order.queue))
             elif outcome is Outcome.FULL:
                 _log.error(
                     "firing_dropped",

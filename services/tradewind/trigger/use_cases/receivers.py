@@ -19,18 +19,18 @@ class Receiver(Protocol):
     """One open delivery, as the rest of the process sees it."""
 
     def expect(self, partition: int, due_ms: int) -> None:
-        """Hear that something in the partition is due at `due_ms`."""
+        """Note that something in the partition is due at `due_ms`."""
         ...
 
-    def doubt(self, partition: int, session: str) -> None:
-        """Hear that this session has become the partition's receiver, and find out who is."""
+    def recheck_receiver(self, partition: int, session: str) -> None:
+        """Check who receives the partition, because this session has subscribed to it."""
         ...
 
-    def listened(self, name: str) -> None:
-        """Hear that a trigger has begun to listen to events of this name."""
+    def listener_added(self, name: str) -> None:
+        """Note that a trigger has begun to listen to events of this name."""
         ...
 
-    def look(self) -> None:
+    def poll_now(self) -> None:
         """Ask the store what is due, because messages may have been lost."""
         ...
 
@@ -40,23 +40,23 @@ class Receivers:
 
     def __init__(self) -> None:
         self._open: set[Receiver] = set()
-        self._at_work = SideTasks()
+        self._tasks = SideTasks()
         self._settling = asyncio.Event()
 
     @property
     def busy(self) -> bool:
         """Whether there is an open delivery or unfinished work."""
-        return bool(self._open or self._at_work)
+        return bool(self._open or self._tasks)
 
-    def enter(self, receiver: Receiver) -> None:
-        """Begin to tell a delivery of changes."""
+    def add(self, receiver: Receiver) -> None:
+        """Begin to notify a delivery of changes."""
         self._open.add(receiver)
 
-    def leave(self, receiver: Receiver) -> None:
-        """Stop telling a delivery of changes."""
+    def remove(self, receiver: Receiver) -> None:
+        """Stop notifying a delivery of changes."""
         self._open.discard(receiver)
 
-    def hear(self, wake: Wake) -> None:
+    def notify(self, wake: Wake) -> None:
         """Pass a change on to the deliveries that it concerns."""
         match wake:
             case EarlierDue(partition, due_ms, _):
@@ -64,30 +64,30 @@ class Receivers:
                     receiver.expect(partition, due_ms)
             case NewReceiver(new):
                 for receiver in self._open:
-                    receiver.doubt(new.partition, new.session)
+                    receiver.recheck_receiver(new.partition, new.session)
             case NewListener(_, name):
                 for receiver in self._open:
-                    receiver.listened(name)
+                    receiver.listener_added(name)
 
-    def missed(self) -> None:
+    def poll_all(self) -> None:
         """Let every delivery ask the store, because changes may have been missed."""
         for receiver in self._open:
-            receiver.look()
+            receiver.poll_now()
 
-    def carry_out(self, work: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
+    def run_to_end(self, work: Coroutine[Any, Any, Result]) -> asyncio.Future[Result]:
         """Run work to its end, even if the delivery that waits for it is cut off meanwhile.
 
         If a command is cut off on its way to the store, nobody knows whether it took effect; and before Python 3.12 a
         client that is cancelled while it writes to its socket forgets the cancellation.
         """
-        task = self._at_work.task(work)
+        task = self._tasks.task(work)
         # Retrieve the exception, so that asyncio does not log a failure that nobody waits for.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
-    def leave_behind(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work to its end without waiting for it."""
-        _ = self.carry_out(work)
+        _ = self.run_to_end(work)
 
     async def pause(self, seconds: float) -> bool:
         """Wait before another try and return True; return False at once when it is time to settle."""
@@ -101,7 +101,7 @@ class Receivers:
     async def settle(self) -> None:
         """Wait until all work is done; from now on nothing is tried again."""
         self._settling.set()
-        await self._at_work.settle()
+        await self._tasks.settle()
 
 
 class QueueReceivers:
@@ -117,23 +117,23 @@ class QueueReceivers:
             self._by_queue[queue] = Receivers()
         return self._by_queue[queue]
 
-    def hear(self, wake: Wake) -> None:
+    def notify(self, wake: Wake) -> None:
         """Pass a change on to the deliveries that it concerns."""
         receivers = self._by_queue.get(wake.queue if isinstance(wake, EarlierDue) else "")
         if receivers is not None:
-            receivers.hear(wake)
+            receivers.notify(wake)
 
-    def missed(self) -> None:
+    def poll_all(self) -> None:
         """Let every delivery ask the store, because changes may have been missed."""
         for receivers in self._by_queue.values():
-            receivers.missed()
+            receivers.poll_all()
 
     async def settle(self) -> None:
         """Wait until all work is done; from now on nothing is tried again."""
         await asyncio.gather(*(receivers.settle() for receivers in self._by_queue.values()))
 
 
-def alarm(dead: Iterable[DeadLetter], orphans: Iterable[str] = ()) -> None:
+def log_dead(dead: Iterable[DeadLetter], orphans: Iterable[str] = ()) -> None:
     """Log triggers that will not fire again although nobody wanted that."""
     for letter in dead:
         DEAD.inc()

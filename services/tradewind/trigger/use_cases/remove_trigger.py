@@ -7,7 +7,7 @@ from tradewind.trigger.ports import TriggerStore
 
 
 class RemoveTrigger:
-    """Removes a trigger. Its receiver need not hear of it: at its time there is nothing to claim."""
+    """Removes a trigger. Its receiver need not be notified: at its time there is nothing to claim."""
 
     def __init__(self, store_of: Callable[[str], TriggerStore]) -> None:
         self._store_of = store_of

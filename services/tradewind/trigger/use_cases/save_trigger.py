@@ -11,7 +11,7 @@ from tradewind.trigger.use_cases.receivers import QueueReceivers
 
 
 class SaveTrigger:
-    """Creates or replaces a trigger; its receivers in this process hear of it at once."""
+    """Creates or replaces a trigger; its receivers in this process are notified at once."""
 
     def __init__(self, store_of: Callable[[str], TriggerStore], receivers: QueueReceivers) -> None:
         self._store_of = store_of
@@ -29,5 +29,5 @@ class SaveTrigger:
         partition = partition_of(draft.partition_key)
         trigger = await self._store_of(queue).save(partition, draft)
         if trigger.status is TriggerStatus.SCHEDULED:
-            self._receivers.hear(EarlierDue(partition, trigger.delivery_ms, queue))
+            self._receivers.notify(EarlierDue(partition, trigger.delivery_ms, queue))
         return trigger

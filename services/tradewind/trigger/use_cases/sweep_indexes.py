@@ -4,7 +4,7 @@ import structlog
 
 from tradewind.server.partitions import PARTITIONS
 from tradewind.trigger.ports import QueueStore
-from tradewind.trigger.use_cases.receivers import alarm
+from tradewind.trigger.use_cases.receivers import log_dead
 
 _log = structlog.get_logger(__name__)
 
@@ -30,18 +30,18 @@ class SweepIndexes:
             for queue in ("", *await self._queues.queues(partition)):
                 for index in indexes_of(queue):
                     await self._sweep(partition, queue, index)
-                await self._look_for_receivers(partition, queue)
+                await self._check_receivers(partition, queue)
 
     async def _sweep(self, partition: int, queue: str, index: str) -> None:
         first: int | None = 0
         while first is not None:
             swept = await self._queues.sweep(partition, queue, index, first)
-            alarm((), swept.orphans)
+            log_dead((), swept.orphans)
             for trigger_id in swept.mended:
                 _log.error("trigger_without_entry", queue=queue, trigger_id=trigger_id, hint="it was put back")
             first = swept.following
 
-    async def _look_for_receivers(self, partition: int, queue: str) -> None:
+    async def _check_receivers(self, partition: int, queue: str) -> None:
         counts = await self._queues.counts(partition, queue)
         if counts.first_ms is not None and counts.now_ms - counts.first_ms > self._overdue_ms:
             _log.error(

@@ -9,10 +9,10 @@ from tradewind.trigger.ports import Heads, Survey
 
 @dataclass(slots=True, eq=False)
 class WatchedPartition:
-    """The known times of a partition, None when there is none; times heard while a claim is under way are kept.
+    """The known times of a partition, None when there is none; times received during a claim are kept.
 
-    Nothing is claimed until the store has `confirmed` the subscription. `doubted` says that another session may have
-    become the receiver, or that the store's clock was set; a claim order finds out. Due triggers are claimed before
+    Nothing is claimed until the store has `confirmed` the subscription. With `recheck`, another session may have
+    become the receiver, or the store's clock was set; a claim order finds out. Due triggers are claimed before
     their time: by `lead_ms`, or by the longest lead until the store has said what the lead for the first one is.
     """
 
@@ -21,14 +21,14 @@ class WatchedPartition:
     due_ms: int | None = None
     lapse_ms: int | None = None
     confirmed: bool = False
-    doubted: bool = False
+    recheck: bool = False
     lead_ms: int | None = None
     time: StoreTime = field(default_factory=StoreTime)
 
-    def claiming(self) -> None:
-        """Forget the times, because the claim that begins now will bring them; times heard meanwhile are added."""
+    def begin_claim(self) -> None:
+        """Forget the times, because the claim that begins now will bring them; times received meanwhile are added."""
         self.due_ms = self.lapse_ms = self.lead_ms = None
-        self.doubted = False
+        self.recheck = False
 
     def expect(self, heads: Heads) -> None:
         """Note times that are earlier than the known ones."""
@@ -37,7 +37,7 @@ class WatchedPartition:
             self.due_ms, self.lead_ms = due_ms, None
         self.lapse_ms = _earlier(self.lapse_ms, heads.lapse_ms)
 
-    def surveyed(self, survey: Survey, asked_us: int, answered_us: int) -> int:
+    def apply_survey(self, survey: Survey, asked_us: int, answered_us: int) -> int:
         """Note a survey of the store, which was asked for and answered at these local times.
 
         Returns by how many microseconds the store's clock has jumped.
@@ -53,7 +53,7 @@ class WatchedPartition:
         """Return the local time at which there is next something to claim, to take back or to find out."""
         if not self.confirmed:
             return None
-        if self.doubted:
+        if self.recheck:
             return 0
         lead_ms = self.longest_lead_ms if self.lead_ms is None else self.lead_ms
         claim_ms = None if self.due_ms is None else self.due_ms - lead_ms

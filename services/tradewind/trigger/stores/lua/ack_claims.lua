@@ -24,14 +24,14 @@ local function following(t, wanted)
 end
 
 for _, item in ipairs(args.items) do
-  local t = held(item[1], item[2], now_ms)
+  local t = claimed_trigger(item[1], item[2], now_ms)
   if t then
     redis.call('ZREM', KEYS[2], t.id)
-    note(KEYS[4], t, 'fired', now_ms)
+    add_firing(KEYS[4], t, 'fired', now_ms)
     local planned = nil
     t.fired = t.fired + 1
     if t.event_id ~= '' then
-      fired(t, now_ms)
+      settle_firing(t, now_ms)
     elseif not item[4] and (t.most == 0 or t.fired < t.most) then
       planned = following(t, item[3])
     end

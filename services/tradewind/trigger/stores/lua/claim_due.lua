@@ -1,7 +1,7 @@
 -- Takes lapsed claims back, then leases due triggers, oldest first, to the partition's receiver.
 -- KEYS: 1 due, 2 claimed, 3 dead, 4 receiver, 5 firings, 6 alarms
 -- args: now_ms, prefix, all, channel, queue, partition, epoch (negative: one of the queue's receivers), session, limit,
---   lease_ms, nonce, lead {most_ms, shares, least_ms, each_ms}, max_bytes, reap (lapsed claims at most), policy
+--   lease_ms, nonce, lead {max_ms, shares, min_ms, each_ms}, max_bytes, reap (lapsed claims at most), policy
 -- Returns {ended = true} when another session is the receiver, or {claims = {{record, token, for a firing the record of
 -- its trigger}}, deadline, survey, dead = {{id, failures, error}}, orphans = ids of index entries without a trigger}.
 --!include record
@@ -44,9 +44,9 @@ end
 local deadline = now_ms + args.lease_ms
 -- See domain/lead.py.
 local lead, lead_ms = args.lead, 0
-if lead.most_ms > 0 then
-  local count = redis.call('ZCOUNT', KEYS[1], '-inf', now_ms + lead.most_ms)
-  lead_ms = math.min(lead.most_ms, math.floor(lead.least_ms + lead.each_ms * count * lead.shares))
+if lead.max_ms > 0 then
+  local count = redis.call('ZCOUNT', KEYS[1], '-inf', now_ms + lead.max_ms)
+  lead_ms = math.min(lead.max_ms, math.floor(lead.min_ms + lead.each_ms * count * lead.shares))
 end
 local size = 0
 for _, id in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', now_ms + lead_ms, 'BYSCORE', 'LIMIT', 0, args.limit)) do
@@ -75,7 +75,7 @@ if #orphans > 0 then
   redis.call('HINCRBY', KEYS[6], 'orphans', #orphans)
 end
 if lapsed and args.epoch < 0 then
-  -- This receiver may have no room for the triggers that lapsed; let the others hear of them.
+  -- This receiver may have no room for the triggers that lapsed; notify the others.
   wake(args.channel, nil, head(KEYS[1]))
 end
 local seen = survey(KEYS[1], KEYS[2], now_ms)

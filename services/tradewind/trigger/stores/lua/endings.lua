@@ -8,7 +8,7 @@ local function finish(t, status, now_ms)
   redis.call('PEXPIRE', t.key, args.policy.retention_ms)
 end
 
-local function note(firings, t, outcome, now_ms, message)
+local function add_firing(firings, t, outcome, now_ms, message)
   redis.call('XADD', firings, 'MAXLEN', args.policy.firings_kept, '*', 'trigger_id', t.id, 'planned', t.planned,
     'attempt', t.attempt, 'outcome', outcome, 'at', now_ms, 'error', message or '', 'event_id', t.event_id)
 end
@@ -25,7 +25,7 @@ local function queue_up(due, t, place)
 end
 
 -- Takes an ended firing off its trigger's count of pending firings. Returns the trigger, nil when it is gone.
-local function leave(firing, now_ms)
+local function uncount_pending(firing, now_ms)
   local parent = parent_of(firing, now_ms)
   if parent and parent.pending > 0 then
     redis.call('HINCRBY', parent.key, 'pending', -1)
@@ -41,9 +41,9 @@ local function fail(due, claimed, dead, firings, t, message, delay_ms, now_ms, p
   redis.call('HSET', t.key, 'failures', t.failures, 'error', message)
   if not postponed and t.failures >= args.policy.max_failures then
     finish(t, 'dead', now_ms)
-    note(firings, t, 'dead', now_ms, message)
+    add_firing(firings, t, 'dead', now_ms, message)
     if t.event_id ~= '' then
-      leave(t, now_ms)
+      uncount_pending(t, now_ms)
     end
     redis.call('ZADD', dead, now_ms, t.id)
     redis.call('ZREMRANGEBYSCORE', dead, '-inf', now_ms - args.policy.retention_ms)
@@ -66,5 +66,5 @@ local function backoff(failures)
   if failures < 1 then
     return 0
   end
-  return math.min(args.policy.backoff_most_ms, args.policy.backoff_first_ms * 2 ^ math.min(failures - 1, 40))
+  return math.min(args.policy.backoff_max_ms, args.policy.backoff_first_ms * 2 ^ math.min(failures - 1, 40))
 end

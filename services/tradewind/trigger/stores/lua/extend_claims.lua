@@ -7,7 +7,7 @@
 local now_ms = now(args.now_ms)
 local lost = {}
 for _, item in ipairs(args.items) do
-  local t = held(item[1], item[2], now_ms)
+  local t = claimed_trigger(item[1], item[2], now_ms)
   if t then
     redis.call('ZADD', KEYS[2], now_ms + item[3], t.id)
   else

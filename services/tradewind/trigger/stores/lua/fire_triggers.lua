@@ -10,7 +10,7 @@
 local now_ms = now(args.now_ms)
 
 -- Whether a trigger takes the event now; a trigger fired by hand need not listen to it.
-local function takes(t, start)
+local function accepts(t, start)
   if args.by_hand then
     return true
   end
@@ -30,10 +30,10 @@ local function fire(queue, id, firing, start)
   if read(args.prefix .. firing, firing, now_ms) or buried_epoch(lane .. 'removed_triggers:' .. firing, now_ms) then
     return 'duplicate'
   end
-  if not takes(t, start) then
+  if not accepts(t, start) then
     return 'gone'
   end
-  if t.pending >= args.policy.pending_most then
+  if t.pending >= args.policy.max_pending then
     redis.call('HINCRBY', t.key, 'dropped', 1)
     return 'full'
   end
@@ -44,15 +44,15 @@ local function fire(queue, id, firing, start)
     planned = math.max(now_ms, t.planned + 1)
     redis.call('HSET', t.key, 'planned', planned)
   end
-  local made = { key = args.prefix .. firing, id = firing, planned = planned, jitter = args.by_hand and 0 or t.jitter }
-  redis.call('DEL', made.key)
-  redis.call('HSET', made.key, 'partition_key', t.partition_key, 'interval', 0, 'anchor', planned, 'payload',
+  local record = { key = args.prefix .. firing, id = firing, planned = planned, jitter = args.by_hand and 0 or t.jitter }
+  redis.call('DEL', record.key)
+  redis.call('HSET', record.key, 'partition_key', t.partition_key, 'interval', 0, 'anchor', planned, 'payload',
     args.event[3], 'epoch', t.epoch, 'status', 'scheduled', 'planned', planned, 'failures', 0, 'error', '', 'revision', 1,
     'created', now_ms, 'expires', 0, 'token', '', 'attempt', 0, 'jitter', 0, 'event', args.event[2],
     'event_id', args.event[1], 'born', t.created)
   local due = lane .. 'triggers:due'
   local former = head(due)
-  wake(args.channel, former, queue_up(due, made, place_of(made)))
+  wake(args.channel, former, queue_up(due, record, place_of(record)))
   return 'fired'
 end
 

@@ -3,10 +3,10 @@
 --!include tombstone
 
 -- Ends an acknowledged firing. It is remembered, so that the same event makes no second one, and its trigger counts it.
-local function fired(firing, now_ms)
+local function settle_firing(firing, now_ms)
   redis.call('DEL', firing.key)
   bury_epoch(args.removed .. firing.id, firing.epoch, now_ms, args.policy.repeat_ms)
-  local parent = leave(firing, now_ms)
+  local parent = uncount_pending(firing, now_ms)
   if not parent or parent.event == '' then
     return
   end

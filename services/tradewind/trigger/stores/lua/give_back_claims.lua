@@ -8,7 +8,7 @@ local now_ms = now(args.now_ms)
 local former = head(KEYS[1])
 local lost, earliest = {}, nil
 for _, item in ipairs(args.items) do
-  local t = held(item[1], item[2], now_ms)
+  local t = claimed_trigger(item[1], item[2], now_ms)
   if t then
     redis.call('ZREM', KEYS[2], t.id)
     local place = queue_up(KEYS[1], t, place_of(t))

@@ -10,7 +10,7 @@ local former = head(KEYS[1])
 local lost, dead, earliest = {}, {}, nil
 
 for _, item in ipairs(args.items) do
-  local t = held(item[1], item[2], now_ms)
+  local t = claimed_trigger(item[1], item[2], now_ms)
   if t then
     local delay = item[3]
     if delay < 0 then

@@ -8,7 +8,7 @@
 --!include endings
 --!include tombstone
 
-local LOOKED_AT = 100
+local CHECKED_AT_ONCE = 100
 local now_ms = now(args.now_ms)
 local t = read(KEYS[1], args.id, now_ms)
 local known = t and t.epoch or buried_epoch(KEYS[2], now_ms)
@@ -28,16 +28,16 @@ end
 
 -- Whether the queue is full, even after dropping those of the oldest triggers whose retention has passed.
 local function is_full()
-  if redis.call('ZCARD', KEYS[6]) < args.policy.queue_most then
+  if redis.call('ZCARD', KEYS[6]) < args.policy.max_queue_triggers then
     return false
   end
   local prefix = string.sub(KEYS[1], 1, -#args.id - 1)
-  for _, id in ipairs(redis.call('ZRANGE', KEYS[6], 0, LOOKED_AT - 1)) do
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[6], 0, CHECKED_AT_ONCE - 1)) do
     if not read(prefix .. id, id, now_ms) then
       redis.call('ZREM', KEYS[6], id)
     end
   end
-  return redis.call('ZCARD', KEYS[6]) >= args.policy.queue_most
+  return redis.call('ZCARD', KEYS[6]) >= args.policy.max_queue_triggers
 end
 
 if args.queue ~= '' then
@@ -46,7 +46,7 @@ if args.queue ~= '' then
   end
   -- One that has completed does not listen any more.
   if args.event ~= '' and redis.call('HEXISTS', args.events .. args.event, args.queue .. '/' .. args.id) == 0
-    and redis.call('HLEN', args.events .. args.event) >= args.policy.listeners_most then
+    and redis.call('HLEN', args.events .. args.event) >= args.policy.max_listeners then
     return cmsgpack.pack({ full = 'event' })
   end
   if not t then

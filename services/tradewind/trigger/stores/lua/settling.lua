@@ -3,7 +3,7 @@
 --!include endings
 
 -- Returns the claimed trigger that `token` holds, or nil when that claim is void.
-local function held(id, token, now_ms)
+local function claimed_trigger(id, token, now_ms)
   local t = read(args.prefix .. id, id, now_ms)
   if t and t.status == 'claimed' and t.token == token then
     return t
