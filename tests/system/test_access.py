@@ -11,7 +11,7 @@ from tests.system import flows
 from tests.system.processes import NODES, Shell
 from tests.waiting import until
 from tests.zones import zone_far_from_midnight
-from tradewind.access.domain.session import MOST_SESSIONS
+from tradewind.access.domain.session import MAX_SESSIONS
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.redis import RedisSessions
 from tradewind.api.keda.v1 import external_scaler_pb2
@@ -244,7 +244,7 @@ async def test_an_admin_with_too_many_tokens_for_another_is_told_so(tmp_path: Pa
         Standalone(data=tmp_path, port=0, auth=True) as stack,
         Client(stack.address, token=stack.new_admin_token) as client,
     ):
-        for _ in range(MOST_SESSIONS - 1):
+        for _ in range(MAX_SESSIONS - 1):
             await client.create_token("admin")
     stack.admin_token_file.unlink()
 

@@ -40,7 +40,7 @@ class SessionStore(Protocol):
     async def open(self, digest: str, draft: Draft, role: Role | None = None) -> Session | Refusal:
         """Put a session on record; with `role`, put the user on record as well if there is none.
 
-        Refused when there is no such user, when the user has another role, and when the user has MOST_SESSIONS that
+        Refused when there is no such user, when the user has another role, and when the user has MAX_SESSIONS that
         have not ended.
         """
         ...
@@ -53,7 +53,7 @@ class SessionStore(Protocol):
         """Return the user a token belongs to, with the user's present role, and note the time of use.
 
         A session whose time is over stays on record as EXPIRED for REMEMBERED_MS. When the user opens another session,
-        the oldest expired ones beyond MOST_SESSIONS are forgotten earlier. A session that was closed is UNKNOWN.
+        the oldest expired ones beyond MAX_SESSIONS are forgotten earlier. A session that was closed is UNKNOWN.
         """
         ...
 
@@ -118,9 +118,9 @@ class QuotaCounts(Protocol):
     """How many calls of a user to an endpoint count for a day. A day is forgotten KEPT_MS after its end, or later."""
 
     async def reserve(
-        self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1, rate: Rate | None = None
+        self, user_id: str, endpoint: str, day: Day, limit: int, calls: int = 1, rate: Rate | None = None
     ) -> Reserved:
-        """Count calls for a day if it then has at most `most`.
+        """Count calls for a day if it then has at most `limit`.
 
         With `rate`, its limit as in CallCounts must admit the calls too, and they then count for both. Either all of
         them are counted or none; none are when the user's time zone is not that of `day`.
@@ -139,8 +139,8 @@ class QuotaCounts(Protocol):
 class Changes(Protocol):
     """News of users who had a session closed or their role changed."""
 
-    async def subscribe(self, heard: Callable[[str], None], missed: Callable[[], None]) -> Callable[[], None]:
-        """Call `heard` with each such user, `missed` when news may have been lost; return a function that ends it."""
+    async def subscribe(self, on_change: Callable[[str], None], on_gap: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_change` with each such user, `on_gap` when news may be lost; return a function that ends it."""
         ...
 
 

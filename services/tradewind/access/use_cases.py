@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from tradewind.access.domain.day import Day, day_of
-from tradewind.access.domain.session import MOST_SESSIONS, Draft, Session, SessionKind, User
+from tradewind.access.domain.session import MAX_SESSIONS, Draft, Session, SessionKind, User
 from tradewind.access.ports import Authorized, Changes, QuotaCounts, Refusal, SessionStore, Stores, UserStore
 from tradewind.server.access.authority import Changed, Reservation
 from tradewind.server.access.identity import Identity
@@ -23,13 +23,13 @@ from tradewind.server.schedules.grids import read_zone
 
 _log = structlog.get_logger(__name__)
 
-MOST_LABEL = 128
-_USERS_AT_ONCE = 500
-_MOST_ZONES = 10_000
+MAX_LABEL = 128
+_USERS_PER_PAGE = 500
+_MAX_ZONES = 10_000
 """How many users' time zones are remembered, if they are not UTC."""
 RESERVED = ("default", "service")
 """Names that no user may have: the one that clients send when they name no user, and that of the servers."""
-REFUSED = {Refusal.UNKNOWN: "TOKEN_INVALID", Refusal.EXPIRED: "TOKEN_EXPIRED"}
+REFUSAL_REASONS = {Refusal.UNKNOWN: "TOKEN_INVALID", Refusal.EXPIRED: "TOKEN_EXPIRED"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class OpenSessions:
         With `role`, a user who is not on record is put there. Raises InvalidInput, NotFound, Exhausted, and
         FailedPrecondition when the user has another role.
         """
-        most = self._lifetimes.token
+        longest_ms = self._lifetimes.token
         faults = []
-        if not 0 <= lifetime_ms <= most:
-            faults.append(Violation("lifetime", f"must be 0 to {most // 1000} s, is {lifetime_ms / 1000:g} s"))
+        if not 0 <= lifetime_ms <= longest_ms:
+            faults.append(Violation("lifetime", f"must be 0 to {longest_ms // 1000} s, is {lifetime_ms / 1000:g} s"))
         if role is not None and user_id in RESERVED:
-            faults.append(_reserved("user_id", user_id))
-        return await self._open(Draft(user_id, SessionKind.TOKEN, lifetime_ms or most, 0, label), role, faults)
+            faults.append(_reserved_name("user_id", user_id))
+        return await self._open(Draft(user_id, SessionKind.TOKEN, lifetime_ms or longest_ms, 0, label), role, faults)
 
     async def refresh(self, digest: str, user_id: str) -> tuple[str, Session]:
         """Replace a token with a new one. Raises NotFound."""
@@ -80,8 +80,8 @@ class OpenSessions:
         fault = check_identifier("user_id", draft.user_id)
         if fault is not None:
             faults.append(fault)
-        if len(draft.label) > MOST_LABEL:
-            faults.append(Violation("label", f"must have at most {MOST_LABEL} characters, has {len(draft.label)}"))
+        if len(draft.label) > MAX_LABEL:
+            faults.append(Violation("label", f"must have at most {MAX_LABEL} characters, has {len(draft.label)}"))
         if faults:
             raise InvalidInput(faults)
         token = new_token(draft.user_id)
@@ -93,13 +93,13 @@ class OpenSessions:
         if made is Refusal.OTHER_ROLE:
             message = f'user "{draft.user_id}" has a role other than {role}: change it first (SetUser)'
             raise FailedPrecondition("WRONG_STATUS", message, f"users/{draft.user_id}")
-        message = f'user "{draft.user_id}" already has the maximum of {MOST_SESSIONS} sessions and tokens: revoke some'
+        message = f'user "{draft.user_id}" already has the maximum of {MAX_SESSIONS} sessions and tokens: revoke some'
         raise Exhausted("QUEUE_FULL", message, 60.0)
 
 
 async def revoke(sessions: SessionStore, user_id: str, session_id: str) -> None:
     """End a session. Raises InvalidInput, NotFound."""
-    check(user_id=user_id, session_id=session_id)
+    check_identifiers(user_id=user_id, session_id=session_id)
     if not await sessions.close(user_id, session_id):
         raise NotFound("session", session_id)
 
@@ -108,7 +108,7 @@ async def set_user(users: UserStore, user_id: str, role: Role | None, time_zone:
     """Put a user on record, or change the role, and the IANA time zone unless that is "". Raises InvalidInput."""
     faults = [] if (fault := check_identifier("user.user_id", user_id)) is None else [fault]
     if user_id in RESERVED:
-        faults.append(_reserved("user.user_id", user_id))
+        faults.append(_reserved_name("user.user_id", user_id))
     if role is None or role is Role.SERVICE:
         faults.append(Violation("user.role", "is required; use ROLE_ADMIN, ROLE_OPERATOR, ROLE_USER or ROLE_WORKER"))
     if time_zone:
@@ -123,7 +123,7 @@ async def set_user(users: UserStore, user_id: str, role: Role | None, time_zone:
 
 async def get_user(users: UserStore, user_id: str) -> User:
     """Return a user. Raises InvalidInput, NotFound."""
-    check(user_id=user_id)
+    check_identifiers(user_id=user_id)
     user = await users.find(user_id)
     if user is None:
         raise NotFound("user", user_id)
@@ -149,14 +149,14 @@ async def has_admin(users: UserStore) -> bool:
     """Say whether any user on record is an admin."""
     after: tuple[int, str] | None = None
     while True:
-        found, after = await list_users(users, after, _USERS_AT_ONCE)
+        found, after = await list_users(users, after, _USERS_PER_PAGE)
         if any(user.role is Role.ADMIN for user in found):
             return True
         if after is None:
             return False
 
 
-def check(**named: str) -> None:
+def check_identifiers(**named: str) -> None:
     """Check identifiers. Raises InvalidInput with every fault."""
     faults = [fault for name, value in named.items() if (fault := check_identifier(name, value)) is not None]
     if faults:
@@ -164,16 +164,16 @@ def check(**named: str) -> None:
 
 
 class DailyQuotas:
-    """Counts the calls of users in a day of their own time zone; `most` holds the quotas by endpoint.
+    """Counts the calls of users in a day of their own time zone; `limits` holds the quotas by endpoint.
 
     A time zone that another replica, with newer tzdata, has accepted may be unknown here: its days are those of UTC.
     """
 
-    def __init__(self, users: UserStore, counts: QuotaCounts, clock: Clock, most: Mapping[str, int]) -> None:
+    def __init__(self, users: UserStore, counts: QuotaCounts, clock: Clock, limits: Mapping[str, int]) -> None:
         self._users = users
         self._counts = counts
         self._clock = clock
-        self._most = most
+        self._limits = limits
         self._zones: dict[str, str] = {}
         self._unknown_zones: set[str] = set()
 
@@ -190,14 +190,14 @@ class DailyQuotas:
             reserved = await self._counts.reserve(user_id, endpoint, day, quota, calls, rate)
             if not reserved.time_zone:
                 break
-            zone = self._learn(user_id, reserved.time_zone)
+            zone = self._remember_zone(user_id, reserved.time_zone)
         if reserved.wait_ms:
             return Reservation(day.date, zone, reserved.wait_ms / 1000, rate_limited=True)
         return Reservation(day.date, zone, day.left_ms / 1000 if reserved.full else 0)
 
-    def _learn(self, user_id: str, zone: str) -> str:
+    def _remember_zone(self, user_id: str, zone: str) -> str:
         self._zones.pop(user_id, None)
-        if len(self._zones) >= _MOST_ZONES:
+        if len(self._zones) >= _MAX_ZONES:
             del self._zones[next(iter(self._zones))]
         self._zones[user_id] = zone
         return zone
@@ -213,10 +213,10 @@ class DailyQuotas:
         """
         user = await get_user(self._users, user_id)
         day = self._day(user.time_zone)
-        if user.role is not Role.USER or not self._most:
+        if user.role is not Role.USER or not self._limits:
             return user, day, {}
         used = await self._counts.used(user_id, day.date)
-        return user, day, {endpoint: (used.get(endpoint, 0), most) for endpoint, most in sorted(self._most.items())}
+        return user, day, {endpoint: (used.get(endpoint, 0), limit) for endpoint, limit in sorted(self._limits.items())}
 
     def _day(self, time_zone: str) -> Day:
         now_ms = self._clock.now_ms()
@@ -242,7 +242,7 @@ class LocalAuthority:
     async def authorize(self, digest: str) -> Identity:
         found = await self.find(digest)
         if isinstance(found, Refusal):
-            raise refused(REFUSED[found])
+            raise refused(REFUSAL_REASONS[found])
         return Identity(found.user_id, found.role, found.session_id, digest)
 
     async def find(self, digest: str) -> Authorized | Refusal:
@@ -265,7 +265,7 @@ class LocalAuthority:
         await self._quotas.refund(user_id, endpoint, date, calls)
 
     async def watch(self, changed: Changed) -> None:
-        with self._listeners.hearing(changed):
+        with self._listeners.listening(changed):
             await asyncio.Event().wait()
 
     async def close(self) -> None:
@@ -277,50 +277,50 @@ class Listeners:
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
-        self._heard: set[Changed] = set()
-        self._end: Callable[[], None] | None = None
+        self._callbacks: set[Changed] = set()
+        self._unsubscribe: Callable[[], None] | None = None
         self._open = asyncio.Event()
 
     async def start(self) -> None:
         """Subscribe; waits for as long as the store is away."""
-        self._end = await self._changes.subscribe(self._tell, lambda: self._tell(None))
+        self._unsubscribe = await self._changes.subscribe(self._notify, lambda: self._notify(None))
         self._open.set()
-        self._tell(None)
+        self._notify(None)
 
     def stop(self) -> None:
         """Unsubscribe."""
-        if self._end is not None:
-            self._end()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
 
-    def hearing(self, changed: Changed) -> "_Hearing":
-        """Return a context in which `changed` hears of changes; it is called with None once no more can be missed."""
-        return _Hearing(self, changed)
+    def listening(self, on_change: Changed) -> "_Listening":
+        """Return a context in which `on_change` is called for each change, and with None once no more can be missed."""
+        return _Listening(self, on_change)
 
-    def add(self, changed: Changed) -> None:
-        """Begin to tell `changed`."""
-        self._heard.add(changed)
+    def add(self, on_change: Changed) -> None:
+        """Call `on_change` for each change from now on."""
+        self._callbacks.add(on_change)
         if self._open.is_set():
-            changed(None)
+            on_change(None)
 
-    def remove(self, changed: Changed) -> None:
-        """Stop telling `changed`."""
-        self._heard.discard(changed)
+    def remove(self, on_change: Changed) -> None:
+        """Call `on_change` no more."""
+        self._callbacks.discard(on_change)
 
-    def _tell(self, user_id: str | None) -> None:
-        for changed in list(self._heard):
-            changed(user_id)
+    def _notify(self, user_id: str | None) -> None:
+        for on_change in list(self._callbacks):
+            on_change(user_id)
 
 
-class _Hearing:
-    def __init__(self, listeners: Listeners, changed: Changed) -> None:
+class _Listening:
+    def __init__(self, listeners: Listeners, on_change: Changed) -> None:
         self._listeners = listeners
-        self._changed = changed
+        self._on_change = on_change
 
     def __enter__(self) -> None:
-        self._listeners.add(self._changed)
+        self._listeners.add(self._on_change)
 
     def __exit__(self, *_raised: object) -> None:
-        self._listeners.remove(self._changed)
+        self._listeners.remove(self._on_change)
 
 
 def _digest(token: str) -> str:
@@ -329,5 +329,5 @@ def _digest(token: str) -> str:
     return digest
 
 
-def _reserved(path: str, user_id: str) -> Violation:
+def _reserved_name(path: str, user_id: str) -> Violation:
     return Violation(path, f'"{user_id}" is a reserved name; choose another one')

@@ -33,8 +33,8 @@ class SweepLoop:
 
     async def _sweep(self) -> None:
         total = 0
-        while taken := await self._sweeper.sweep():
-            total += taken
+        while removed := await self._sweeper.sweep():
+            total += removed
             await asyncio.sleep(_BETWEEN_STEPS_S)
         if total:
             _log.debug("swept", entries=total)

@@ -78,7 +78,7 @@ async def available_workers(workers: WorkerStore, node_type: str, limit: int, li
         violations.append(Violation("limit", f"must not be negative, is {limit}"))
     if found := [violation for violation in violations if violation]:
         raise InvalidInput(found)
-    return await workers.available(node_type, min(limit or limits.available, limits.most_available))
+    return await workers.available(node_type, min(limit or limits.available, limits.max_available))
 
 
 async def find_node_types(catalogue: NodeTypeStore, names: Sequence[str], limits: Limits) -> Sequence[NodeTypeRecord]:

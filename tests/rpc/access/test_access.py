@@ -38,15 +38,15 @@ from tradewind.server.partitions import PARTITIONS
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 
 
-async def test_a_call_without_a_good_token_is_refused(calls: Calls) -> None:
-    who = pb2.WhoAmIRequest()
-    assert await refusal(calls.of(None).WhoAmI(who)) == (UNAUTHENTICATED, "TOKEN_MISSING")
-    assert await refusal(calls.of("guessed").WhoAmI(who)) == (UNAUTHENTICATED, "TOKEN_INVALID")
-    assert await refusal(calls.of("tw_00_" + "A" * 43).WhoAmI(who)) == (UNAUTHENTICATED, "TOKEN_INVALID")
-    assert (await calls.root.WhoAmI(who)).role == ROLE_SERVICE
+async def test_calls_without_a_valid_token_are_refused(calls: Calls) -> None:
+    request = pb2.WhoAmIRequest()
+    assert await refusal(calls.of(None).WhoAmI(request)) == (UNAUTHENTICATED, "TOKEN_MISSING")
+    assert await refusal(calls.of("guessed").WhoAmI(request)) == (UNAUTHENTICATED, "TOKEN_INVALID")
+    assert await refusal(calls.of("tw_00_" + "A" * 43).WhoAmI(request)) == (UNAUTHENTICATED, "TOKEN_INVALID")
+    assert (await calls.root.WhoAmI(request)).role == ROLE_SERVICE
 
 
-async def test_a_token_logs_in_and_the_session_is_listed_refreshed_and_revoked(calls: Calls) -> None:
+async def test_session_is_created_listed_refreshed_and_revoked(calls: Calls) -> None:
     ann = calls.of(await calls.token("ann", ROLE_USER, label="laptop", lifetime=Duration(seconds=600)))
     session = await ann.CreateSession(pb2.CreateSessionRequest(label="shell"))
     assert session.session.kind == SESSION_KIND_LOGIN
@@ -63,18 +63,18 @@ async def test_a_token_logs_in_and_the_session_is_listed_refreshed_and_revoked(c
     assert known["laptop"].expires_at.seconds - known["laptop"].created_at.seconds == 600
 
     refreshed = calls.of((await mine.RefreshSession(pb2.RefreshSessionRequest())).token)
-    await until(lambda: _gone(mine), "the old token is good no more")
+    await until(lambda: _is_refused(mine), "the old token is refused")
     assert (await refreshed.WhoAmI(pb2.WhoAmIRequest())).user_id == "ann"
     assert (await refreshed.RevokeSessions(pb2.RevokeSessionsRequest(keep_current=True))).count == 1
     none_left = await refreshed.RevokeSessions(pb2.RevokeSessionsRequest(keep_current=True))
     assert (none_left.count, none_left.HasField("count")) == (0, True)
-    await until(lambda: _gone(ann), "the first token is good no more")
+    await until(lambda: _is_refused(ann), "the first token is refused")
     (left,) = (await refreshed.ListSessions(pb2.ListSessionsRequest())).sessions
     await refreshed.RevokeSession(pb2.RevokeSessionRequest(session_id=left.session_id))
-    await until(lambda: _gone(refreshed), "the last one is good no more")
+    await until(lambda: _is_refused(refreshed), "the last token is refused")
 
 
-async def _gone(stub: Any) -> bool:
+async def _is_refused(stub: Any) -> bool:
     try:
         await stub.WhoAmI(pb2.WhoAmIRequest())
     except grpc.aio.AioRpcError as error:
@@ -82,7 +82,7 @@ async def _gone(stub: Any) -> bool:
     return False
 
 
-async def test_an_idle_session_has_expired(start: Start) -> None:
+async def test_idle_session_expires(start: Start) -> None:
     calls = await start(access_idle_seconds=1, access_cache_seconds=0)
     token = await calls.token("ann", ROLE_USER)
     session = (await calls.of(token).CreateSession(pb2.CreateSessionRequest())).token
@@ -97,7 +97,7 @@ async def test_an_idle_session_has_expired(start: Start) -> None:
     assert await refusal(calls.of(session).WhoAmI(pb2.WhoAmIRequest())) == (UNAUTHENTICATED, "TOKEN_EXPIRED")
 
 
-async def test_what_only_an_admin_may(calls: Calls) -> None:
+async def test_admin_only_calls_are_refused_to_other_roles(calls: Calls) -> None:
     ann = calls.of(await calls.token("ann", ROLE_USER))
     olga = calls.of(await calls.token("olga", ROLE_OPERATOR))
     boss = calls.of(await calls.token("boss", ROLE_ADMIN))
@@ -127,7 +127,7 @@ async def _may_list(stub: Any) -> bool:
     return True
 
 
-async def test_a_token_for_a_moment_is_not_good_for_the_longest_time(calls: Calls) -> None:
+async def test_lifetime_below_a_millisecond_is_rounded_up(calls: Calls) -> None:
     """Leaving out the lifetime means the longest one; a lifetime below a millisecond is not the same as none."""
     moment = pb2.CreateTokenRequest(user_id="ann", role=ROLE_USER, lifetime=Duration(nanos=1))
     session = (await calls.root.CreateToken(moment)).session
@@ -136,7 +136,7 @@ async def test_a_token_for_a_moment_is_not_good_for_the_longest_time(calls: Call
     assert await refusal(calls.root.CreateToken(before)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_what_is_wrong_with_a_request(calls: Calls) -> None:
+async def test_invalid_requests_are_refused(calls: Calls) -> None:
     invalid = (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     root = calls.root
     assert await refusal(root.CreateToken(pb2.CreateTokenRequest(user_id="a b", role=ROLE_USER))) == invalid
@@ -164,7 +164,7 @@ async def test_calls_are_admitted_up_to_the_limit(calls: Calls) -> None:
     assert await refusal(calls.root.AdmitCall(request)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
-async def test_a_quota_is_reserved_and_refunded_for_the_day_of_the_user(start: Start) -> None:
+async def test_quota_is_reserved_and_refunded_for_the_users_day(start: Start) -> None:
     calls = await start(quotas="RunFlow=3,SubmitTask=7")
     ann = calls.of(await calls.token("ann", ROLE_USER))
     root = calls.root
@@ -172,21 +172,21 @@ async def test_a_quota_is_reserved_and_refunded_for_the_day_of_the_user(start: S
     await root.SetUser(pb2.SetUserRequest(user=User(user_id="ann", role=ROLE_USER, time_zone=zone)))
     await calls.set_role("ann", ROLE_USER)
     request = pb2.ReserveCallsRequest(user_id="ann", endpoint="RunFlow", quota=3, calls=3)
-    taken = await root.ReserveCalls(request)
-    assert not taken.HasField("retry_after")
-    assert taken.time_zone == zone
+    reserved = await root.ReserveCalls(request)
+    assert not reserved.HasField("retry_after")
+    assert reserved.time_zone == zone
     refused = await root.ReserveCalls(request)
     assert 0 < refused.retry_after.ToMilliseconds() <= 86_400_000
-    await root.RefundCalls(pb2.RefundCallsRequest(user_id="ann", endpoint="RunFlow", date=taken.date, calls=2))
+    await root.RefundCalls(pb2.RefundCallsRequest(user_id="ann", endpoint="RunFlow", date=reserved.date, calls=2))
     run, submit = (await ann.ListQuotas(pb2.ListQuotasRequest())).quotas
-    assert (run.endpoint, run.used, run.most, run.date) == ("RunFlow", 1, 3, taken.date)
+    assert (run.endpoint, run.used, run.most, run.date) == ("RunFlow", 1, 3, reserved.date)
     assert (submit.endpoint, submit.used, submit.most) == ("SubmitTask", 0, 7)
     midnight = run.resets_at.ToDatetime(UTC).astimezone(ZoneInfo(zone))
     assert midnight.timetz().replace(tzinfo=None) == time(0)
     assert (await root.ListUsers(pb2.ListUsersRequest())).users[0].time_zone == zone
 
 
-async def test_whose_quotas_are_shown(start: Start) -> None:
+async def test_quotas_are_shown_to_their_user_and_to_servers(start: Start) -> None:
     calls = await start(quotas="RunFlow=3")
     ann = calls.of(await calls.token("ann", ROLE_USER))
     await calls.token("pool", ROLE_WORKER)
@@ -200,7 +200,7 @@ async def test_whose_quotas_are_shown(start: Start) -> None:
     assert small == (grpc.StatusCode.PERMISSION_DENIED, "ROLE_TOO_SMALL")
 
 
-async def test_what_is_wrong_with_a_quota_or_zone(calls: Calls) -> None:
+async def test_invalid_quotas_and_time_zones_are_refused(calls: Calls) -> None:
     invalid = (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     root = calls.root
     nowhere = User(user_id="ann", role=ROLE_USER, time_zone="Mars/Olympus")
@@ -210,7 +210,7 @@ async def test_what_is_wrong_with_a_quota_or_zone(calls: Calls) -> None:
     assert await refusal(root.RefundCalls(undated)) == invalid
 
 
-async def test_another_replica_hears_of_changes_at_once(start: Start) -> None:
+async def test_changes_reach_gates_of_other_replicas_at_once(start: Start) -> None:
     """Two replicas of access, and a gate elsewhere that would otherwise remember for a minute."""
     first, second = await start(), await start()
     token = await first.token("ann", ROLE_ADMIN)
@@ -218,11 +218,11 @@ async def test_another_replica_hears_of_changes_at_once(start: Start) -> None:
     gate = Gate(RemoteAuthority(channel), cache_s=60)
     gate.start()
     try:
-        await until(lambda: _knows(gate, token), "it has asked")
+        await until(lambda: _knows(gate, token), "the gate knows the token")
         await first.set_role("ann", ROLE_WORKER)
-        await until(lambda: _role(gate, token, Role.WORKER), "it has heard of the role")
+        await until(lambda: _role(gate, token, Role.WORKER), "the gate has the new role")
         await first.root.RevokeSessions(pb2.RevokeSessionsRequest(user_id="ann"))
-        await until(lambda: _revoked(gate, token), "it has heard of the end")
+        await until(lambda: _revoked(gate, token), "the gate refuses the token")
     finally:
         await gate.stop()
 
@@ -254,7 +254,7 @@ async def _revoked(gate: Gate, token: str) -> bool:
 
 
 @pytest.mark.parametrize(("option", "value"), [("min-replicas-to-write", "1"), ("maxmemory", "1mb")])
-async def test_known_users_read_on_while_the_store_takes_no_writes(
+async def test_known_users_can_still_read_while_the_store_refuses_writes(
     start: Start, embedded: RedisServer, option: str, value: str
 ) -> None:
     """Authorizing a token is a write, because its use is noted."""

@@ -57,7 +57,7 @@ async def access_serving(store: RedisServer, files: TlsFiles, roles: str) -> Asy
         yield server
 
 
-async def test_a_certificate_says_who_calls(embedded: RedisServer, authority: Authority) -> None:
+async def test_certificate_identifies_the_caller(embedded: RedisServer, authority: Authority) -> None:
     roles = "registry.tradewind.svc=service,spiffe://cluster/ops/*=operator,*.workers.example=worker"
     async with access_serving(embedded, authority.issue("access"), roles) as server:
         channels: list[grpc.aio.Channel] = []
@@ -95,7 +95,7 @@ async def test_a_certificate_says_who_calls(embedded: RedisServer, authority: Au
                 await channel.close()
 
 
-async def test_servers_ask_access_by_their_certificates(embedded: RedisServer, authority: Authority) -> None:
+async def test_server_authenticates_to_access_by_certificate(embedded: RedisServer, authority: Authority) -> None:
     """A registry without a service token can look up the holder of a token; a worker registers by its certificate."""
     files = authority.issue("registry", "registry.tradewind.svc")
     async with access_serving(
@@ -130,7 +130,9 @@ async def test_servers_ask_access_by_their_certificates(embedded: RedisServer, a
             assert await refusal(nobody.ListWorkers(listed)) == (UNAUTHENTICATED, "TOKEN_MISSING")
 
 
-async def test_who_may_not_even_connect(embedded: RedisServer, authority: Authority, tmp_path: Any) -> None:
+async def test_connection_without_a_valid_certificate_fails(
+    embedded: RedisServer, authority: Authority, tmp_path: Any
+) -> None:
     """Certificates with roles are required, and only those signed by the CA are accepted."""
     other = Authority(tmp_path, "other").issue("other", "registry.tradewind.svc")
     async with access_serving(embedded, authority.issue("access"), "registry.tradewind.svc=service") as server:
@@ -141,7 +143,7 @@ async def test_who_may_not_even_connect(embedded: RedisServer, authority: Author
                 assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_an_access_service_that_would_know_no_server_does_not_start(authority: Authority) -> None:
+def test_access_does_not_start_without_a_way_to_identify_servers(authority: Authority) -> None:
     files = authority.issue("access")
     with pytest.raises(ValueError, match=r"TRADEWIND_SERVICE_TOKEN is required .*TRADEWIND_TLS_ROLES"):
         Access(AccessSettings(**settings_for(files, "*.workers.example=worker")))

@@ -48,7 +48,7 @@ async def ann_calls(calls: Calls) -> tuple[str, str]:
     return digest_of(token) or "", day.date
 
 
-async def is_mended(calls: Calls, check: str, subject: str) -> None:
+async def check_repair(calls: Calls, check: str, subject: str) -> None:
     assert (check, subject, False) in await found(calls)
     assert (check, subject, True) in await found(calls, mend=True)
     assert await found(calls) == []
@@ -59,44 +59,42 @@ async def test_broken_invariants_are_found_and_repaired(calls: Calls, embedded: 
     command, check, subject = BROKEN[what]
     _, today = await ann_calls(calls)
     now = str(int(time.time() * 1000))
-    words = [word.replace("TODAY", today).replace("NOW", now) for word in command]
-    assert await embedded.connect().execute_command(*words)
-    await is_mended(calls, check, subject.replace("TODAY", today))
+    arguments = [word.replace("TODAY", today).replace("NOW", now) for word in command]
+    assert await embedded.connect().execute_command(*arguments)
+    await check_repair(calls, check, subject.replace("TODAY", today))
     for key in (SESSIONS, RATE, KEYS.quota("ann", today)):
         assert await embedded.connect().pttl(key) > 60_000
     await embedded.close_clients()
 
 
-@pytest.mark.parametrize("over", [False, True])
-async def test_a_session_that_would_stay_for_ever(calls: Calls, embedded: RedisServer, over: bool) -> None:
+@pytest.mark.parametrize("expired", [False, True])
+async def test_session_without_a_ttl_gets_one_or_is_removed(calls: Calls, embedded: RedisServer, expired: bool) -> None:
     """An open session gets a time to live; one that ended long ago is removed."""
     digest, _ = await ann_calls(calls)
     key, name = KEYS.session(AT, digest), f"ann {session_id_of(digest)}"
     admin = embedded.connect()
     assert await admin.execute_command("PERSIST", key)
-    if over:
+    if expired:
         await admin.hset(key, mapping={"created_at": 0, "last_activity": 0})
-        await is_mended(calls, "expired-session-left", name)
+        await check_repair(calls, "expired-session-left", name)
         assert not await admin.exists(key)
     else:
-        await is_mended(calls, "no-time-to-live", f"session {name}")
+        await check_repair(calls, "no-time-to-live", f"session {name}")
         assert await admin.pttl(key) > 60_000
     await embedded.close_clients()
 
 
-async def test_whoever_comes_after_a_user_without_a_record_has_not_their_tokens(
-    calls: Calls, embedded: RedisServer
-) -> None:
+async def test_new_user_does_not_inherit_tokens_of_a_lost_user_record(calls: Calls, embedded: RedisServer) -> None:
     digest, _ = await ann_calls(calls)
     await embedded.connect().delete(KEYS.user("ann"))
-    await is_mended(calls, "index-without-record", "users ann")
+    await check_repair(calls, "index-without-record", "users ann")
     await calls.set_role("ann", ROLE_OPERATOR)
     authorized = await calls.root.Authorize(pb2.AuthorizeRequest(digest=digest))
     assert authorized.refusal == "TOKEN_INVALID"
     await embedded.close_clients()
 
 
-async def test_a_role_that_there_is_not_is_told_only(calls: Calls, embedded: RedisServer) -> None:
+async def test_unknown_role_is_reported_but_not_changed(calls: Calls, embedded: RedisServer) -> None:
     """Such a user's tokens are good for nothing; all other users are listed."""
     digest, _ = await ann_calls(calls)
     others = [name for name in (f"user-{number}" for number in range(90)) if partition_of(name) == AT]
@@ -113,9 +111,7 @@ async def test_a_role_that_there_is_not_is_told_only(calls: Calls, embedded: Red
     await embedded.close_clients()
 
 
-async def test_a_token_that_is_used_can_be_revoked_though_its_list_was_lost(
-    calls: Calls, embedded: RedisServer
-) -> None:
+async def test_used_token_can_be_revoked_after_its_index_was_lost(calls: Calls, embedded: RedisServer) -> None:
     """No index leads to such a session: it is indexed again when it is used."""
     digest, _ = await ann_calls(calls)
     authorize = pb2.AuthorizeRequest(digest=digest)
@@ -126,7 +122,7 @@ async def test_a_token_that_is_used_can_be_revoked_though_its_list_was_lost(
     await embedded.close_clients()
 
 
-async def test_all_users_of_all_partitions_are_looked_at(calls: Calls, embedded: RedisServer) -> None:
+async def test_doctor_examines_all_users_of_all_partitions(calls: Calls, embedded: RedisServer) -> None:
     """Partitions with more users than one step takes are checked completely."""
     names = [name for name in (f"user-{number}" for number in range(400)) if partition_of(name) == 15][:16]
     for name in ("ann", *names):
@@ -138,13 +134,13 @@ async def test_all_users_of_all_partitions_are_looked_at(calls: Calls, embedded:
     await embedded.close_clients()
 
 
-async def test_only_who_sees_all_may_ask(calls: Calls) -> None:
+async def test_users_may_not_run_the_doctor(calls: Calls) -> None:
     ann = calls.of(await calls.token("ann", ROLE_USER))
     code, reason = await refusal(ann.RunDoctor(doctor_pb2.RunDoctorRequest()).read())
     assert (code.name, reason) == ("PERMISSION_DENIED", "ROLE_TOO_SMALL")
 
 
-async def test_a_service_that_is_not_where_its_address_leads_is_told(calls: Calls) -> None:
+async def test_doctor_client_fails_on_a_service_missing_at_its_address(calls: Calls) -> None:
     """Only the access service may be absent; a service that was not checked is not healthy."""
     async with Client(calls.address, token=SECRET) as client:
         with pytest.raises(ServerFault) as refused:

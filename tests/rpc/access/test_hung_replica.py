@@ -56,7 +56,7 @@ async def ask_all(authority: RemoteAuthority) -> set[str]:
     return {answer.user_id for answer in answers}
 
 
-async def test_what_a_replica_that_hangs_does_not_answer_another_one_does(
+async def test_calls_to_a_hung_replica_are_answered_by_another(
     replicas: tuple[list[Replica], RemoteAuthority],
 ) -> None:
     (hung, _), authority = replicas
@@ -64,7 +64,7 @@ async def test_what_a_replica_that_hangs_does_not_answer_another_one_does(
     assert await ask_all(authority) == {"ann"}
 
 
-async def test_only_the_first_calls_wait_for_a_replica_that_hangs(
+async def test_only_first_calls_wait_for_a_hung_replica(
     replicas: tuple[list[Replica], RemoteAuthority], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (hung, _), authority = replicas
@@ -74,7 +74,7 @@ async def test_only_the_first_calls_wait_for_a_replica_that_hangs(
     assert await ask_all(authority) == {"ann"}
 
 
-async def test_a_replica_that_answers_is_asked_once(replicas: tuple[list[Replica], RemoteAuthority]) -> None:
+async def test_healthy_replicas_are_asked_once_per_call(replicas: tuple[list[Replica], RemoteAuthority]) -> None:
     both, authority = replicas
     before = sum(replica.asked for replica in both)
     await ask_all(authority)

@@ -17,7 +17,7 @@ from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceS
 from tradewind.server.channels import open_channel
 
 
-async def test_runs_alone_and_ends_on_sigterm_with_exit_0(embedded: RedisServer) -> None:
+async def test_registry_process_serves_and_exits_with_0_on_sigterm(embedded: RedisServer) -> None:
     await embedded.flush()
     port = free_port()
     process = await asyncio.create_subprocess_exec(

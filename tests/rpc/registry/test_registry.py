@@ -14,7 +14,7 @@ from tradewind.api.registry.v1 import worker_pb2
 from tradewind.api.registry.v1.node_type_pb2 import NodeType
 
 
-def told(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, str, list[str]]:
+def details_of(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, str, list[str]]:
     """Return the code, the reason and the paths of violations."""
     status = rpc_status.from_call(error)  # type: ignore[arg-type]
     assert status is not None
@@ -25,7 +25,7 @@ def told(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, str, list[str]]:
     return error.code(), info.reason, [violation.field for violation in bad_request.field_violations]
 
 
-async def test_a_worker_registers_beats_drains_and_leaves(registry: Stub) -> None:
+async def test_worker_registers_sends_heartbeats_drains_and_deregisters(registry: Stub) -> None:
     asked = a_worker(
         api_url="worker:9000", running=1, host="h", pid=7, sdk="tradewind-python/0.1.0", labels={"zone": "a"}
     )
@@ -35,11 +35,11 @@ async def test_a_worker_registers_beats_drains_and_leaves(registry: Stub) -> Non
     assert worker.status == worker_pb2.WORKER_STATUS_ACTIVE
     assert worker.registered_at == worker.last_heartbeat
     assert list(worker.node_types) == ["average"]
-    said = worker_pb2.Worker()
-    said.CopyFrom(worker)
+    reported = worker_pb2.Worker()
+    reported.CopyFrom(worker)
     for field in ("status", "registered_at", "last_heartbeat", "node_types"):
-        said.ClearField(field)
-    assert said == asked
+        reported.ClearField(field)
+    assert reported == asked
 
     asked.node_types.append("average")
     beat = await registry.Heartbeat(pb2.HeartbeatRequest(worker=asked))
@@ -56,7 +56,7 @@ async def test_a_worker_registers_beats_drains_and_leaves(registry: Stub) -> Non
     assert not (await registry.DeregisterWorker(leave)).removed
 
 
-async def test_the_catalogue(registry: Stub) -> None:
+async def test_node_types_are_found_and_listed_with_built_in_ones(registry: Stub) -> None:
     await register(registry, a_worker("w2"), AVERAGE, NodeType(type="report"))
     await register(registry, a_worker("w1"), AVERAGE)
     declared = (await registry.GetNodeType(pb2.GetNodeTypeRequest(type="average"))).node_type
@@ -77,7 +77,7 @@ async def test_the_catalogue(registry: Stub) -> None:
     assert [each.type for each in named.node_types] == ["report", "delay"]
 
 
-async def test_no_worker_declares_a_type_that_is_built_in(registry: Stub) -> None:
+async def test_declaring_a_built_in_node_type_is_refused(registry: Stub) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await register(registry, a_worker("w1"), NodeType(type="delay"))
     assert caught.value.details() == 'node_types[0].type: "delay" is a built-in node type; choose another name'
@@ -137,31 +137,31 @@ async def test_workers_are_listed_in_pages_and_found_by_node_type(registry: Stub
         ),
     ],
 )
-async def test_faults_are_told_with_reason_and_every_path(
+async def test_errors_carry_reason_and_all_violation_paths(
     registry: Stub, method: str, request_: Any, code: grpc.StatusCode, reason: str, paths: list[str]
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await getattr(registry, method)(request_)
-    assert told(caught.value) == (code, reason, paths)
+    assert details_of(caught.value) == (code, reason, paths)
 
 
-async def test_a_replaced_process_is_told_to_go(registry: Stub) -> None:
+async def test_replaced_incarnation_is_asked_to_drain_and_refused(registry: Stub) -> None:
     await register(registry, a_worker())
     await register(registry, a_worker(incarnation="i2"))
     assert (await registry.Heartbeat(pb2.HeartbeatRequest(worker=a_worker()))).drain
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await register(registry, a_worker())
-    assert told(caught.value) == (grpc.StatusCode.FAILED_PRECONDITION, "SESSION_REPLACED", [])
+    assert details_of(caught.value) == (grpc.StatusCode.FAILED_PRECONDITION, "SESSION_REPLACED", [])
 
 
-async def test_replicas_answer_alike(start: Start) -> None:
+async def test_replicas_share_workers_and_node_types(start: Start) -> None:
     here, there = await start(), await start()
     await register(here, a_worker(), AVERAGE)
     assert (await there.GetNodeType(pb2.GetNodeTypeRequest(type="average"))).node_type.worker_ids == ["w"]
     assert not (await there.Heartbeat(pb2.HeartbeatRequest(worker=a_worker(node_types=["average"])))).register_again
 
 
-async def test_silent_workers_go_out_then_off_the_record_and_out_of_the_indices(start: Start, embedded: Any) -> None:
+async def test_silent_workers_go_offline_and_are_later_swept_completely(start: Start, embedded: Any) -> None:
     registry = await start(
         registry_heartbeat_seconds=0.1,
         registry_time_to_live_seconds=2,
@@ -174,10 +174,10 @@ async def test_silent_workers_go_out_then_off_the_record_and_out_of_the_indices(
         answer = await registry.ListWorkers(pb2.ListWorkersRequest(include_offline=include_offline))
         return [worker.status for worker in answer.workers]
 
-    async def out() -> bool:
+    async def offline() -> bool:
         return not await listed(False)
 
-    await until(out, "the worker is out")
+    await until(offline, "the worker is offline")
     assert await listed(True) in ([worker_pb2.WORKER_STATUS_OFFLINE], [])
 
     async def swept() -> bool:

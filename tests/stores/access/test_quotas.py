@@ -19,7 +19,7 @@ from tradewind.server.rates import Rate
 from tradewind.server.redis.script import Script
 
 
-async def test_a_day_holds_its_quota_and_the_next_one_begins_with_none(bench: Bench) -> None:
+async def test_quota_limits_a_day_and_the_next_day_starts_at_zero(bench: Bench) -> None:
     for user_id in ("ann", "bob"):
         await bench.users.set(user_id, Role.USER, "Europe/Berlin")
     today = day_of("Europe/Berlin", bench.clock.now_ms())
@@ -36,7 +36,7 @@ async def test_a_day_holds_its_quota_and_the_next_one_begins_with_none(bench: Be
     assert await bench.quotas.reserve("ann", "RunFlow", tomorrow, 3)
 
 
-async def test_many_are_counted_whole_or_not_at_all_also_at_once(bench: Bench) -> None:
+async def test_bulk_calls_are_counted_all_or_none_even_concurrently(bench: Bench) -> None:
     today = day_of("UTC", bench.clock.now_ms())
     assert await bench.quotas.reserve("ann", "RunFlow", today, 5, 3)
     assert not await bench.quotas.reserve("ann", "RunFlow", today, 5, 3)
@@ -44,7 +44,7 @@ async def test_many_are_counted_whole_or_not_at_all_also_at_once(bench: Bench) -
     assert sum(map(bool, taken)) == 2
 
 
-async def test_a_day_of_another_time_zone_counts_nothing_and_says_which_is_the_users(bench: Bench) -> None:
+async def test_day_of_another_time_zone_counts_nothing_and_returns_the_users_zone(bench: Bench) -> None:
     now = bench.clock.now_ms()
     tokyo = day_of("Asia/Tokyo", now)
     assert await bench.quotas.reserve("ann", "RunFlow", tokyo, 5) == Reserved(time_zone="UTC")
@@ -54,7 +54,7 @@ async def test_a_day_of_another_time_zone_counts_nothing_and_says_which_is_the_u
     assert await bench.quotas.used("ann", tokyo.date) == {"RunFlow": 1}
 
 
-async def test_a_time_zone_that_only_newer_replicas_know_counts_by_utc_and_is_logged_once(bench: Bench) -> None:
+async def test_unknown_time_zone_counts_by_utc_and_is_logged_once(bench: Bench) -> None:
     await bench.users.set("ann", Role.USER, "Mars/Olympus")
     quotas = DailyQuotas(bench.users, bench.quotas, bench.clock, {"RunFlow": 2})
     today = day_of("UTC", bench.clock.now_ms())
@@ -69,7 +69,7 @@ async def test_a_time_zone_that_only_newer_replicas_know_counts_by_utc_and_is_lo
     assert [(line["event"], line["time_zone"]) for line in logs] == [("time_zone_unknown", "Mars/Olympus")]
 
 
-async def test_a_quota_and_a_rate_count_both_or_neither(bench: Bench) -> None:
+async def test_quota_and_rate_count_both_or_neither(bench: Bench) -> None:
     today, rate = day_of("UTC", bench.clock.now_ms()), Rate(3, 1000)
     assert await bench.quotas.reserve("ann", "RunFlow", today, 5, 2, rate)
     assert await bench.quotas.reserve("ann", "RunFlow", today, 5, 2, rate) == Reserved(wait_ms=1000)
@@ -78,9 +78,7 @@ async def test_a_quota_and_a_rate_count_both_or_neither(bench: Bench) -> None:
     assert await bench.calls.admit("ann", "RunFlow", rate) == 0, "what the day did not hold is not counted by the rate"
 
 
-async def test_a_quota_and_a_rate_cost_the_store_one_trip(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_quota_and_rate_need_one_round_trip(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second trip is needed only if the user's days turn out to begin at another time than assumed."""
     trips: list[str] = []
     clock, run, read = ManualClock(), RedisAccess.run, RedisAccess.read
@@ -111,7 +109,7 @@ async def test_a_quota_and_a_rate_cost_the_store_one_trip(
     await redis_server.close_clients()
 
 
-async def test_what_is_refunded_may_be_used_again_and_no_more_than_was_counted(bench: Bench) -> None:
+async def test_refunded_calls_can_be_used_again_and_never_exceed_the_count(bench: Bench) -> None:
     today = day_of("UTC", bench.clock.now_ms())
     assert await bench.quotas.reserve("ann", "RunFlow", today, 5, 5)
     await bench.quotas.refund("ann", "RunFlow", today.date, 2)
@@ -123,7 +121,7 @@ async def test_what_is_refunded_may_be_used_again_and_no_more_than_was_counted(b
     assert await bench.quotas.reserve("ann", "RunFlow", today, 5, 5)
 
 
-async def test_a_user_has_a_time_zone_that_stays_until_another_one_is_set(bench: Bench) -> None:
+async def test_time_zone_of_a_user_stays_until_another_is_set(bench: Bench) -> None:
     await bench.open("a")
     now = bench.clock.now_ms()
     assert (await bench.users.find("ann")) == User("ann", Role.USER, now, "UTC")

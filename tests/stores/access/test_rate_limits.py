@@ -12,7 +12,7 @@ async def test_one_call_a_second_is_never_refused_at_sixty_a_minute(bench: Bench
         bench.clock.advance(1000)
 
 
-async def test_a_burst_is_refused_until_the_first_of_it_has_left_the_window(bench: Bench) -> None:
+async def test_burst_is_refused_until_its_first_call_leaves_the_window(bench: Bench) -> None:
     """A window that began anew every minute would admit twice as many around its edge."""
     bench.clock.advance(59_000)
     for _ in range(60):
@@ -27,7 +27,7 @@ async def test_a_burst_is_refused_until_the_first_of_it_has_left_the_window(benc
     assert await bench.calls.admit("ann", "RunFlow", SIXTY) == 0
 
 
-async def test_many_at_once_are_admitted_whole_or_not_at_all(bench: Bench) -> None:
+async def test_bulk_calls_are_admitted_all_or_none(bench: Bench) -> None:
     rate = Rate(5, 1000)
     assert await bench.calls.admit("ann", "RunFlow", rate, 3) == 0
     bench.clock.advance(400)

@@ -51,9 +51,9 @@ class Twins(TwinStores[Bench]):
         examine = RedisAccessExaminer(RedisAccess(self.server.connect("access"), Keys(PREFIX), self.clock), self.clock)
         at = "0:"
         while at:
-            look = await examine(at, 100, None, False)
-            assert look.findings == ()
-            at = look.at
+            examined = await examine(at, 100, None, False)
+            assert examined.findings == ()
+            at = examined.at
 
     def fresh(self, user_id: str) -> str:
         """Return a digest that has never been used: tokens are random, so none comes twice."""
@@ -95,15 +95,15 @@ class Twins(TwinStores[Bench]):
         endpoint=endpoints,
         zone=st.one_of(st.none(), zones),
         calls=st.integers(1, 3),
-        most=st.integers(1, 5),
+        limit=st.integers(1, 5),
         rate=st.sampled_from([None, Rate(3, MINUTE)]),
     )
-    def reserve(self, user_id: str, endpoint: str, zone: str | None, calls: int, most: int, rate: Rate | None) -> None:
+    def reserve(self, user_id: str, endpoint: str, zone: str | None, calls: int, limit: int, rate: Rate | None) -> None:
         """Reserve for a day in the user's time zone, or in one where the user may be."""
         user = self.run(self.memory.users.find(user_id))
         day = day_of(zone or (user.time_zone if user else "UTC"), self.clock.now_ms())
         self.days.add(day.date)
-        self.both(lambda bench: bench.quotas.reserve(user_id, endpoint, day, most, calls, rate))
+        self.both(lambda bench: bench.quotas.reserve(user_id, endpoint, day, limit, calls, rate))
 
     @rule(user_id=users, endpoint=endpoints, calls=st.integers(1, 3), place=st.integers(0, 5))
     def refund(self, user_id: str, endpoint: str, calls: int, place: int) -> None:

@@ -2,7 +2,7 @@
 
 from tests.stores.access.bench import DAY, HOUR, MINUTE, Bench, digest
 from tests.waiting import until
-from tradewind.access.domain.session import MOST_SESSIONS, REMEMBERED_MS, Draft, SessionKind, User
+from tradewind.access.domain.session import MAX_SESSIONS, REMEMBERED_MS, Draft, SessionKind, User
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import session_id_of
@@ -10,7 +10,7 @@ from tradewind.server.access.tokens import session_id_of
 ANN = Draft("ann", SessionKind.TOKEN, DAY)
 
 
-async def test_a_token_leads_to_its_user_and_the_role_of_now(bench: Bench) -> None:
+async def test_token_authorizes_its_user_with_the_current_role(bench: Bench) -> None:
     session = await bench.open("laptop")
     assert session.created_at == session.last_activity == bench.clock.now_ms()
     assert session.expires_at == bench.clock.now_ms() + DAY
@@ -20,17 +20,17 @@ async def test_a_token_leads_to_its_user_and_the_role_of_now(bench: Bench) -> No
     assert await bench.sessions.authorize(session.digest) == Authorized("ann", Role.OPERATOR, name)
 
 
-async def test_a_user_comes_on_record_with_a_role_and_keeps_it(bench: Bench) -> None:
+async def test_user_is_created_with_a_role_and_keeps_it(bench: Bench) -> None:
     assert await bench.sessions.open(digest("a"), ANN) is Refusal.UNKNOWN_USER
     assert await bench.users.find("ann") is None
     await bench.open("a")
     assert await bench.users.find("ann") == User("ann", Role.USER, bench.clock.now_ms())
     assert await bench.sessions.open(digest("b"), ANN, Role.ADMIN) is Refusal.OTHER_ROLE
     assert not isinstance(await bench.sessions.open(digest("b"), ANN), Refusal)
-    assert await bench.sessions.authorize(digest("unheard of")) is Refusal.UNKNOWN
+    assert await bench.sessions.authorize(digest("unknown")) is Refusal.UNKNOWN
 
 
-async def test_an_idle_session_ends_and_use_renews_it_but_not_beyond_its_lifetime(bench: Bench) -> None:
+async def test_idle_session_ends_and_use_renews_it_only_within_its_lifetime(bench: Bench) -> None:
     session = await bench.open("a", idle=HOUR, lifetime=3 * HOUR)
     for _ in range(3):
         bench.clock.advance(HOUR - 1)
@@ -49,7 +49,7 @@ async def test_an_idle_session_ends_and_use_renews_it_but_not_beyond_its_lifetim
     assert await bench.sessions.authorize(idle.digest) is Refusal.UNKNOWN
 
 
-async def test_sessions_are_listed_and_one_or_all_are_closed(bench: Bench) -> None:
+async def test_sessions_are_listed_and_closed_one_by_one_or_all(bench: Bench) -> None:
     for name in ("a", "b", "c", "d"):
         await bench.open(name)
         bench.clock.advance(MINUTE)
@@ -67,7 +67,7 @@ async def test_sessions_are_listed_and_one_or_all_are_closed(bench: Bench) -> No
     assert await bench.labels("bob") == ["bob's"]
 
 
-async def test_a_new_token_takes_the_place_of_an_old_one(bench: Bench) -> None:
+async def test_replaced_token_is_no_longer_valid(bench: Bench) -> None:
     before = await bench.open("a", idle=HOUR)
     bench.clock.advance(MINUTE)
     after = await bench.sessions.replace(before.digest, digest("new"))
@@ -80,21 +80,21 @@ async def test_a_new_token_takes_the_place_of_an_old_one(bench: Bench) -> None:
     assert await bench.sessions.replace(digest("new"), digest("newer")) is Refusal.EXPIRED
 
 
-async def test_a_user_has_so_many_sessions_and_no_more(bench: Bench) -> None:
-    for number in range(MOST_SESSIONS):
+async def test_number_of_open_sessions_of_a_user_is_limited(bench: Bench) -> None:
+    for number in range(MAX_SESSIONS):
         await bench.open(f"{number}", lifetime=HOUR)
     assert await bench.sessions.open(digest("more"), ANN) is Refusal.TOO_MANY
     bench.clock.advance(HOUR)
     assert not isinstance(await bench.sessions.open(digest("more"), ANN), Refusal)
 
 
-async def test_of_sessions_that_have_ended_so_many_are_remembered_and_no_more(bench: Bench) -> None:
+async def test_number_of_remembered_expired_sessions_is_limited(bench: Bench) -> None:
     """However many short-lived tokens someone makes, one after the other."""
-    for number in range(MOST_SESSIONS + 2):
+    for number in range(MAX_SESSIONS + 2):
         await bench.open(f"{number}", lifetime=1)
         bench.clock.advance(1)
-    remembered = [await bench.sessions.authorize(digest(f"{number}")) for number in range(MOST_SESSIONS + 2)]
-    assert remembered == [Refusal.UNKNOWN, *[Refusal.EXPIRED] * (MOST_SESSIONS + 1)]
+    remembered = [await bench.sessions.authorize(digest(f"{number}")) for number in range(MAX_SESSIONS + 2)]
+    assert remembered == [Refusal.UNKNOWN, *[Refusal.EXPIRED] * (MAX_SESSIONS + 1)]
 
 
 async def test_users_are_listed_by_partition_and_id(bench: Bench) -> None:
@@ -111,14 +111,14 @@ async def test_users_are_listed_by_partition_and_id(bench: Bench) -> None:
     assert sorted(found) == sorted(names)
 
 
-async def test_changes_of_a_user_are_told(bench: Bench) -> None:
+async def test_changes_of_a_user_are_published(bench: Bench) -> None:
     """Only this test's own users count: in a cluster, messages about others may still arrive from earlier tests."""
-    heard: list[str] = []
-    end = await bench.changes.subscribe(heard.append, lambda: None)
+    changed: list[str] = []
+    end = await bench.changes.subscribe(changed.append, lambda: None)
     await bench.open("a", "una")
     await bench.open("b", "una")
     await bench.open("c", "udo")
     await bench.users.set("uwe", Role.ADMIN)
     await bench.sessions.close("una", session_id_of(digest("a", "una")))
-    await until(lambda: sorted({"udo", "una", "uwe"} & set(heard)) == ["una", "uwe"], "both were told")
+    await until(lambda: sorted({"udo", "una", "uwe"} & set(changed)) == ["una", "uwe"], "both were published")
     end()

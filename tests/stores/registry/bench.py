@@ -83,8 +83,8 @@ def redis_bench(server: RedisServer, clock: ManualClock, limits: Limits | None =
 
 def a_worker(worker_id: str, *node_types: str, **fields: Any) -> Worker:
     """Return a worker of incarnation `<id>-1` and capacity 10, unless the fields say otherwise."""
-    told: dict[str, Any] = {"incarnation": f"{worker_id}-1", "capacity": 10, "node_types": node_types} | fields
-    return Worker(worker_id=worker_id, **told)
+    values: dict[str, Any] = {"incarnation": f"{worker_id}-1", "capacity": 10, "node_types": node_types} | fields
+    return Worker(worker_id=worker_id, **values)
 
 
 def a_type(name: str, description: str = "") -> NodeType:

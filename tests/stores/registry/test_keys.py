@@ -19,7 +19,7 @@ def bench(redis_server: RedisServer) -> Bench:
     return redis_bench(redis_server, ManualClock())
 
 
-async def test_every_key_carries_the_tag_and_what_is_no_index_a_ttl(bench: Bench, redis_server: RedisServer) -> None:
+async def test_every_key_carries_the_tag_and_only_indexes_lack_a_ttl(bench: Bench, redis_server: RedisServer) -> None:
     await bench.register(a_worker("w", "average", api_url="worker:9000"))
     assert await redis_server.keys() == sorted(
         [KEYS.worker("w"), KEYS.node_type("average"), KEYS.offering("average"), *KEYS.indices]
@@ -32,7 +32,7 @@ async def test_every_key_carries_the_tag_and_what_is_no_index_a_ttl(bench: Bench
     assert LIFETIMES.time_to_live - 10_000 < await admin.pttl(KEYS.offering("average")) <= LIFETIMES.time_to_live
 
 
-async def test_a_heartbeat_renews_every_ttl(bench: Bench, redis_server: RedisServer) -> None:
+async def test_heartbeat_renews_every_ttl(bench: Bench, redis_server: RedisServer) -> None:
     await bench.register(a_worker("w", "average"))
     admin = redis_server.connect()
     renewed = [KEYS.worker("w"), KEYS.node_type("average"), KEYS.offering("average")]
@@ -43,7 +43,7 @@ async def test_a_heartbeat_renews_every_ttl(bench: Bench, redis_server: RedisSer
         assert await admin.pttl(key) > 10_000
 
 
-async def test_a_record_that_the_store_has_lost_comes_back_whole(bench: Bench, redis_server: RedisServer) -> None:
+async def test_heartbeat_restores_a_lost_worker_record(bench: Bench, redis_server: RedisServer) -> None:
     worker = a_worker("w", "average", running=1, labels=(("zone", "a"),))
     await bench.register(worker)
     whole = await redis_server.connect().hgetall(KEYS.worker("w"))
@@ -55,7 +55,7 @@ async def test_a_record_that_the_store_has_lost_comes_back_whole(bench: Bench, r
     assert await redis_server.connect().hgetall(KEYS.worker("w")) == whole
 
 
-async def test_fields_are_named_as_the_specification_names_them(bench: Bench, redis_server: RedisServer) -> None:
+async def test_worker_fields_are_named_as_in_the_specification(bench: Bench, redis_server: RedisServer) -> None:
     await bench.register(a_worker("w", "average", "report", api_url="worker:9000"))
     fields = await redis_server.connect().hgetall(KEYS.worker("w"))
     expected = {
@@ -68,7 +68,7 @@ async def test_fields_are_named_as_the_specification_names_them(bench: Bench, re
     assert expected.items() <= fields.items()
 
 
-async def test_nothing_is_left_of_what_has_lapsed(bench: Bench, redis_server: RedisServer) -> None:
+async def test_sweep_leaves_no_keys_of_lapsed_workers(bench: Bench, redis_server: RedisServer) -> None:
     for number in range(5):
         await bench.register(a_worker(f"w{number}", f"type{number}"))
         await bench.workers.drain(f"w{number}")
@@ -82,7 +82,7 @@ async def test_nothing_is_left_of_what_has_lapsed(bench: Bench, redis_server: Re
     assert await redis_server.keys() == []
 
 
-async def test_the_service_may_touch_its_own_keys_only(redis_server: RedisServer) -> None:
+async def test_registry_user_may_touch_only_its_own_keys(redis_server: RedisServer) -> None:
     assert ACL.name == "registry"
     client = redis_server.connect("registry")
     for key in ("trading_flow:{s0}:x", "trading_flow:{f0}:x", "x"):
@@ -90,7 +90,7 @@ async def test_the_service_may_touch_its_own_keys_only(redis_server: RedisServer
             await client.set(key, 1)
 
 
-async def test_the_servers_own_time_counts_when_the_clock_says_nothing(redis_server: RedisServer) -> None:
+async def test_script_time_uses_the_clock_of_the_server(redis_server: RedisServer) -> None:
     workers = RedisWorkers(redis_server.connect("registry"), PREFIX, ScriptTime())
     record = await workers.register(a_worker("w"), [])
     assert isinstance(record, WorkerRecord)

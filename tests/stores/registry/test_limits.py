@@ -12,7 +12,7 @@ from tradewind.registry.domain.node_type import NodeType
 from tradewind.registry.ports import Page, Refusal
 from tradewind.server.clock import ManualClock
 
-GONE = LIFETIMES.time_to_live + LIFETIMES.retention
+FORGOTTEN_AFTER = LIFETIMES.time_to_live + LIFETIMES.retention
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def limits() -> Limits:
     return Limits(workers=2, node_types=3, answer_bytes=4_000)
 
 
-async def test_no_more_workers_than_the_limit_are_taken(bench: Bench) -> None:
+async def test_workers_beyond_the_limit_are_refused(bench: Bench) -> None:
     await bench.register(a_worker("a"))
     bench.clock.advance(1)
     await bench.register(a_worker("b"))
@@ -28,14 +28,14 @@ async def test_no_more_workers_than_the_limit_are_taken(bench: Bench) -> None:
     assert await bench.workers.heartbeat(a_worker("c")) is Refusal.TOO_MANY_WORKERS
     await bench.register(a_worker("b", incarnation="b-2"))
     await bench.beat(a_worker("a"))
-    bench.clock.advance(GONE - 1)
+    bench.clock.advance(FORGOTTEN_AFTER - 1)
     await bench.beat(a_worker("a"))
     assert await bench.workers.register(a_worker("c"), []) is Refusal.TOO_MANY_WORKERS
     bench.clock.advance(1)
     await bench.register(a_worker("c"))
 
 
-async def test_no_more_node_types_than_the_limit_are_declared(bench: Bench) -> None:
+async def test_node_types_beyond_the_limit_are_refused(bench: Bench) -> None:
     await bench.register(a_worker("a", "one", "two", "three"))
     refused = await bench.workers.register(a_worker("b", "one", "four"), [a_type("one", "new"), a_type("four")])
     assert refused is Refusal.TOO_MANY_NODE_TYPES
@@ -43,11 +43,11 @@ async def test_no_more_node_types_than_the_limit_are_declared(bench: Bench) -> N
     (one,) = await bench.declared("one")
     assert one.node_type.description == ""
     await bench.register(a_worker("b", "one", "two"), a_type("one", "new"))
-    bench.clock.advance(GONE)
+    bench.clock.advance(FORGOTTEN_AFTER)
     await bench.register(a_worker("b", "four", "five"))
 
 
-async def test_named_node_types_that_are_too_large_together_are_not_answered(bench: Bench) -> None:
+async def test_named_node_types_too_large_together_are_not_returned(bench: Bench) -> None:
     names = ("one", "two", "three")
     await bench.register(a_worker("w", *names), *(NodeType(name, "x" * 1500) for name in names))
     assert await bench.node_types.find(names) is None
@@ -63,7 +63,7 @@ def small(redis_server: RedisServer) -> Bench:
     return redis_bench(redis_server, ManualClock(), SMALL)
 
 
-async def test_a_page_is_filled_from_many_small_steps(small: Bench) -> None:
+async def test_page_is_filled_in_several_small_reads(small: Bench) -> None:
     for number in range(10):
         await small.register(a_worker(f"w{number}"))
     small.clock.advance(LIFETIMES.time_to_live)
@@ -84,7 +84,7 @@ async def sizes(listing: Callable[[str, int], Awaitable[Page[Any]]]) -> list[int
 
 
 @pytest.mark.parametrize("text", ["x" * 1500, "価" * 500])
-async def test_pages_end_early_rather_than_grow_large(small: Bench, text: str) -> None:
+async def test_pages_end_early_to_stay_small(small: Bench, text: str) -> None:
     names = [f"type{number}" for number in range(7)]
     await small.register(a_worker("w", *names), *(NodeType(name, text) for name in names))
     for number in range(7):
@@ -100,17 +100,17 @@ async def test_named_node_types_are_read_in_small_steps(small: Bench) -> None:
     assert [record.node_type.name for record in await small.declared(*names)] == names
 
 
-async def test_so_many_ids_of_workers_are_named_and_no_more(small: Bench) -> None:
+async def test_worker_ids_of_a_node_type_are_limited(small: Bench) -> None:
     for number in range(4):
         await small.register(a_worker(f"w{number}", "average"))
     (record,) = await small.declared("average")
     assert record.worker_ids == ("w0", "w1")
 
 
-async def test_a_sweep_takes_small_steps(small: Bench) -> None:
+async def test_sweep_removes_entries_in_small_steps(small: Bench) -> None:
     for number in range(5):
         await small.register(a_worker(f"w{number}", f"type{number}"))
-    small.clock.advance(GONE)
+    small.clock.advance(FORGOTTEN_AFTER)
     swept = []
     while taken := await small.sweeper.sweep():
         swept.append(taken)

@@ -8,11 +8,11 @@ from tests.stores.registry.bench import HOUR, LIFETIMES, SECOND, Bench, a_worker
 from tradewind.registry.domain.worker import Beat, WorkerStatus
 from tradewind.registry.ports import Page, Refusal
 
-OUT = LIFETIMES.time_to_live
-GONE = LIFETIMES.time_to_live + LIFETIMES.retention
+OFFLINE_AFTER = LIFETIMES.time_to_live
+FORGOTTEN_AFTER = LIFETIMES.time_to_live + LIFETIMES.retention
 
 
-async def test_a_registered_worker_is_on_record_as_it_described_itself(bench: Bench) -> None:
+async def test_registered_worker_is_stored_as_it_described_itself(bench: Bench) -> None:
     worker = a_worker(
         "w.1-a",
         "average",
@@ -32,7 +32,7 @@ async def test_a_registered_worker_is_on_record_as_it_described_itself(bench: Be
     assert await bench.workers.find("w.1") is None
 
 
-async def test_a_heartbeat_takes_over_what_the_worker_says_now(bench: Bench) -> None:
+async def test_heartbeat_replaces_what_the_worker_reported_before(bench: Bench) -> None:
     await bench.register(a_worker("w", "average", "report"))
     begun = bench.clock.now_ms()
     bench.clock.advance(20 * SECOND)
@@ -45,9 +45,9 @@ async def test_a_heartbeat_takes_over_what_the_worker_says_now(bench: Bench) -> 
     assert await bench.available("report") == ["w"]
 
 
-async def test_a_worker_is_out_sixty_seconds_after_its_last_heartbeat(bench: Bench) -> None:
+async def test_worker_is_offline_sixty_seconds_after_its_last_heartbeat(bench: Bench) -> None:
     await bench.register(a_worker("w", "average"))
-    bench.clock.advance(OUT - 1)
+    bench.clock.advance(OFFLINE_AFTER - 1)
     assert (await bench.found("w")).status is WorkerStatus.ACTIVE
     assert await bench.ids() == await bench.available("average") == ["w"]
     bench.clock.advance(1)
@@ -56,9 +56,9 @@ async def test_a_worker_is_out_sixty_seconds_after_its_last_heartbeat(bench: Ben
     assert await bench.ids(include_offline=True) == ["w"]
 
 
-async def test_a_worker_that_is_out_is_off_the_record_a_day_later(bench: Bench) -> None:
+async def test_record_of_an_offline_worker_ends_a_day_later(bench: Bench) -> None:
     await bench.register(a_worker("w", "average"))
-    bench.clock.advance(GONE - 1)
+    bench.clock.advance(FORGOTTEN_AFTER - 1)
     assert await bench.ids(include_offline=True) == ["w"]
     bench.clock.advance(1)
     assert await bench.ids(include_offline=True) == []
@@ -67,20 +67,20 @@ async def test_a_worker_that_is_out_is_off_the_record_a_day_later(bench: Bench) 
     assert not await bench.workers.deregister("w")
 
 
-@pytest.mark.parametrize("silent_for", [OUT, HOUR, GONE, 2 * GONE])
-async def test_a_heartbeat_after_a_silence_brings_the_worker_back_whole(bench: Bench, silent_for: int) -> None:
+@pytest.mark.parametrize("silent_for", [OFFLINE_AFTER, HOUR, FORGOTTEN_AFTER, 2 * FORGOTTEN_AFTER])
+async def test_heartbeat_after_a_silence_restores_the_whole_worker(bench: Bench, silent_for: int) -> None:
     worker = a_worker("w", "average", running=2, api_url="worker:9000", labels=(("zone", "a"),))
     await bench.register(worker)
     begun = bench.clock.now_ms()
     bench.clock.advance(silent_for)
-    assert await bench.beat(worker) == Beat(register_again=silent_for >= GONE)
+    assert await bench.beat(worker) == Beat(register_again=silent_for >= FORGOTTEN_AFTER)
     record = await bench.found("w")
     assert record.worker == worker
-    assert record.registered_at == (begun if silent_for < GONE else bench.clock.now_ms())
+    assert record.registered_at == (begun if silent_for < FORGOTTEN_AFTER else bench.clock.now_ms())
     assert await bench.ids() == await bench.available("average") == ["w"]
 
 
-async def test_a_heartbeat_of_a_worker_that_never_registered_puts_it_on_record_whole(bench: Bench) -> None:
+async def test_heartbeat_of_an_unregistered_worker_stores_it_completely(bench: Bench) -> None:
     worker = a_worker("w", "average", running=2)
     assert await bench.beat(worker) == Beat(register_again=True)
     assert (await bench.found("w")).worker == worker
@@ -88,7 +88,7 @@ async def test_a_heartbeat_of_a_worker_that_never_registered_puts_it_on_record_w
     assert await bench.beat(a_worker("v")) == Beat()
 
 
-async def test_register_again_asks_as_long_as_a_node_type_is_not_declared(bench: Bench) -> None:
+async def test_heartbeat_asks_to_register_while_a_node_type_is_undeclared(bench: Bench) -> None:
     await bench.register(a_worker("w", "average"))
     assert await bench.beat(a_worker("w", "average", "report")) == Beat(register_again=True)
     assert await bench.beat(a_worker("w", "average", "report")) == Beat(register_again=True)
@@ -96,7 +96,7 @@ async def test_register_again_asks_as_long_as_a_node_type_is_not_declared(bench:
     assert await bench.beat(a_worker("w", "average", "report")) == Beat()
 
 
-async def test_another_incarnation_begins_anew(bench: Bench) -> None:
+async def test_new_incarnation_starts_with_a_fresh_record(bench: Bench) -> None:
     await bench.register(a_worker("w", "average", running=5))
     await bench.workers.drain("w")
     bench.clock.advance(SECOND)
@@ -109,7 +109,7 @@ async def test_another_incarnation_begins_anew(bench: Bench) -> None:
     assert await bench.available("report") == ["w"]
 
 
-async def test_the_same_incarnation_registering_again_keeps_when_it_registered(bench: Bench) -> None:
+async def test_registering_the_same_incarnation_again_keeps_registered_at(bench: Bench) -> None:
     await bench.register(a_worker("w", "average"))
     begun = bench.clock.now_ms()
     bench.clock.advance(SECOND)
@@ -117,7 +117,7 @@ async def test_the_same_incarnation_registering_again_keeps_when_it_registered(b
     assert (record.registered_at, record.last_heartbeat) == (begun, begun + SECOND)
 
 
-async def test_a_replaced_incarnation_changes_nothing_and_is_told_to_drain(bench: Bench) -> None:
+async def test_replaced_incarnation_changes_nothing_and_is_asked_to_drain(bench: Bench) -> None:
     older, newer = a_worker("w", "average", running=9), a_worker("w", "report", incarnation="w-2")
     await bench.register(older)
     record = await bench.register(newer)
@@ -128,17 +128,17 @@ async def test_a_replaced_incarnation_changes_nothing_and_is_told_to_drain(bench
     assert await bench.available("average") == []
 
 
-async def test_a_replaced_incarnation_stays_replaced_when_the_newer_one_is_out(bench: Bench) -> None:
+async def test_replaced_incarnation_stays_replaced_while_the_newer_one_is_offline(bench: Bench) -> None:
     older = a_worker("w")
     await bench.register(older)
     await bench.register(a_worker("w", incarnation="w-2"))
-    bench.clock.advance(OUT)
+    bench.clock.advance(OFFLINE_AFTER)
     assert await bench.beat(older) == Beat(drain=True)
     bench.clock.advance(LIFETIMES.retention)
     assert await bench.beat(older) == Beat()
 
 
-async def test_the_sixteen_latest_incarnations_are_remembered_as_replaced(bench: Bench) -> None:
+async def test_sixteen_latest_incarnations_are_remembered_as_replaced(bench: Bench) -> None:
     for number in range(1, 19):
         await bench.register(a_worker("w", incarnation=f"w-{number}"))
     for number in range(2, 18):
@@ -147,23 +147,23 @@ async def test_the_sixteen_latest_incarnations_are_remembered_as_replaced(bench:
     await bench.register(a_worker("w", incarnation="w-1"))
 
 
-async def test_an_unknown_incarnation_is_asked_to_register_while_another_one_is_alive(bench: Bench) -> None:
+async def test_unknown_incarnation_is_asked_to_register_while_another_is_alive(bench: Bench) -> None:
     record = await bench.register(a_worker("w"))
     assert await bench.beat(a_worker("w", incarnation="w-2")) == Beat(register_again=True)
     assert await bench.workers.find("w") == record
 
 
-async def test_an_unknown_incarnation_takes_the_place_of_one_that_is_out(bench: Bench) -> None:
+async def test_unknown_incarnation_replaces_an_offline_one(bench: Bench) -> None:
     older, newer = a_worker("w", "average"), a_worker("w", "average", incarnation="w-2")
     await bench.register(older)
-    bench.clock.advance(OUT)
+    bench.clock.advance(OFFLINE_AFTER)
     assert await bench.beat(newer) == Beat()
     record = await bench.found("w")
     assert (record.worker, record.registered_at) == (newer, bench.clock.now_ms())
     assert await bench.beat(older) == Beat(drain=True)
 
 
-async def test_draining_is_kept_across_heartbeats_and_registrations_and_answered(bench: Bench) -> None:
+async def test_draining_is_kept_across_heartbeats_and_registrations(bench: Bench) -> None:
     worker = a_worker("w", "average")
     await bench.register(worker)
     drained = await bench.workers.drain("w")
@@ -174,13 +174,13 @@ async def test_draining_is_kept_across_heartbeats_and_registrations_and_answered
     assert (await bench.register(worker)).status is WorkerStatus.DRAINING
     assert await bench.available("average") == []
     assert await bench.ids() == ["w"]
-    bench.clock.advance(OUT)
+    bench.clock.advance(OFFLINE_AFTER)
     assert (await bench.found("w")).status is WorkerStatus.OFFLINE
     assert await bench.beat(worker) == Beat(drain=True)
     assert await bench.workers.drain("v") is None
 
 
-async def test_deregistering_takes_a_worker_off_the_record_at_once(bench: Bench) -> None:
+async def test_deregistering_removes_a_worker_at_once(bench: Bench) -> None:
     await bench.register(a_worker("w", "average"))
     assert await bench.workers.deregister("w", "w-1")
     assert await bench.workers.find("w") is None
@@ -189,7 +189,7 @@ async def test_deregistering_takes_a_worker_off_the_record_at_once(bench: Bench)
     assert not await bench.workers.deregister("w")
 
 
-async def test_deregistering_an_older_incarnation_leaves_the_newer_one(bench: Bench) -> None:
+async def test_deregistering_an_older_incarnation_keeps_the_newer_one(bench: Bench) -> None:
     await bench.register(a_worker("w"))
     await bench.register(a_worker("w", incarnation="w-2"))
     assert not await bench.workers.deregister("w", "w-1")
@@ -201,7 +201,7 @@ async def test_deregistering_an_older_incarnation_leaves_the_newer_one(bench: Be
 async def test_workers_are_listed_by_id_in_pages(bench: Bench) -> None:
     for number in range(5):
         await bench.register(a_worker(f"w{number}"))
-    bench.clock.advance(OUT)
+    bench.clock.advance(OFFLINE_AFTER)
     for number in (0, 3, 4):
         await bench.beat(a_worker(f"w{number}"))
     first = await bench.workers.list("", 2)
@@ -217,7 +217,7 @@ async def test_workers_are_listed_by_id_in_pages(bench: Bench) -> None:
     assert await bench.workers.list("w4", 2) == Page()
 
 
-async def test_those_that_are_called_are_listed_by_themselves(bench: Bench) -> None:
+async def test_only_workers_with_an_api_url_are_listed_on_request(bench: Bench) -> None:
     for worker_id, api_url in (("a", "host:1"), ("b", ""), ("c", "host:3"), ("d", "host:4")):
         await bench.register(a_worker(worker_id, api_url=api_url))
     first = await bench.workers.list("", 2, only_called=True)
@@ -230,7 +230,7 @@ async def test_those_that_are_called_are_listed_by_themselves(bench: Bench) -> N
     assert [record.worker.api_url for record in called.records] == ["host:2", "host:3"]
 
 
-async def test_available_workers_come_least_loaded_first_then_by_id(bench: Bench) -> None:
+async def test_available_workers_are_ordered_by_load_then_id(bench: Bench) -> None:
     await bench.register(a_worker("half", "average", capacity=2, running=1))
     await bench.register(a_worker("third-b", "average", capacity=6, running=2))
     await bench.register(a_worker("third-a", "average", capacity=3, running=1))
@@ -240,14 +240,14 @@ async def test_available_workers_come_least_loaded_first_then_by_id(bench: Bench
     assert await bench.available("average") == ["idle", "third-a", "third-b", "half", "over"]
     await bench.beat(a_worker("half", "average", capacity=2))
     assert await bench.available("average", 2) == ["half", "idle"]
-    assert await bench.available("unheard-of") == []
+    assert await bench.available("unknown") == []
 
 
-async def test_sweeping_changes_nothing_that_is_listed(bench: Bench) -> None:
+async def test_sweep_does_not_change_listings(bench: Bench) -> None:
     await bench.register(a_worker("gone", "average"))
     bench.clock.advance(HOUR)
     await bench.register(a_worker("out", "report"))
-    bench.clock.advance(GONE - HOUR)
+    bench.clock.advance(FORGOTTEN_AFTER - HOUR)
     await bench.register(a_worker("here", "report"))
     before = await bench.workers.list("", 10, include_offline=True), await bench.node_types.list("", 10)
     assert await bench.sweeper.sweep() > 0

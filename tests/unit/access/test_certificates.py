@@ -35,19 +35,19 @@ def identity(roles: CertificateRoles, *names: str) -> Identity | None:
         ([], None),
     ],
 )
-def test_the_first_that_fits_holds_and_others_are_nobody(names: list[str], role: Role | None) -> None:
+def test_first_matching_name_gives_the_role_and_unknown_names_none(names: list[str], role: Role | None) -> None:
     found = identity(certificate_roles_of(SETTING), *names)
     assert (found and found.role) == role
 
 
-def test_no_certificate_stands_for_a_user_on_record() -> None:
+def test_certificate_identity_is_never_a_stored_user() -> None:
     """Otherwise its holder could open sessions for the user of that name."""
     found = identity(certificate_roles_of("admin=operator"), "admin")
     assert found == Identity("certificate:admin", Role.OPERATOR)
 
 
 @pytest.mark.parametrize("text", ["scheduler", "=service", "scheduler=", "scheduler=user", "scheduler=root"])
-def test_what_a_setting_may_not_say(text: str) -> None:
+def test_invalid_certificate_roles_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"write NAME=ROLE|is not a role for a certificate"):
         certificate_roles_of(text)
     with pytest.raises(ValueError, match=r"^TRADEWIND_TLS_ROLES: "):
@@ -57,19 +57,19 @@ def test_what_a_setting_may_not_say(text: str) -> None:
 @pytest.mark.parametrize(
     ("field", "text"), [("tls_roles", "scheduler=service"), ("rate_limits", "RunFlow=60/m"), ("quotas", "RunFlow=200")]
 )
-def test_what_nothing_would_heed_is_refused(field: str, text: str) -> None:
+def test_settings_that_need_access_are_refused_without_it(field: str, text: str) -> None:
     settings = load_settings(CommonSettings, **{field: text})
     with pytest.raises(ValueError, match=f"^TRADEWIND_{field.upper()} depends on who calls.*set TRADEWIND_ACCESS"):
         gate_of(settings, [])
 
 
-def test_a_server_has_something_to_show_to_access() -> None:
+def test_server_needs_a_service_token_or_certificate_for_access() -> None:
     settings = load_settings(CommonSettings, access_address="localhost:7705")
     with pytest.raises(ValueError, match=r"TRADEWIND_SERVICE_TOKEN is required .*TRADEWIND_TLS_CERT"):
         gate_of(settings, [])
 
 
-def test_a_secret_that_is_accepted_is_no_shorter_than_others() -> None:
+def test_accepted_service_tokens_must_not_be_short() -> None:
     settings = load_settings(
         CommonSettings, access_address="localhost:7705", service_token="x" * 16, service_tokens_accepted="short"
     )
@@ -77,7 +77,7 @@ def test_a_secret_that_is_accepted_is_no_shorter_than_others() -> None:
         gate_of(settings, [])
 
 
-async def test_a_token_goes_before_the_certificate() -> None:
+async def test_token_takes_precedence_over_certificate() -> None:
     """A server that forwards a user's call, and is known as a server, is not taken for the user."""
     authority = Authority()
     owning = {"tradewind.api.scheduler.v1.SchedulerService": Owners()}

@@ -37,20 +37,20 @@ def ms(text: str) -> int:
         ("Pacific/Apia", "2011-12-29T12:00:00-10:00", "2011-12-29", "2011-12-31T00:00+14:00"),
     ],
 )
-def test_when_a_day_ends(zone: str, now: str, date: str, ends: str) -> None:
+def test_day_and_its_end_follow_the_time_zone(zone: str, now: str, date: str, ends: str) -> None:
     day = day_of(zone, ms(now))
     assert (day.date, day.ends_at, day.left_ms) == (date, ms(ends), ms(ends) - ms(now))
 
 
 @given(st.sampled_from(ZONES), st.integers(ms("2008-01-01T00:00+00:00"), ms("2030-01-01T00:00+00:00")))
-def test_a_day_is_one_date_until_it_ends(zone: str, now: int) -> None:
+def test_day_has_one_date_until_it_ends(zone: str, now: int) -> None:
     day = day_of(zone, now)
     assert 0 < day.left_ms <= 25 * HOUR
     assert datetime.fromtimestamp(now / 1000, ZoneInfo(zone)).date().isoformat() == day.date
     assert day_of(zone, day.ends_at).date > day.date
 
 
-def test_what_is_no_day() -> None:
+def test_invalid_dates_and_time_zones_are_rejected() -> None:
     assert is_date("2026-03-29")
     assert not any(map(is_date, ("", "today", "20260329", "2026-02-30", "2026-03-29T00:00")))
     with pytest.raises(ValueError, match="IANA"):

@@ -41,20 +41,20 @@ async def gate(authority: Authority) -> AsyncIterator[Gate]:
         owning=OWNING,
     )
     gate.start()
-    await until(lambda: authority.changed is not None, "the gate hears of changes")
+    await until(lambda: authority.changed is not None, "the gate listens to changes")
     yield gate
     await gate.stop()
 
 
 @pytest.mark.parametrize("token", [None, "", "mistyped", "tw_00_" + "x" * 43, "tw_ff_" + "x" * 43])
-async def test_without_a_good_token_nothing_is_done(gate: Gate, authority: Authority, token: str | None) -> None:
+async def test_call_without_a_valid_token_is_refused(gate: Gate, authority: Authority, token: str | None) -> None:
     with pytest.raises(Unauthenticated) as refusal:
         await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token)
     assert refusal.value.reason == ("TOKEN_INVALID" if token else "TOKEN_MISSING")
     assert authority.asked == (1 if token and token.startswith("tw_00") else 0)
 
 
-async def test_one_look_up_serves_many_calls(gate: Gate, authority: Authority) -> None:
+async def test_one_lookup_serves_many_calls(gate: Gate, authority: Authority) -> None:
     """Calls that come while the look-up is under way wait for the same answer."""
     token = authority.token("ann")
     answers = await asyncio.gather(*(call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token) for _ in range(20)))
@@ -69,7 +69,7 @@ async def test_one_look_up_serves_many_calls(gate: Gate, authority: Authority) -
     assert authority.asked == 2
 
 
-async def test_servers_know_each_other_without_asking(gate: Gate, authority: Authority) -> None:
+async def test_service_token_needs_no_lookup(gate: Gate, authority: Authority) -> None:
     identity, _ = await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), SECRET)
     assert identity == Identity("service", Role.SERVICE)
     assert authority.asked == 0
@@ -91,7 +91,7 @@ async def test_servers_know_each_other_without_asking(gate: Gate, authority: Aut
         (Role.OPERATOR, "/tradewind.api.trigger.v1.TriggerService/FindTrigger", True),
     ],
 )
-async def test_each_method_has_its_least_role(
+async def test_each_method_requires_a_minimum_role(
     gate: Gate, authority: Authority, role: Role, method: str, allowed: bool
 ) -> None:
     token = authority.token("ann", role)
@@ -105,7 +105,7 @@ async def test_each_method_has_its_least_role(
     assert refusal.value.reason == "ROLE_TOO_SMALL"
 
 
-async def test_a_method_without_a_rule_is_closed_to_all(gate: Gate, authority: Authority) -> None:
+async def test_method_without_a_rule_is_closed_to_everyone(gate: Gate, authority: Authority) -> None:
     with pytest.raises(PermissionDenied) as refusal:
         await call(gate, "InventedYesterday", GetFlowRequest(), authority.token("ann", Role.ADMIN))
     assert refusal.value.reason == "METHOD_CLOSED"
@@ -113,12 +113,12 @@ async def test_a_method_without_a_rule_is_closed_to_all(gate: Gate, authority: A
         await call(gate, "InventedYesterday", GetFlowRequest(), None)
 
 
-async def test_health_is_open_to_everybody(gate: Gate) -> None:
+async def test_health_checks_need_no_token(gate: Gate) -> None:
     identity, _ = await call(gate, "/grpc.health.v1.Health/Check", GetFlowRequest(), None)
     assert identity is None
 
 
-async def test_a_user_touches_their_own_only(gate: Gate, authority: Authority) -> None:
+async def test_users_reach_only_their_own_flows(gate: Gate, authority: Authority) -> None:
     ann, operator = authority.token("ann"), authority.token("olga", Role.OPERATOR)
     await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), ann)
     await call(gate, "GetFlow", GetFlowRequest(flow_id="bob-1"), operator)
@@ -128,7 +128,7 @@ async def test_a_user_touches_their_own_only(gate: Gate, authority: Authority) -
     assert "bob" not in str(refusal.value)
 
 
-async def test_the_caller_is_written_into_what_they_send(gate: Gate, authority: Authority) -> None:
+async def test_caller_is_written_into_the_request(gate: Gate, authority: Authority) -> None:
     ann, operator = authority.token("ann"), authority.token("olga", Role.OPERATOR)
     for named in ("", "default", "ann"):
         _, request = await call(gate, "RegisterFlow", RegisterFlowRequest(user_id=named), ann)
@@ -139,8 +139,8 @@ async def test_the_caller_is_written_into_what_they_send(gate: Gate, authority: 
     assert request.user_id == "bob"
 
 
-async def test_a_change_of_role_and_a_revocation_hold_at_once(gate: Gate, authority: Authority) -> None:
-    """The gate would remember for a minute, but it is told of changes."""
+async def test_role_changes_and_revocations_take_effect_at_once(gate: Gate, authority: Authority) -> None:
+    """The gate would remember for a minute, but it is notified of changes."""
     token = authority.token("ann", Role.ADMIN)
     await call(gate, "StartBulkJob", StartBulkJobRequest(), token)
     authority.set(token, Role.USER)
@@ -151,8 +151,8 @@ async def test_a_change_of_role_and_a_revocation_hold_at_once(gate: Gate, author
         await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token)
 
 
-async def test_nobody_is_remembered_longer_than_told(authority: Authority) -> None:
-    """Where changes are not heard of, each answer is valid only for its time."""
+async def test_tokens_are_not_cached_beyond_the_cache_time(authority: Authority) -> None:
+    """Without notifications of changes, each answer is valid only for its time."""
     gate = Gate(authority, cache_s=0, owning=OWNING)
     token = authority.token("ann")
     for times in range(1, 4):
@@ -161,16 +161,18 @@ async def test_nobody_is_remembered_longer_than_told(authority: Authority) -> No
 
 
 @pytest.mark.parametrize(
-    ("on_outage", "goes_on"), [("refuse", []), ("reads", ["GetFlow"]), ("all", ["GetFlow", "RunFlow"])]
+    ("on_outage", "allowed"), [("refuse", []), ("reads", ["GetFlow"]), ("all", ["GetFlow", "RunFlow"])]
 )
-async def test_while_access_is_away(authority: Authority, on_outage: Any, goes_on: list[str]) -> None:
+async def test_known_tokens_are_served_as_configured_during_an_access_outage(
+    authority: Authority, on_outage: Any, allowed: list[str]
+) -> None:
     """What is known about a token serves reads, or whatever the setting allows; unknown tokens are refused."""
     gate = Gate(authority, cache_s=0, on_outage=on_outage, owning=OWNING)
     token = authority.token("ann")
     await call(gate, "GetFlow", GetFlowRequest(), token)
     authority.away = True
     for method, request in (("GetFlow", GetFlowRequest()), ("RunFlow", RunFlowRequest())):
-        if method in goes_on:
+        if method in allowed:
             await call(gate, method, request, token)
             continue
         with pytest.raises(Unavailable):
@@ -179,13 +181,15 @@ async def test_while_access_is_away(authority: Authority, on_outage: Any, goes_o
         await call(gate, "GetFlow", GetFlowRequest(), authority.token("new"))
 
 
-@pytest.mark.parametrize(("on_outage", "goes_on"), [("refuse", False), ("reads", True), ("all", True)])
-async def test_workers_go_on_while_access_is_away(authority: Authority, on_outage: Any, goes_on: bool) -> None:
+@pytest.mark.parametrize(("on_outage", "allowed"), [("refuse", False), ("reads", True), ("all", True)])
+async def test_known_workers_continue_as_configured_during_an_access_outage(
+    authority: Authority, on_outage: Any, allowed: bool
+) -> None:
     gate = Gate(authority, cache_s=0, on_outage=on_outage, owning=OWNING)
     known, new = authority.token("pool", Role.WORKER), authority.token("new", Role.WORKER)
     await call(gate, "UpdateMemory", UpdateMemoryRequest(), known)
     authority.away = True
-    if goes_on:
+    if allowed:
         await call(gate, "UpdateMemory", UpdateMemoryRequest(), known)
     else:
         with pytest.raises(Unavailable):
@@ -194,9 +198,7 @@ async def test_workers_go_on_while_access_is_away(authority: Authority, on_outag
         await call(gate, "UpdateMemory", UpdateMemoryRequest(), new)
 
 
-async def test_a_stream_costs_one_look_up_however_long_it_lasts_and_ends_with_its_token(
-    gate: Gate, authority: Authority
-) -> None:
+async def test_stream_needs_one_lookup_and_ends_when_its_token_is_revoked(gate: Gate, authority: Authority) -> None:
     token = authority.token("pool", Role.WORKER)
     messages = 0
     go = asyncio.Semaphore(0)
@@ -216,7 +218,7 @@ async def test_a_stream_costs_one_look_up_however_long_it_lasts_and_ends_with_it
     assert authority.asked == 1
     assert authority.changed is not None
     authority.changed("pool")
-    await until(lambda: authority.asked == 2, "it was looked at again")
+    await until(lambda: authority.asked == 2, "the token was looked up again")
     assert not stream.done()
     authority.set(token, None)
     with pytest.raises(Unauthenticated) as refusal:
@@ -224,19 +226,19 @@ async def test_a_stream_costs_one_look_up_however_long_it_lasts_and_ends_with_it
     assert refusal.value.reason == "TOKEN_INVALID"
 
 
-async def test_a_stream_that_was_about_to_open_when_its_token_was_revoked_ends(authority: Authority) -> None:
+async def test_stream_ends_if_its_token_is_revoked_while_opening(authority: Authority) -> None:
     """Its caller was already known, and nothing else would ever check the stream again."""
-    looking, go_on = asyncio.Event(), asyncio.Event()
+    looking_up, proceed = asyncio.Event(), asyncio.Event()
 
     class SlowOwners(Owners):
         async def owners(self, request: Any) -> Collection[str]:
-            looking.set()
-            await go_on.wait()
+            looking_up.set()
+            await proceed.wait()
             return await super().owners(request)
 
     gate = Gate(authority, cache_s=60, owning={"tradewind.api.scheduler.v1.SchedulerService": SlowOwners()})
     gate.start()
-    await until(lambda: authority.changed is not None, "the gate hears of changes")
+    await until(lambda: authority.changed is not None, "the gate listens to changes")
 
     async def watch(request: Any, context: Any) -> None:
         await asyncio.Event().wait()
@@ -245,17 +247,15 @@ async def test_a_stream_that_was_about_to_open_when_its_token_was_revoked_ends(a
     context: Any = Context(token)
     method = "/tradewind.api.scheduler.v1.SchedulerService/WatchFlow"
     stream = asyncio.ensure_future(gate.around(method, watch)(GetFlowRequest(flow_id="ann-1"), context))
-    await asyncio.wait_for(looking.wait(), 10)
+    await asyncio.wait_for(looking_up.wait(), 10)
     authority.set(token, None)
-    go_on.set()
+    proceed.set()
     with pytest.raises(Unauthenticated):
         await asyncio.wait_for(stream, 10)
     await gate.stop()
 
 
-async def test_a_stream_is_looked_at_until_somebody_can_say_whether_its_token_is_good(
-    gate: Gate, authority: Authority
-) -> None:
+async def test_stream_is_rechecked_until_its_token_can_be_looked_up(gate: Gate, authority: Authority) -> None:
     """Access was away for a moment, but the connection that reports changes was not: it reports none twice."""
 
     async def work(request: Any, context: Any) -> None:
@@ -268,13 +268,13 @@ async def test_a_stream_is_looked_at_until_somebody_can_say_whether_its_token_is
     await until(lambda: authority.asked == 1, "the stream is open")
     authority.away = True
     authority.set(token, None)
-    await until(lambda: authority.asked == 2, "it was looked at, and nobody could say")
+    await until(lambda: authority.asked == 2, "the lookup failed")
     authority.away = False
     with pytest.raises(Unauthenticated):
         await asyncio.wait_for(stream, 10)
 
 
-async def test_after_a_change_each_token_is_asked_about_once_and_none_waits_for_another(
+async def test_tokens_are_rechecked_once_each_and_concurrently_after_a_change(
     gate: Gate, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(request: Any, context: Any) -> None:
@@ -301,7 +301,7 @@ async def test_after_a_change_each_token_is_asked_about_once_and_none_waits_for_
     assert authority.asked == 5
 
 
-async def test_calls_are_counted_where_a_limit_is_set_and_for_users_only(authority: Authority) -> None:
+async def test_only_calls_of_users_to_limited_methods_are_counted(authority: Authority) -> None:
     gate = Gate(authority, owning=OWNING, rates={"RunFlow": Rate(2, 60_000)})
     ann, operator = authority.token("ann"), authority.token("olga", Role.OPERATOR)
     for _ in range(5):
@@ -317,16 +317,18 @@ async def test_calls_are_counted_where_a_limit_is_set_and_for_users_only(authori
 
 
 @pytest.mark.parametrize(
-    ("on_outage", "goes_on"), [("reads", ["GetFlow"]), ("refuse", []), ("all", ["GetFlow", "RunFlow"])]
+    ("on_outage", "allowed"), [("reads", ["GetFlow"]), ("refuse", []), ("all", ["GetFlow", "RunFlow"])]
 )
-async def test_limits_while_access_is_away(authority: Authority, on_outage: Any, goes_on: list[str]) -> None:
+async def test_rate_limited_calls_during_an_access_outage_follow_the_setting(
+    authority: Authority, on_outage: Any, allowed: list[str]
+) -> None:
     rates = {"RunFlow": Rate(2, 60_000), "GetFlow": Rate(2, 60_000)}
     gate = Gate(authority, cache_s=60, on_outage=on_outage, owning=OWNING, rates=rates)
     ann = authority.token("ann")
     await call(gate, "GetFlow", GetFlowRequest(), ann)
     authority.away = True
     for method, request in (("GetFlow", GetFlowRequest()), ("RunFlow", RunFlowRequest())):
-        if method in goes_on:
+        if method in allowed:
             await call(gate, method, request, ann)
             continue
         with pytest.raises(Unavailable):

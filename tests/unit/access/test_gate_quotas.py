@@ -25,22 +25,22 @@ def gate_of(authority: Authority, **options: Any) -> Gate:
     return Gate(authority, cache_s=60, owning=owning, quotas={"RunFlow": 2}, **options)
 
 
-async def served(gate: Gate, token: str, work: Callable[[], Awaitable[None]]) -> None:
+async def call_with(gate: Gate, token: str, work: Callable[[], Awaitable[None]]) -> None:
     """Call RunFlow, whose handler does `work`."""
 
     async def handler(_request: Any, _context: Any) -> None:
         await work()
 
     context: Any = Context(token)
-    surrounded = gate.around(SCHEDULER + "RunFlow", handler)
+    guarded = gate.around(SCHEDULER + "RunFlow", handler)
 
     async def one_call() -> None:
-        await surrounded(RUN, context)
+        await guarded(RUN, context)
 
     await asyncio.create_task(one_call())
 
 
-async def test_a_day_is_used_up_by_users_and_for_them_only() -> None:
+async def test_quota_counts_only_calls_of_users() -> None:
     authority = Authority()
     gate = gate_of(authority)
     ann, operator = authority.token("ann"), authority.token("olga", Role.OPERATOR)
@@ -58,7 +58,7 @@ async def test_a_day_is_used_up_by_users_and_for_them_only() -> None:
 
 
 @pytest.mark.parametrize("error", [NotFound("flow", "ann-1"), Exhausted("QUEUE_FULL", "full"), RuntimeError("broken")])
-async def test_a_call_that_is_refused_afterwards_is_given_back(error: Exception) -> None:
+async def test_call_refused_by_its_handler_is_refunded(error: Exception) -> None:
     authority = Authority()
 
     async def refuse() -> None:
@@ -66,11 +66,11 @@ async def test_a_call_that_is_refused_afterwards_is_given_back(error: Exception)
         raise error
 
     with pytest.raises(type(error)):
-        await served(gate_of(authority), authority.token("ann"), refuse)
+        await call_with(gate_of(authority), authority.token("ann"), refuse)
     assert authority.used == 0
 
 
-async def test_a_call_that_is_cancelled_counts() -> None:
+async def test_cancelled_call_counts_against_the_quota() -> None:
     """What it asked for may have been done."""
     authority = Authority()
 
@@ -78,11 +78,11 @@ async def test_a_call_that_is_cancelled_counts() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await served(gate_of(authority), authority.token("ann"), cancelled)
+        await call_with(gate_of(authority), authority.token("ann"), cancelled)
     assert authority.used == 1
 
 
-async def test_a_call_beyond_the_rate_uses_nothing_of_the_day() -> None:
+async def test_rate_limited_call_uses_no_quota() -> None:
     authority = Authority()
     gate = gate_of(authority, rates={"RunFlow": Rate(1, 60_000)})
     ann = authority.token("ann")
@@ -93,7 +93,7 @@ async def test_a_call_beyond_the_rate_uses_nothing_of_the_day() -> None:
     assert authority.used == 1
 
 
-async def test_many_calls_in_one_are_counted_together_and_given_back_one_by_one() -> None:
+async def test_bulk_call_is_counted_at_once_and_refunded_individually() -> None:
     authority = Authority()
     gate, ann = gate_of(authority), authority.token("ann")
 
@@ -109,26 +109,26 @@ async def test_many_calls_in_one_are_counted_together_and_given_back_one_by_one(
         assert authority.used == 1
 
     with pytest.raises(Exhausted):
-        await served(gate, ann, two)
+        await call_with(gate, ann, two)
     assert authority.used == 0
-    await served(gate, ann, one)
+    await call_with(gate, ann, one)
     assert authority.used == 1
 
 
-@pytest.mark.parametrize(("on_outage", "goes_on"), [("refuse", False), ("reads", False), ("all", True)])
-async def test_quotas_while_access_is_away(on_outage: Any, goes_on: bool) -> None:
+@pytest.mark.parametrize(("on_outage", "allowed"), [("refuse", False), ("reads", False), ("all", True)])
+async def test_calls_with_quotas_during_an_access_outage_follow_the_setting(on_outage: Any, allowed: bool) -> None:
     authority = Authority()
     gate, ann = gate_of(authority, on_outage=on_outage), authority.token("ann")
     await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), ann)
     authority.away = True
-    if goes_on:
+    if allowed:
         await call(gate, "RunFlow", RUN, ann)
     else:
         with pytest.raises(Unavailable):
             await call(gate, "RunFlow", RUN, ann)
 
 
-async def test_what_cannot_be_given_back_does_not_hide_the_refusal() -> None:
+async def test_failed_refund_does_not_hide_the_error() -> None:
     authority = Authority()
 
     async def refuse() -> None:
@@ -136,11 +136,11 @@ async def test_what_cannot_be_given_back_does_not_hide_the_refusal() -> None:
         raise NotFound("flow", "ann-1")
 
     with pytest.raises(NotFound):
-        await served(gate_of(authority), authority.token("ann"), refuse)
+        await call_with(gate_of(authority), authority.token("ann"), refuse)
     assert authority.used == 1
 
 
-def test_quotas_are_read_from_a_setting() -> None:
+def test_quotas_setting_is_parsed() -> None:
     assert quotas_of(" SubmitTask=1000, RunFlow=1,") == {"SubmitTask": 1000, "RunFlow": 1}
     for text in ("RunFlow", "RunFlow=", "RunFlow=0", "RunFlow=-1", "RunFlow=60/m", "=5", "RunFlow=1000000000"):
         with pytest.raises(ValueError, match=r"METHOD=COUNT|number of calls"):
@@ -149,16 +149,16 @@ def test_quotas_are_read_from_a_setting() -> None:
 
 @pytest.mark.parametrize(("field", "limit", "read"), [("rate_limits", "1/s", rates_in), ("quotas", "1", quotas_in)])
 @pytest.mark.parametrize(
-    ("names", "says"),
+    ("names", "message"),
     [
         (["Heartbeat"], "there is no Heartbeat that users may call; leave it out"),
         (["RunFlwo"], r'there is no RunFlwo that users may call; did you mean "RunFlow"\?'),
         (["RunFlow", "GetFlow", "RunFlow"], "RunFlow has two limits: leave one of them out"),
     ],
 )
-def test_a_limit_that_would_not_count_is_refused(
-    field: str, limit: str, read: Callable[[CommonSettings], Any], names: list[str], says: str
+def test_limit_for_unknown_or_repeated_methods_is_refused(
+    field: str, limit: str, read: Callable[[CommonSettings], Any], names: list[str], message: str
 ) -> None:
     settings = load_settings(CommonSettings, **{field: ",".join(f"{name}={limit}" for name in names)})
-    with pytest.raises(ValueError, match=f"^TRADEWIND_{field.upper()}: {says}"):
+    with pytest.raises(ValueError, match=f"^TRADEWIND_{field.upper()}: {message}"):
         read(settings)

@@ -14,29 +14,29 @@ from tradewind.server.streams import OpenStreams
 class Changes:
     """Lets a test report changes."""
 
-    tell: Callable[[str], None]
+    publish: Callable[[str], None]
 
-    async def subscribe(self, changed: Callable[[str], None], _resync: Callable[[], None]) -> Callable[[], None]:
-        self.tell = changed
+    async def subscribe(self, on_change: Callable[[str], None], _on_gap: Callable[[], None]) -> Callable[[], None]:
+        self.publish = on_change
         return lambda: None
 
 
-async def test_of_too_many_changes_it_is_told_that_anybody_may_have_changed(monkeypatch: Any) -> None:
-    monkeypatch.setattr(handlers, "_MOST_CHANGED", 3)
+async def test_too_many_pending_changes_are_reported_as_a_change_of_all_users(monkeypatch: Any) -> None:
+    monkeypatch.setattr(handlers, "_MAX_CHANGED_USERS", 3)
     changes = Changes()
     listeners = Listeners(changes)
     await listeners.start()
     nothing: Any = None
     served = AccessHandlers(nothing, nothing, nothing, nothing, listeners, OpenStreams(), nothing)
-    told = served.WatchChanges(pb2.WatchChangesRequest(), nothing)
+    stream = served.WatchChanges(pb2.WatchChangesRequest(), nothing)
 
-    async def next_told(*changed: str) -> tuple[list[str], bool]:
+    async def next_response(*changed: str) -> tuple[list[str], bool]:
         for each in changed:
-            changes.tell(each)
-        response = await asyncio.wait_for(anext(told), 60)
+            changes.publish(each)
+        response = await asyncio.wait_for(anext(stream), 60)
         return list(response.user_ids), response.all
 
-    assert await next_told() == ([], True)
-    assert await next_told("ann", "bob", "ann") == (["ann", "bob"], False)
-    assert await next_told("ann", "bob", "cleo", "dan", "eve") == (["eve"], True)
-    assert await next_told("ann") == (["ann"], False)
+    assert await next_response() == ([], True)
+    assert await next_response("ann", "bob", "ann") == (["ann", "bob"], False)
+    assert await next_response("ann", "bob", "cleo", "dan", "eve") == (["eve"], True)
+    assert await next_response("ann") == (["ann"], False)

@@ -46,34 +46,34 @@ def authority(client: Client) -> LocalAuthority:
     return LocalAuthority(access, Listeners(access.changes), quotas)
 
 
-_GONE = "the store cannot be reached at the moment"
+_UNREACHABLE = "the store cannot be reached at the moment"
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
-        (ConnectionError("host x refused"), _GONE),
-        (TimeoutError("slow"), _GONE),
-        (BusyLoadingError("loading"), _GONE),
+        (ConnectionError("host x refused"), _UNREACHABLE),
+        (TimeoutError("slow"), _UNREACHABLE),
+        (BusyLoadingError("loading"), _UNREACHABLE),
         (ReadOnlyError("a replica"), "the store is read-only and accepts no writes"),
-        (RedisClusterException("no node"), _GONE),
+        (RedisClusterException("no node"), _UNREACHABLE),
     ],
 )
-async def test_what_cannot_be_found_out_is_unavailable(error: Exception, told: str) -> None:
+async def test_store_errors_are_reported_as_unavailable(error: Exception, message: str) -> None:
     away, quotas = authority(Client(error)), stores(Client(error)).quotas
-    for asking in (
+    for ask in (
         lambda: away.authorize(digest_of(new_token("ann")) or ""),
         lambda: away.admit("ann", "GetFlow", Rate.parse("1/s"), 1),
         lambda: away.reserve("ann", "GetFlow", 1, 1),
         lambda: away.refund("ann", "GetFlow", "2026-03-29", 1),
         lambda: quotas.used("ann", "2026-03-29"),
     ):
-        with pytest.raises(Unavailable, match=told) as refusal:
-            await asking()
+        with pytest.raises(Unavailable, match=message) as refusal:
+            await ask()
         assert (refusal.value.reason, refusal.value.retry_after_s) == ("STORE_UNAVAILABLE", 1.0)
 
 
-async def test_known_users_read_on() -> None:
+async def test_known_users_can_still_read_during_a_store_outage() -> None:
     client = Client()
     gate = Gate(authority(client), cache_s=0, owning={"tradewind.api.scheduler.v1.SchedulerService": Owners()})
     token = new_token("ann")

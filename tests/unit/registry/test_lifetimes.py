@@ -9,7 +9,7 @@ LIFETIMES = Lifetimes()
 NOW = 1_700_000_000_000
 
 
-def test_a_worker_is_alive_for_sixty_seconds_and_on_record_for_a_day_more() -> None:
+def test_worker_is_alive_for_sixty_seconds_and_on_record_for_another_day() -> None:
     assert LIFETIMES.alive(NOW, NOW)
     assert LIFETIMES.alive(NOW - 59_999, NOW)
     assert not LIFETIMES.alive(NOW - 60_000, NOW)
@@ -20,7 +20,7 @@ def test_a_worker_is_alive_for_sixty_seconds_and_on_record_for_a_day_more() -> N
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "message"),
     [
         ({"heartbeat_interval": 0}, "must be positive"),
         ({"heartbeat_interval": 20_001}, "at least three heartbeat intervals"),
@@ -28,8 +28,8 @@ def test_a_worker_is_alive_for_sixty_seconds_and_on_record_for_a_day_more() -> N
         ({"retention": -1}, "must not be negative"),
     ],
 )
-def test_lifetimes_that_do_not_fit_together_are_refused(values: dict[str, int], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_inconsistent_lifetimes_are_rejected(values: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Lifetimes(**values)
 
 
@@ -42,7 +42,7 @@ def test_lifetimes_that_do_not_fit_together_are_refused(values: dict[str, int], 
         (False, True, WorkerStatus.OFFLINE),
     ],
 )
-def test_status(alive: bool, draining: bool, status: WorkerStatus) -> None:
+def test_status_follows_from_liveness_and_draining(alive: bool, draining: bool, status: WorkerStatus) -> None:
     record = WorkerRecord(Worker("w", "i", 1), NOW, NOW, draining, alive)
     assert record.status is status
 

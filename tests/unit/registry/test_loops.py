@@ -20,7 +20,7 @@ class Steps:
         return step
 
 
-async def test_sweeps_until_nothing_is_left_and_comes_back_after_a_failure() -> None:
+async def test_sweep_loop_sweeps_until_nothing_is_left_and_survives_failures() -> None:
     steps = Steps(2, 1, 0, ConnectionError("away"), 3, 0)
     tasks = SideTasks()
     tasks.begin(SweepLoop(steps, 0.01).run())

@@ -18,7 +18,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         load_settings(RegistrySettings)
 
 
-def test_a_time_to_live_that_one_lost_heartbeat_would_end_is_refused() -> None:
+def test_time_to_live_below_three_heartbeat_intervals_is_refused() -> None:
     with pytest.raises(ValueError, match=r"TRADEWIND_REGISTRY_TIME_TO_LIVE_SECONDS: .* three heartbeat intervals"):
         Registry(load_settings(RegistrySettings, registry_heartbeat_seconds=30))
     # In floating point this is no whole number of thousandths, but it is exactly three heartbeats all the same.

@@ -26,12 +26,12 @@ def paths(caught: pytest.ExceptionInfo[InvalidInput]) -> list[str]:
     return [violation.path for violation in caught.value.violations]
 
 
-async def test_a_worker_offers_what_it_declares(registry: MemoryRegistry) -> None:
+async def test_worker_offers_exactly_the_node_types_it_declares(registry: MemoryRegistry) -> None:
     record = await use_cases.register_worker(registry.workers, WORKER, [AVERAGE], LIMITS)
     assert record.worker.node_types == ("average",)
 
 
-async def test_faults_of_worker_and_declarations_come_together(registry: MemoryRegistry) -> None:
+async def test_faults_of_worker_and_declarations_are_reported_together(registry: MemoryRegistry) -> None:
     with pytest.raises(InvalidInput) as caught:
         await use_cases.register_worker(registry.workers, Worker("", "", 0), [NodeType("a b")], LIMITS)
     assert paths(caught) == ["worker.worker_id", "worker.incarnation", "worker.capacity", "node_types[0].type"]
@@ -40,7 +40,7 @@ async def test_faults_of_worker_and_declarations_come_together(registry: MemoryR
     assert paths(caught) == ["worker.capacity", "worker.node_types[0]"]
 
 
-async def test_a_replaced_process_is_told_why_it_may_not_register(registry: MemoryRegistry) -> None:
+async def test_registration_of_a_replaced_incarnation_is_refused_with_a_reason(registry: MemoryRegistry) -> None:
     await use_cases.register_worker(registry.workers, WORKER, [], LIMITS)
     await use_cases.register_worker(registry.workers, Worker("w", "i2", 1), [], LIMITS)
     with pytest.raises(FailedPrecondition) as caught:
@@ -49,7 +49,7 @@ async def test_a_replaced_process_is_told_why_it_may_not_register(registry: Memo
     assert (caught.value.subject, caught.value.metadata) == ("workers/w", {"worker_id": "w"})
 
 
-async def test_a_full_registry_says_so_and_when_to_come_back(registry: MemoryRegistry) -> None:
+async def test_full_registry_refuses_with_a_retry_delay(registry: MemoryRegistry) -> None:
     for name in ("a", "b"):
         await use_cases.register_worker(registry.workers, Worker(name, "i", 1), [], LIMITS)
     for call in (
@@ -62,7 +62,7 @@ async def test_a_full_registry_says_so_and_when_to_come_back(registry: MemoryReg
         assert (caught.value.reason, caught.value.retry_after_s) == ("QUEUE_FULL", 60)
 
 
-async def test_what_is_not_there_is_not_found(registry: MemoryRegistry) -> None:
+async def test_missing_workers_and_node_types_are_not_found(registry: MemoryRegistry) -> None:
     for call, reason in (
         (use_cases.get_worker(registry.workers, "w"), "WORKER_NOT_FOUND"),
         (use_cases.drain_worker(registry.workers, "w"), "WORKER_NOT_FOUND"),
@@ -74,7 +74,7 @@ async def test_what_is_not_there_is_not_found(registry: MemoryRegistry) -> None:
     assert not await use_cases.deregister_worker(registry.workers, "w", "")
 
 
-async def test_illegal_names_are_faults(registry: MemoryRegistry) -> None:
+async def test_illegal_names_are_refused(registry: MemoryRegistry) -> None:
     def calls() -> Iterator[tuple[object, list[str]]]:
         yield use_cases.get_worker(registry.workers, ""), ["worker_id"]
         yield use_cases.drain_worker(registry.workers, "a:b"), ["worker_id"]
@@ -88,8 +88,8 @@ async def test_illegal_names_are_faults(registry: MemoryRegistry) -> None:
         assert paths(caught) == expected
 
 
-async def test_so_many_workers_are_answered_as_asked_for(registry: MemoryRegistry) -> None:
-    limits = Limits(available=1, most_available=2)
+async def test_available_workers_are_limited_by_request_and_maximum(registry: MemoryRegistry) -> None:
+    limits = Limits(available=1, max_available=2)
     registry.limits = limits
     for name in ("a", "b", "c"):
         await use_cases.register_worker(registry.workers, Worker(name, "i", 1), [AVERAGE], limits)
@@ -97,16 +97,16 @@ async def test_so_many_workers_are_answered_as_asked_for(registry: MemoryRegistr
         assert len(await use_cases.available_workers(registry.workers, "average", limit, limits)) == expected
 
 
-async def test_named_node_types_are_answered_once_each_and_within_bounds(registry: MemoryRegistry) -> None:
+async def test_named_node_types_are_returned_once_each_within_limits(registry: MemoryRegistry) -> None:
     declared = [NodeType("a"), NodeType("b", "x" * 1_200), NodeType("c", "x" * 1_200)]
     await use_cases.register_worker(registry.workers, WORKER, declared, LIMITS)
     found = await use_cases.find_node_types(registry.node_types, ["b", "a", "b"], LIMITS)
     assert [record.node_type.name for record in found] == ["b", "a"]
-    for names, says in (
+    for names, message in (
         (["b", "c"], "together their declarations have more than 2000 bytes"),
         (list("abcde"), "name at most 4 at once, not 5"),
     ):
         with pytest.raises(InvalidInput) as caught:
             await use_cases.find_node_types(registry.node_types, names, LIMITS)
         assert paths(caught) == ["types"]
-        assert says in caught.value.violations[0].message
+        assert message in caught.value.violations[0].message

@@ -25,12 +25,12 @@ def found_in(*node_types: NodeType, limits: Limits = LIMITS) -> dict[str, str]:
     return {each.path: each.message for each in node_type_violations(node_types, limits, schema_fault)}
 
 
-def test_a_good_worker_has_no_faults() -> None:
+def test_valid_worker_has_no_faults() -> None:
     assert found() == {}
     assert found(node_types=(), labels=()) == {}
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_all_faults_of_a_worker_are_reported_at_once() -> None:
     faults = found(
         worker_id="",
         incarnation="",
@@ -55,7 +55,7 @@ def test_every_fault_is_told_at_once() -> None:
     assert faults["worker.host"] == "must have at most 256 characters, has 300"
 
 
-def test_a_node_type_is_offered_once() -> None:
+def test_repeated_or_too_many_node_types_are_faults() -> None:
     assert found(node_types=("a", "b", "a")) == {
         "worker.node_types[2]": '"a" is already at worker.node_types[0]; list each name only once'
     }
@@ -76,7 +76,7 @@ def test_a_node_type_is_offered_once() -> None:
         "dns:///workers.default.svc:9000",
     ],
 )
-def test_addresses(address: str) -> None:
+def test_valid_addresses_are_accepted(address: str) -> None:
     assert found(api_url=address) == {}
 
 
@@ -100,11 +100,11 @@ def test_addresses(address: str) -> None:
         "x" * 600 + ":9000",
     ],
 )
-def test_no_addresses(address: str) -> None:
+def test_invalid_addresses_are_faults(address: str) -> None:
     assert "is not an address: use" in found(api_url=address)["worker.api_url"]
 
 
-def test_labels_are_few_and_short() -> None:
+def test_number_keys_and_length_of_labels_are_checked() -> None:
     assert found(labels=tuple((f"l{number}", "") for number in range(33))) == {
         "worker.labels": "must have at most 32, has 33"
     }
@@ -124,11 +124,11 @@ GOOD = NodeType(
 )
 
 
-def test_a_good_declaration_has_no_faults() -> None:
+def test_valid_declaration_has_no_faults() -> None:
     assert found_in(GOOD, NodeType("bare")) == {}
 
 
-def test_every_fault_of_every_declaration_is_told_at_once() -> None:
+def test_all_faults_of_all_declarations_are_reported_at_once() -> None:
     bad = NodeType(
         "a b",
         "x" * 5_000,
@@ -154,7 +154,7 @@ def test_every_fault_of_every_declaration_is_told_at_once() -> None:
     assert faults["node_types[2].type"] == '"average" is already at node_types[0].type; list each name only once'
 
 
-def test_schemas_and_declarations_are_bounded_in_bytes() -> None:
+def test_schemas_and_declarations_are_limited_in_bytes() -> None:
     large = '{"description": "' + "ü" * 33_000 + '"}'
     assert found_in(replace(GOOD, config_schema=large)) == {
         "node_types[0].config_schema_json": "must have at most 65536 bytes, has 66019"
@@ -163,7 +163,7 @@ def test_schemas_and_declarations_are_bounded_in_bytes() -> None:
     assert list(found_in(replace(GOOD, inputs=handles))) == ["node_types[0]"]
 
 
-def test_handles_and_declarations_are_bounded_in_number() -> None:
+def test_handles_and_declarations_are_limited_in_number() -> None:
     handles = tuple(OutputHandle(f"h{number}") for number in range(257))
     assert found_in(replace(GOOD, outputs=handles)) == {"node_types[0].outputs": "must have at most 256, has 257"}
     many = [NodeType(f"t{number}") for number in range(501)]

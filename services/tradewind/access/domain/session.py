@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from tradewind.server.access.roles import Role
 
-MOST_SESSIONS = 200
+MAX_SESSIONS = 200
 """How many sessions and tokens a user may have at once."""
 REMEMBERED_MS = 3_600_000
 """How long after its end a session is still told apart from one that never existed."""

@@ -31,7 +31,7 @@ _Partition = Annotated[int, msgspec.Meta(ge=0, lt=PARTITIONS)]
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-_MOST_CHANGED = 10_000
+_MAX_CHANGED_USERS = 10_000
 """How many changed users a stream remembers at most before it reports that all may have changed."""
 
 
@@ -57,11 +57,11 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         self._doctor = doctor
 
     async def CreateSession(self, request: pb2.CreateSessionRequest, context: Context) -> pb2.CreateSessionResponse:
-        token, session = await self._open.login(_of_admin(request.user_id), request.label)
+        token, session = await self._open.login(_target_user(request.user_id), request.label)
         return pb2.CreateSessionResponse(token=token, session=mapping.session(session))
 
     async def CreateToken(self, request: pb2.CreateTokenRequest, context: Context) -> pb2.CreateTokenResponse:
-        user_id, role = _of_admin(request.user_id), _role("role", request.role)
+        user_id, role = _target_user(request.user_id), _role("role", request.role)
         caller = _caller()
         if role is not None and caller.role.rank < Role.ADMIN.rank and role is not caller.role:
             raise not_owner(caller)
@@ -77,17 +77,17 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
 
     async def ListSessions(self, request: pb2.ListSessionsRequest, context: Context) -> pb2.ListSessionsResponse:
         user_id = request.user_id or _caller().user_id
-        use_cases.check(user_id=user_id)
+        use_cases.check_identifiers(user_id=user_id)
         sessions = await self._stores.sessions.list(user_id)
         return pb2.ListSessionsResponse(sessions=[mapping.session(each) for each in sessions])
 
     async def RevokeSession(self, request: pb2.RevokeSessionRequest, context: Context) -> pb2.RevokeSessionResponse:
-        await use_cases.revoke(self._stores.sessions, _of_admin(request.user_id), request.session_id)
+        await use_cases.revoke(self._stores.sessions, _target_user(request.user_id), request.session_id)
         return pb2.RevokeSessionResponse()
 
     async def RevokeSessions(self, request: pb2.RevokeSessionsRequest, context: Context) -> pb2.RevokeSessionsResponse:
-        user_id = _of_admin(request.user_id)
-        use_cases.check(user_id=user_id)
+        user_id = _target_user(request.user_id)
+        use_cases.check_identifiers(user_id=user_id)
         keep = _caller().session_id if request.keep_current else ""
         return pb2.RevokeSessionsResponse(count=await self._stores.sessions.close_all(user_id, keep))
 
@@ -119,11 +119,11 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
     async def Authorize(self, request: pb2.AuthorizeRequest, context: Context) -> pb2.AuthorizeResponse:
         found = await self._authority.find(request.digest)
         if isinstance(found, Refusal):
-            return pb2.AuthorizeResponse(refusal=use_cases.REFUSED[found])
+            return pb2.AuthorizeResponse(refusal=use_cases.REFUSAL_REASONS[found])
         return pb2.AuthorizeResponse(user_id=found.user_id, role=ROLE_MESSAGES[found.role], session_id=found.session_id)
 
     async def AdmitCall(self, request: pb2.AdmitCallRequest, context: Context) -> pb2.AdmitCallResponse:
-        use_cases.check(user_id=request.user_id, endpoint=request.endpoint)
+        use_cases.check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
         rate = _rate(request.limit)
         wait_ms = await self._stores.calls.admit(request.user_id, request.endpoint, rate, max(1, request.calls))
         response = pb2.AdmitCallResponse()
@@ -132,7 +132,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return response
 
     async def ReserveCalls(self, request: pb2.ReserveCallsRequest, context: Context) -> pb2.ReserveCallsResponse:
-        use_cases.check(user_id=request.user_id, endpoint=request.endpoint)
+        use_cases.check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
         if not 1 <= request.quota <= MOST:
             raise InvalidInput([Violation("quota", f"must be 1 to {MOST}, is {request.quota}")])
         calls = max(1, request.calls)
@@ -146,7 +146,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return response
 
     async def RefundCalls(self, request: pb2.RefundCallsRequest, context: Context) -> pb2.RefundCallsResponse:
-        use_cases.check(user_id=request.user_id, endpoint=request.endpoint)
+        use_cases.check_identifiers(user_id=request.user_id, endpoint=request.endpoint)
         if not is_date(request.date):
             raise InvalidInput([Violation("date", "must be a date that ReserveCalls returned, such as 2026-03-29")])
         await self._quotas.refund(request.user_id, request.endpoint, request.date, max(1, request.calls))
@@ -155,23 +155,23 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
     async def WatchChanges(
         self, request: pb2.WatchChangesRequest, context: Context
     ) -> AsyncIterator[pb2.WatchChangesResponse]:
-        waiting: dict[str | None, None] = {}
-        some = asyncio.Event()
+        pending: dict[str | None, None] = {}
+        any_pending = asyncio.Event()
 
-        def changed(user_id: str | None) -> None:
-            # A slow reader is told that everybody may have changed, so that `waiting` does not grow without end.
-            if len(waiting) >= _MOST_CHANGED:
-                waiting.clear()
+        def on_change(user_id: str | None) -> None:
+            # To a slow reader, report that everybody may have changed, so that `pending` does not grow without end.
+            if len(pending) >= _MAX_CHANGED_USERS:
+                pending.clear()
                 user_id = None
-            waiting[user_id] = None
-            some.set()
+            pending[user_id] = None
+            any_pending.set()
 
-        with self._streams.opened(), self._listeners.hearing(changed):
+        with self._streams.opened(), self._listeners.listening(on_change):
             while True:
-                await some.wait()
-                some.clear()
-                users, everybody = [each for each in waiting if each], None in waiting
-                waiting.clear()
+                await any_pending.wait()
+                any_pending.clear()
+                users, everybody = [each for each in pending if each], None in pending
+                pending.clear()
                 yield pb2.WatchChangesResponse(user_ids=users, all=everybody)
 
     async def RunDoctor(
@@ -187,7 +187,7 @@ def _caller() -> Identity:
     return caller
 
 
-def _of_admin(user_id: str) -> str:
+def _target_user(user_id: str) -> str:
     """Return the user whose sessions are meant, the caller for "". Raises PermissionDenied when only an admin may."""
     caller = _caller()
     if user_id not in ("", caller.user_id) and caller.role.rank < Role.ADMIN.rank:
@@ -197,8 +197,8 @@ def _of_admin(user_id: str) -> str:
 
 def _milliseconds(span: Duration) -> int:
     """Return a span in ms. A positive fraction is rounded up: it must not become 0, which stands for none."""
-    whole, rest = divmod(span.ToNanoseconds(), 1_000_000)
-    return whole + (rest > 0 and whole >= 0)
+    whole, remainder = divmod(span.ToNanoseconds(), 1_000_000)
+    return whole + (remainder > 0 and whole >= 0)
 
 
 def _rate(text: str) -> Rate:

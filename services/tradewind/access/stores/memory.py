@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tradewind.access.domain.day import Day
-from tradewind.access.domain.session import MOST_SESSIONS, REMEMBERED_MS, Draft, Session, User
+from tradewind.access.domain.session import MAX_SESSIONS, REMEMBERED_MS, Draft, Session, User
 from tradewind.access.ports import Authorized, Refusal, Reserved
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import session_id_of
@@ -18,8 +18,8 @@ class MemoryAccess:
     """All records; `clock` returns epoch ms. Records are immutable, so they are handed out without copying."""
 
     clock: Callable[[], int]
-    kept_users: dict[str, User] = field(default_factory=dict)
-    kept: dict[str, Session] = field(default_factory=dict)
+    users_by_id: dict[str, User] = field(default_factory=dict)
+    sessions_by_digest: dict[str, Session] = field(default_factory=dict)
     admitted: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     counted: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     listeners: list[Callable[[str], None]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class MemoryAccess:
 
     def session(self, digest: str) -> Session | Refusal:
         """Return a session that has not ended."""
-        session = self.kept.get(digest)
+        session = self.sessions_by_digest.get(digest)
         return Refusal.UNKNOWN if session is None else self.refusal(session) or session
 
     def refusal(self, session: Session) -> Refusal | None:
@@ -69,12 +69,12 @@ class MemoryAccess:
         return self._sessions_of(user_id, Refusal.EXPIRED)
 
     def _sessions_of(self, user_id: str, refusal: Refusal | None) -> list[Session]:
-        of_user = (each for each in self.kept.values() if each.draft.user_id == user_id)
+        of_user = (each for each in self.sessions_by_digest.values() if each.draft.user_id == user_id)
         found = [each for each in of_user if self.refusal(each) is refusal]
         return sorted(found, key=lambda each: (each.created_at, each.digest))
 
-    def tell(self, user_id: str) -> None:
-        """Tell all listeners that something about a user has changed."""
+    def notify(self, user_id: str) -> None:
+        """Notify all listeners that something about a user has changed."""
         for listener in list(self.listeners):
             listener(user_id)
 
@@ -87,36 +87,36 @@ class MemorySessions:
 
     async def open(self, digest: str, draft: Draft, role: Role | None = None) -> Session | Refusal:
         access, now = self.access, self.access.clock()
-        user = access.kept_users.get(draft.user_id)
+        user = access.users_by_id.get(draft.user_id)
         if user is None and role is None:
             return Refusal.UNKNOWN_USER
         if user is not None and role not in (None, user.role):
             return Refusal.OTHER_ROLE
-        if len(access.open_sessions(draft.user_id)) >= MOST_SESSIONS:
+        if len(access.open_sessions(draft.user_id)) >= MAX_SESSIONS:
             return Refusal.TOO_MANY
-        for ended in access.ended_sessions(draft.user_id)[:-MOST_SESSIONS]:
-            del access.kept[ended.digest]
+        for ended in access.ended_sessions(draft.user_id)[:-MAX_SESSIONS]:
+            del access.sessions_by_digest[ended.digest]
         if user is None and role is not None:
-            access.kept_users[draft.user_id] = User(draft.user_id, role, now)
-        session = access.kept[digest] = Session(digest, draft, now, now)
+            access.users_by_id[draft.user_id] = User(draft.user_id, role, now)
+        session = access.sessions_by_digest[digest] = Session(digest, draft, now, now)
         return session
 
     async def replace(self, old: str, new: str) -> Session | Refusal:
         session, now = self.access.session(old), self.access.clock()
         if isinstance(session, Refusal):
             return session
-        del self.access.kept[old]
-        made = self.access.kept[new] = Session(new, session.draft, now, now)
-        self.access.tell(session.draft.user_id)
+        del self.access.sessions_by_digest[old]
+        made = self.access.sessions_by_digest[new] = Session(new, session.draft, now, now)
+        self.access.notify(session.draft.user_id)
         return made
 
     async def authorize(self, digest: str) -> Authorized | Refusal:
         session, now = self.access.session(digest), self.access.clock()
         if isinstance(session, Refusal):
             return session
-        self.access.kept[digest] = replace(session, last_activity=max(session.last_activity, now))
+        self.access.sessions_by_digest[digest] = replace(session, last_activity=max(session.last_activity, now))
         user_id = session.draft.user_id
-        return Authorized(user_id, self.access.kept_users[user_id].role, session_id_of(digest))
+        return Authorized(user_id, self.access.users_by_id[user_id].role, session_id_of(digest))
 
     async def close(self, user_id: str, session_id: str) -> bool:
         return self._close(user_id, lambda name: name == session_id) > 0
@@ -124,12 +124,12 @@ class MemorySessions:
     async def close_all(self, user_id: str, keep: str = "") -> int:
         return self._close(user_id, lambda name: name != keep)
 
-    def _close(self, user_id: str, meant: Callable[[str], bool]) -> int:
-        closed = [each for each in self.access.open_sessions(user_id) if meant(session_id_of(each.digest))]
+    def _close(self, user_id: str, selected: Callable[[str], bool]) -> int:
+        closed = [each for each in self.access.open_sessions(user_id) if selected(session_id_of(each.digest))]
         for each in closed:
-            del self.access.kept[each.digest]
+            del self.access.sessions_by_digest[each.digest]
         if closed:
-            self.access.tell(user_id)
+            self.access.notify(user_id)
         return len(closed)
 
     async def list(self, user_id: str) -> Sequence[Session]:
@@ -143,17 +143,17 @@ class MemoryUsers:
     access: MemoryAccess
 
     async def set(self, user_id: str, role: Role, time_zone: str = "") -> User:
-        before = self.access.kept_users.get(user_id, User(user_id, role))
+        before = self.access.users_by_id.get(user_id, User(user_id, role))
         user = User(user_id, role, self.access.clock(), time_zone or before.time_zone)
-        self.access.kept_users[user_id] = user
-        self.access.tell(user_id)
+        self.access.users_by_id[user_id] = user
+        self.access.notify(user_id)
         return user
 
     async def find(self, user_id: str) -> User | None:
-        return self.access.kept_users.get(user_id)
+        return self.access.users_by_id.get(user_id)
 
     async def list(self, partition: int, after: str, limit: int) -> Sequence[User]:
-        users = sorted(self.access.kept_users.values(), key=lambda user: user.user_id)
+        users = sorted(self.access.users_by_id.values(), key=lambda user: user.user_id)
         return [user for user in users if partition_of(user.user_id) == partition and user.user_id > after][:limit]
 
 
@@ -181,14 +181,14 @@ class MemoryQuotaCounts:
     access: MemoryAccess
 
     async def reserve(
-        self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1, rate: Rate | None = None
+        self, user_id: str, endpoint: str, day: Day, limit: int, calls: int = 1, rate: Rate | None = None
     ) -> Reserved:
-        user = self.access.kept_users.get(user_id)
+        user = self.access.users_by_id.get(user_id)
         zone = user.time_zone if user is not None else "UTC"
         if zone != day.time_zone:
             return Reserved(time_zone=zone)
         counted, name = self.access.counted, (user_id, day.date, endpoint)
-        if counted[name] + calls > most:
+        if counted[name] + calls > limit:
             return Reserved(full=True)
         wait_ms = await self.access.calls.admit(user_id, endpoint, rate, calls) if rate is not None else 0
         if wait_ms:
@@ -211,6 +211,6 @@ class MemoryChanges:
 
     access: MemoryAccess
 
-    async def subscribe(self, heard: Callable[[str], None], missed: Callable[[], None]) -> Callable[[], None]:
-        self.access.listeners.append(heard)
-        return lambda: self.access.listeners.remove(heard)
+    async def subscribe(self, on_change: Callable[[str], None], on_gap: Callable[[], None]) -> Callable[[], None]:
+        self.access.listeners.append(on_change)
+        return lambda: self.access.listeners.remove(on_change)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from tradewind.access.domain.day import KEPT_MS, Day
-from tradewind.access.domain.session import MOST_SESSIONS, REMEMBERED_MS, Draft, Session, SessionKind, User
+from tradewind.access.domain.session import MAX_SESSIONS, REMEMBERED_MS, Draft, Session, SessionKind, User
 from tradewind.access.ports import Authorized, Refusal, Reserved
 from tradewind.access.stores.keys import Keys
 from tradewind.server.access.roles import Role
@@ -96,7 +96,7 @@ class RedisSessions:
             [self._access.keys.user(draft.user_id)],
             row=row,
             role=role or "",
-            most=MOST_SESSIONS,
+            max_sessions=MAX_SESSIONS,
         )
         return Refusal(refusal) if refusal else _session(made)
 
@@ -174,7 +174,7 @@ class RedisQuotaCounts:
         self._access = access
 
     async def reserve(
-        self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1, rate: Rate | None = None
+        self, user_id: str, endpoint: str, day: Day, limit: int, calls: int = 1, rate: Rate | None = None
     ) -> Reserved:
         keys = self._access.keys
         found = await self._access.run(
@@ -183,7 +183,7 @@ class RedisQuotaCounts:
             [keys.user(user_id), keys.quota(user_id, day.date), keys.rate_limit(user_id, endpoint)],
             time_zone=day.time_zone,
             endpoint=endpoint,
-            most=most,
+            limit=limit,
             calls=calls,
             kept_ms=day.left_ms + KEPT_MS,
             rate=None if rate is None else (rate.count, rate.period_ms),
@@ -206,10 +206,10 @@ class RedisChanges:
         self._keys = keys
         self._subscriber = subscriber
 
-    async def subscribe(self, heard: Callable[[str], None], missed: Callable[[], None]) -> Callable[[], None]:
+    async def subscribe(self, on_change: Callable[[str], None], on_gap: Callable[[], None]) -> Callable[[], None]:
         assert self._subscriber is not None
         return await self._subscriber.subscribe(
-            self._keys.changes(), lambda _, message: heard(message.decode()), missed
+            self._keys.changes(), lambda _, message: on_change(message.decode()), on_gap
         )
 
 

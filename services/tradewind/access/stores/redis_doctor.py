@@ -1,4 +1,4 @@
-"""Looking through users, sessions and counters in Redis for broken invariants."""
+"""Examines users, sessions and counters in Redis for broken invariants."""
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ class RedisAccessExaminer:
         number, _, after = (at or "0:").partition(":")
         partition = int(number)
         today = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).date()
-        looked, findings, last = await self._access.run(
+        checked, findings, last = await self._access.run(
             _EXAMINE,
             partition,
             [self._access.keys.users(partition)],
@@ -45,7 +45,7 @@ class RedisAccessExaminer:
         if not last:
             partition += 1
         place = f"{partition}:{last}" if partition < PARTITIONS else ""
-        return Examined(looked, tuple(Finding(*each) for each in findings), place)
+        return Examined(checked, tuple(Finding(*each) for each in findings), place)
 
     async def examiners(self, everything: bool) -> Iterable[Examiner]:
         """Return only this examiner: every replica examines everything."""

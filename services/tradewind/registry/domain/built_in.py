@@ -31,9 +31,9 @@ def with_built_in(
     `next_after`, "" on the last.
     """
     last = records[-1].node_type.name if records else ""
-    mine = [record for name, record in BUILT_IN.items() if name > after and (not next_after or name <= last)]
+    built_in = [record for name, record in BUILT_IN.items() if name > after and (not next_after or name <= last)]
     declared = [record for record in records if record.node_type.name not in BUILT_IN]
-    page = sorted([*declared, *mine], key=lambda record: record.node_type.name)
+    page = sorted([*declared, *built_in], key=lambda record: record.node_type.name)
     if len(page) > size:
         page = page[:size]
         next_after = page[-1].node_type.name

@@ -61,7 +61,7 @@ class Limits:
     replaced_incarnations: int = 16
     offering: int = 1_000
     available: int = 100
-    most_available: int = 1_000
+    max_available: int = 1_000
     named_node_types: int = 1_000
     records_per_script: int = 500
     answer_bytes: int = 2 * 1024 * 1024

@@ -14,7 +14,7 @@ from tradewind.server.identifiers import check_identifier
 SchemaFault = Callable[[str], str | None]
 """Returns what is wrong with a JSON Schema text, None if nothing is."""
 
-_LONGEST_VERSION = 128
+_MAX_VERSION_BYTES = 128
 _SCHEMES = ("http", "https", "grpc", "grpcs", "dns")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}", re.ASCII)
 
@@ -28,8 +28,8 @@ def worker_violations(worker: Worker, limits: Limits) -> list[Violation]:
         _at_least("worker.capacity", worker.capacity, 1),
         _at_least("worker.running", worker.running, 0),
         _at_least("worker.pid", worker.pid, 0),
-        _short("worker.host", worker.host, limits),
-        _short("worker.sdk", worker.sdk, limits),
+        _length("worker.host", worker.host, limits),
+        _length("worker.sdk", worker.sdk, limits),
         *_names("worker.node_types[{}]", worker.node_types),
         *_labels(worker.labels, limits),
     ]
@@ -55,7 +55,7 @@ def node_type_violations(
         yield from _handles(f"{path}.outputs", node_type.outputs, limits, schema_fault)
         yield from _schema(f"{path}.config_schema_json", node_type.config_schema, limits, schema_fault)
         yield from _bytes(f"{path}.description", len(node_type.description.encode()), limits.description_bytes)
-        yield from _bytes(f"{path}.version", len(node_type.version.encode()), _LONGEST_VERSION)
+        yield from _bytes(f"{path}.version", len(node_type.version.encode()), _MAX_VERSION_BYTES)
         yield from _bytes(path, node_type.size, limits.declaration_bytes)
 
 
@@ -100,7 +100,7 @@ def _labels(labels: tuple[tuple[str, str], ...], limits: Limits) -> Iterator[Vio
                 'a label key must have 1 to 128 letters, digits, ".", "_", "-" and "/", and begin with a letter or '
                 "digit",
             )
-        if violation := _short(path, value, limits):
+        if violation := _length(path, value, limits):
             yield violation
 
 
@@ -114,20 +114,20 @@ def _address(path: str, address: str) -> Violation | None:
         parts = urlsplit(address if "://" in address else f"//{address}")
         # dns:///host:port has its target in the path.
         target = urlsplit(f"/{parts.path}") if parts.scheme == "dns" and not parts.netloc else parts
-        beyond = "" if target is not parts else parts.path.strip("/")
-        fine = bool(target.hostname and target.port) and not (beyond or parts.query or parts.fragment)
+        path_left = "" if target is not parts else parts.path.strip("/")
+        valid = bool(target.hostname and target.port) and not (path_left or parts.query or parts.fragment)
     except ValueError:
-        fine = False
+        valid = False
     else:
-        fine = fine and (not parts.scheme or parts.scheme in _SCHEMES) and not (parts.username or parts.password)
-    return None if fine else Violation(path, f'"{address[:128]}" is not an address: {example}')
+        valid = valid and (not parts.scheme or parts.scheme in _SCHEMES) and not (parts.username or parts.password)
+    return None if valid else Violation(path, f'"{address[:128]}" is not an address: {example}')
 
 
 def _at_least(path: str, number: int, least: int) -> Violation | None:
     return Violation(path, f"must be at least {least}, is {number}") if number < least else None
 
 
-def _short(path: str, text: str, limits: Limits) -> Violation | None:
+def _length(path: str, text: str, limits: Limits) -> Violation | None:
     if len(text) <= limits.text_characters:
         return None
     return Violation(path, f"must have at most {limits.text_characters} characters, has {len(text)}")

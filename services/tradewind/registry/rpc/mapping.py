@@ -48,21 +48,21 @@ def worker(message: worker_pb2.Worker) -> Worker:
 
 def worker_message(record: WorkerRecord) -> worker_pb2.Worker:
     """Return a worker on record as a message."""
-    said = record.worker
+    worker = record.worker
     return worker_pb2.Worker(
-        worker_id=said.worker_id,
-        incarnation=said.incarnation,
-        api_url=said.api_url,
-        node_types=said.node_types,
-        capacity=said.capacity,
-        running=said.running,
+        worker_id=worker.worker_id,
+        incarnation=worker.incarnation,
+        api_url=worker.api_url,
+        node_types=worker.node_types,
+        capacity=worker.capacity,
+        running=worker.running,
         status=_STATUS[record.status],
         registered_at=timestamp(record.registered_at),
         last_heartbeat=timestamp(record.last_heartbeat),
-        host=said.host,
-        pid=said.pid,
-        sdk=said.sdk,
-        labels=dict(said.labels),
+        host=worker.host,
+        pid=worker.pid,
+        sdk=worker.sdk,
+        labels=dict(worker.labels),
     )
 
 

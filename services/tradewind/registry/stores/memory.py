@@ -37,7 +37,7 @@ class MemoryRegistry:
     clock: Callable[[], int]
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     limits: Limits = field(default_factory=Limits)
-    kept: dict[str, _Entry] = field(default_factory=dict)
+    entries_by_id: dict[str, _Entry] = field(default_factory=dict)
     declared: dict[str, _Declaration] = field(default_factory=dict)
 
     @property
@@ -52,14 +52,14 @@ class MemoryRegistry:
 
     def entry(self, worker_id: str) -> _Entry | None:
         """Return the entry of a worker, None when it is not on record."""
-        entry = self.kept.get(worker_id)
+        entry = self.entries_by_id.get(worker_id)
         if entry and self.lifetimes.on_record(entry.last_heartbeat, self.clock()):
             return entry
         return None
 
     def entries(self) -> list[_Entry]:
         """Return the entries of all workers on record, by id."""
-        return [entry for worker_id in sorted(self.kept) if (entry := self.entry(worker_id))]
+        return [entry for worker_id in sorted(self.entries_by_id) if (entry := self.entry(worker_id))]
 
     def alive(self, entry: _Entry) -> bool:
         return self.lifetimes.alive(entry.last_heartbeat, self.clock())
@@ -80,10 +80,10 @@ class MemoryRegistry:
 
     def sweep_lapsed(self) -> int:
         """Delete workers and declarations that have lapsed; return how many."""
-        workers = [worker_id for worker_id in self.kept if self.entry(worker_id) is None]
+        workers = [worker_id for worker_id in self.entries_by_id if self.entry(worker_id) is None]
         names = [name for name in self.declared if self.declaration(name) is None]
         for worker_id in workers:
-            del self.kept[worker_id]
+            del self.entries_by_id[worker_id]
         for name in names:
             del self.declared[name]
         return len(workers) + len(names)
@@ -134,7 +134,7 @@ class MemoryWorkers:
         else:
             replaced = (before.worker.incarnation, *before.replaced)[: registry.limits.replaced_incarnations]
             entry = _Entry(worker, now, now, replaced=replaced)
-        registry.kept[worker.worker_id] = entry
+        registry.entries_by_id[worker.worker_id] = entry
         for name in worker.node_types:
             if declaration := registry.declaration(name):
                 declaration.lapses_at = registry.lifetimes.lapse(now)
@@ -144,14 +144,14 @@ class MemoryWorkers:
         entry = self.registry.entry(worker_id)
         if entry is None:
             return None
-        self.registry.kept[worker_id] = entry = replace(entry, draining=True)
+        self.registry.entries_by_id[worker_id] = entry = replace(entry, draining=True)
         return self.registry.record(entry)
 
     async def deregister(self, worker_id: str, incarnation: str = "") -> bool:
         entry = self.registry.entry(worker_id)
         if entry is None or incarnation not in ("", entry.worker.incarnation):
             return False
-        del self.registry.kept[worker_id]
+        del self.registry.entries_by_id[worker_id]
         return True
 
     async def find(self, worker_id: str) -> WorkerRecord | None:

@@ -61,22 +61,22 @@ class RedisWorkers(_Registry):
             _REGISTER,
             [self._keys.worker(worker.worker_id), *(self._keys.node_type(each.name) for each in node_types)],
             declarations=[declaration(each) for each in node_types],
-            most_node_types=self._limits.node_types,
-            **self._entering(worker),
+            max_node_types=self._limits.node_types,
+            **self._entry_args(worker),
         )
         return Refusal(refusal) if refusal else worker_record(row, self._lifetimes, now)
 
     async def heartbeat(self, worker: Worker) -> Beat | Refusal:
         keys = [self._keys.worker(worker.worker_id)]
-        register_again, drain, refusal = await self.run(_HEARTBEAT, keys, **self._entering(worker))
+        register_again, drain, refusal = await self.run(_HEARTBEAT, keys, **self._entry_args(worker))
         return Refusal(refusal) if refusal else Beat(register_again, drain)
 
-    def _entering(self, worker: Worker) -> Mapping[str, Any]:
+    def _entry_args(self, worker: Worker) -> Mapping[str, Any]:
         return {
             "worker": worker_row(worker),
             "offered": worker.node_types,
             "load": worker.load,
-            "most_workers": self._limits.workers,
+            "max_workers": self._limits.workers,
             "replaced_kept": self._limits.replaced_incarnations,
         }
 
@@ -96,20 +96,20 @@ class RedisWorkers(_Registry):
         self, after: str, limit: int, *, include_offline: bool = False, only_called: bool = False
     ) -> Page[WorkerRecord]:
         records: list[WorkerRecord] = []
-        room = self._limits.answer_bytes
+        bytes_left = self._limits.answer_bytes
         # Reading one record more than wanted shows whether there is a next page.
-        while len(records) <= limit and room > 0:
+        while len(records) <= limit and bytes_left > 0:
             now, rows, after = await self.run(
                 _LIST,
                 after=after,
                 limit=limit + 1 - len(records),
                 include_offline=include_offline,
                 only_called=only_called,
-                look_at=self._limits.records_per_script,
-                most_bytes=room,
+                max_checked=self._limits.records_per_script,
+                max_bytes=bytes_left,
             )
             records += [worker_record(row, self._lifetimes, now) for row in rows]
-            room -= sum(len(text.encode()) for row in rows for text in row)
+            bytes_left -= sum(len(text.encode()) for row in rows for text in row)
             if not after:
                 break
         if len(records) > limit:
@@ -118,12 +118,12 @@ class RedisWorkers(_Registry):
 
     async def available(self, node_type: str, limit: int) -> Sequence[WorkerRecord]:
         now, rows = await self.run(
-            _AVAILABLE, [self._keys.offering(node_type)], limit=limit, most_bytes=self._limits.answer_bytes
+            _AVAILABLE, [self._keys.offering(node_type)], limit=limit, max_bytes=self._limits.answer_bytes
         )
         return [worker_record(row, self._lifetimes, now) for row in rows]
 
     async def sweep(self) -> int:
-        return await self.run(_SWEEP, look_at=self._limits.records_per_script // 2)
+        return await self.run(_SWEEP, max_checked=self._limits.records_per_script // 2)
 
 
 class RedisNodeTypes(_Registry):
@@ -131,17 +131,17 @@ class RedisNodeTypes(_Registry):
 
     async def list(self, after: str, limit: int) -> Page[NodeTypeRecord]:
         rows: list[NodeTypeRow] = []
-        room = self._limits.answer_bytes
-        while len(rows) <= limit and room > 0:
+        bytes_left = self._limits.answer_bytes
+        while len(rows) <= limit and bytes_left > 0:
             found, after = await self.run(
                 _LIST_NODE_TYPES,
                 after=after,
                 limit=limit + 1 - len(rows),
-                look_at=self._limits.records_per_script,
-                **self._reading(room),
+                max_checked=self._limits.records_per_script,
+                **self._catalogue_args(bytes_left),
             )
             rows += found
-            room -= sum(row.size for row in found)
+            bytes_left -= sum(row.size for row in found)
             if not after:
                 break
         if len(rows) > limit:
@@ -153,12 +153,14 @@ class RedisNodeTypes(_Registry):
         seen = 0
         while seen < len(names):
             some = names[seen : seen + self._limits.records_per_script]
-            found, looked_at = await self.run(_FIND_NODE_TYPES, names=some, **self._reading(self._limits.answer_bytes))
+            found, checked = await self.run(
+                _FIND_NODE_TYPES, names=some, **self._catalogue_args(self._limits.answer_bytes)
+            )
             records += (row.record() for row in found)
-            seen += looked_at
+            seen += checked
             if sum(record.size for record in records) > self._limits.answer_bytes:
                 return None
         return records
 
-    def _reading(self, most_bytes: int) -> Mapping[str, Any]:
-        return {"most_offering": self._limits.offering, "most_bytes": most_bytes}
+    def _catalogue_args(self, max_bytes: int) -> Mapping[str, Any]:
+        return {"max_offering": self._limits.offering, "max_bytes": max_bytes}

@@ -1,4 +1,4 @@
-"""Looking through the registry in Redis for broken invariants."""
+"""Examines the registry in Redis for broken invariants."""
 
 from collections.abc import Collection, Iterable
 
@@ -17,7 +17,7 @@ class RedisRegistryExaminer:
 
     async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
         section, _, cursor = (at or "1:0").partition(":")
-        looked, findings, following, cursor = await self._workers.run(
+        checked, findings, following, cursor = await self._workers.run(
             _EXAMINE,
             section=int(section),
             cursor=cursor,
@@ -26,7 +26,7 @@ class RedisRegistryExaminer:
             again=None if again is None else list(again),
         )
         place = f"{following}:{cursor}" if following else ""
-        return Examined(looked, tuple(Finding(*each) for each in findings), place)
+        return Examined(checked, tuple(Finding(*each) for each in findings), place)
 
     async def examiners(self, everything: bool) -> Iterable[Examiner]:
         """Return only this examiner: every replica examines everything."""

@@ -9,5 +9,5 @@ if expires_at(row) <= time then return cmsgpack.pack({'expired', '', ''}) end
 row[8] = math.max(row[8], time)
 redis.call('HSET', KEYS[1], 'last_activity', text(row[8]))
 redis.call('PEXPIRE', KEYS[1], text(expires_at(row) + args.remembered_ms - time))
-enter(row)
+index_session(row)
 return cmsgpack.pack({'', row[2], role})

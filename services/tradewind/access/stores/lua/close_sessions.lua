@@ -9,5 +9,5 @@ for _, row in ipairs((sessions_of(args.user_id))) do
     count = count + remove(args.user_id, row[1])
   end
 end
-if count > 0 then tell(args.user_id) end
+if count > 0 then publish_change(args.user_id) end
 return cmsgpack.pack(count)

@@ -7,5 +7,5 @@ if expires_at(row) <= time then return cmsgpack.pack({'expired', row}) end
 remove(row[2], args.old)
 row[1], row[7], row[8] = args.new, time, time
 save(row)
-tell(row[2])
+publish_change(row[2])
 return cmsgpack.pack({'', row})

@@ -35,17 +35,17 @@ local function row_of(digest)
   return row
 end
 
-local function is_over(row)
+local function is_forgotten(row)
   return expires_at(row) + args.remembered_ms <= time
 end
 
 local function session(digest)
   local row = row_of(digest)
-  return row and not is_over(row) and row or nil
+  return row and not is_forgotten(row) and row or nil
 end
 
 -- Adds a session to its user's index, and keeps the index for as long as the session may live.
-local function enter(row)
+local function index_session(row)
   local index = sessions_key(row[2])
   if redis.call('ZADD', index, text(row[7]), row[1]) == 0 then return end
   if redis.call('PTTL', index) < row[4] + args.remembered_ms then
@@ -58,7 +58,7 @@ local function save(row)
   redis.call('HSET', key, 'digest', row[1], 'user_id', row[2], 'kind', row[3], 'lifetime', text(row[4]),
     'idle', text(row[5]), 'label', row[6], 'created_at', text(row[7]), 'last_activity', text(row[8]))
   redis.call('PEXPIRE', key, text(expires_at(row) + args.remembered_ms - time))
-  enter(row)
+  index_session(row)
 end
 
 local function remove(user_id, digest)
@@ -84,7 +84,7 @@ local function sessions_of(user_id)
 end
 
 -- Adds a user to the index, which leads to everything else of theirs.
-local function enter_user(user_id)
+local function index_user(user_id)
   redis.call('ZADD', args.base .. 'users', 0, user_id)
 end
 
@@ -92,6 +92,6 @@ local function set_role(user_id, role)
   redis.call('HSET', args.base .. 'user:' .. user_id, 'role', role, 'updated_at', text(time))
 end
 
-local function tell(user_id)
+local function publish_change(user_id)
   redis.call('PUBLISH', args.channel, user_id)
 end

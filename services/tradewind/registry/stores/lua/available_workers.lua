@@ -1,10 +1,10 @@
 --!include records
 -- Reads workers that are alive, not draining and offer a node type, least loaded first. KEYS: as records.lua, then the
--- workers that offer the type. args: limit, most_bytes. Returns {time, records}.
+-- workers that offer the type. args: limit, max_bytes. Returns {time, records}.
 redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', out)
 local rows, bytes = {}, 0
 for _, id in ipairs(redis.call('ZINTER', 2, KEYS[7], LOADS, 'WEIGHTS', 0, 1)) do
-  if #rows == args.limit or bytes > args.most_bytes then break end
+  if #rows == args.limit or bytes > args.max_bytes then break end
   local row = record(id)
   if row then
     rows[#rows + 1] = row

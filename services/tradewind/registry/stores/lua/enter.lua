@@ -1,25 +1,25 @@
 --!include records
 -- Puts a worker on record as alive. args beyond those of records.lua: worker (the first ten of FIELDS), offered (names
--- of node types), load, most_workers, replaced_kept.
-local me, offered
-fresh(function() me, offered = args.worker, args.offered end)
+-- of node types), load, max_workers, replaced_kept.
+local worker, offered
+fresh(function() worker, offered = args.worker, args.offered end)
 
 -- Takes the worker out of the node types that it no longer offers.
-local function leave_types(before)
+local function remove_old_types(before)
   local still = {}
   for _, name in ipairs(offered) do still[name] = true end
   for _, name in ipairs(cjson.decode(before[TYPES])) do
-    if not still[name] then redis.call('ZREM', offering_key(name), me[ID]) end
+    if not still[name] then redis.call('ZREM', offering_key(name), worker[ID]) end
   end
 end
 
 -- Adds the worker to the node types that it offers and prolongs their declarations; returns whether one is missing.
-local function join_types()
+local function add_types()
   if #offered == 0 then return false end
   local missing, lapses = false, redis.call('ZMSCORE', LAPSES, unpack(offered))
   for i, name in ipairs(offered) do
     local offering = offering_key(name)
-    redis.call('ZADD', offering, time, me[ID])
+    redis.call('ZADD', offering, time, worker[ID])
     redis.call('ZREMRANGEBYSCORE', offering, '-inf', out)
     redis.call('PEXPIRE', offering, args.time_to_live)
     if lapses[i] and tonumber(lapses[i]) > time then
@@ -32,7 +32,7 @@ local function join_types()
   return missing
 end
 
-local function first_words(words, most)
+local function first_incarnations(words, most)
   local kept = {}
   for word in string.gmatch(words, '%S+') do
     if #kept < most then kept[#kept + 1] = word end
@@ -42,19 +42,19 @@ end
 
 -- Whether there is no room for one more worker.
 local function is_full()
-  return redis.call('ZCOUNT', ALIVE, '(' .. text(gone), '+inf') >= args.most_workers
+  return redis.call('ZCOUNT', ALIVE, '(' .. text(gone), '+inf') >= args.max_workers
 end
 
 -- Enters the worker; returns the new record, and whether a node type that it offers is not declared.
 local function enter(before)
-  local row = {unpack(me)}
+  local row = {unpack(worker)}
   row[REGISTERED], row[HEARTBEAT], row[STATUS], row[REPLACED] = text(time), text(time), 'active', ''
   if before then
-    leave_types(before)
-    if before[INCARNATION] == me[INCARNATION] then
+    remove_old_types(before)
+    if before[INCARNATION] == worker[INCARNATION] then
       for _, field in ipairs({REGISTERED, STATUS, REPLACED}) do row[field] = before[field] end
     else
-      row[REPLACED] = first_words(before[INCARNATION] .. ' ' .. before[REPLACED], args.replaced_kept)
+      row[REPLACED] = first_incarnations(before[INCARNATION] .. ' ' .. before[REPLACED], args.replaced_kept)
     end
   end
   local flat = {}
@@ -62,20 +62,20 @@ local function enter(before)
     flat[#flat + 1] = field
     flat[#flat + 1] = row[i]
   end
-  local key = worker_key(me[ID])
+  local key = worker_key(worker[ID])
   redis.call('HSET', key, unpack(flat))
   redis.call('PEXPIRE', key, args.time_to_live + args.retention)
-  redis.call('ZADD', ALIVE, time, me[ID])
-  redis.call('ZADD', IDS, 0, me[ID])
+  redis.call('ZADD', ALIVE, time, worker[ID])
+  redis.call('ZADD', IDS, 0, worker[ID])
   if row[API_URL] ~= '' then
-    redis.call('ZADD', CALLED, 0, me[ID])
+    redis.call('ZADD', CALLED, 0, worker[ID])
   elseif not before or before[API_URL] ~= '' then
-    redis.call('ZREM', CALLED, me[ID])
+    redis.call('ZREM', CALLED, worker[ID])
   end
   if row[STATUS] == 'active' then
-    redis.call('ZADD', LOADS, args.load, me[ID])
+    redis.call('ZADD', LOADS, args.load, worker[ID])
   else
-    redis.call('ZREM', LOADS, me[ID])
+    redis.call('ZREM', LOADS, worker[ID])
   end
-  return row, join_types()
+  return row, add_types()
 end

@@ -3,10 +3,10 @@
 -- Looks for broken invariants in some of the workers and node types, and mends them on a second pass. KEYS: as
 -- records.lua. args beyond those of records.lua: section (1 or 2), cursor ("0" to begin), count, again (names of
 -- findings to check a second time, or nil), mend.
--- Returns {looked at, findings {check, subject, problem, mended}, section (0 at the end), cursor}.
-local looked = 0
+-- Returns {how many it checked, findings {check, subject, problem, mended}, section (0 at the end), cursor}.
+local checked = 0
 
-local function leaves(key, member) return function() redis.call('ZREM', key, member) end end
+local function remove_entry(key, member) return function() redis.call('ZREM', key, member) end end
 
 -- A worker on record is in every index that it belongs to, and an index entry has a record.
 local function examine_worker(id, beat)
@@ -29,7 +29,7 @@ local function examine_worker(id, beat)
   end
   if not is_alive(row) then return end
   for _, name in ipairs(cjson.decode(row[TYPES])) do
-    looked = looked + 1
+    checked = checked + 1
     if not redis.call('ZSCORE', offering_key(name), id) then
       found('worker-not-listed', id .. ' ' .. name, 'it offers the node type, but is not listed as offering it', function()
         redis.call('ZADD', offering_key(name), row[HEARTBEAT], id)
@@ -52,22 +52,22 @@ local function examine_node_type(name, lapses)
       function() redis.call('ZADD', NAMES, 0, name) end)
   end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', offering_key(name), '(' .. text(out), '+inf', 'LIMIT', 0, OFFERING)) do
-    looked = looked + 1
+    checked = checked + 1
     local row, offers = record(id), false
     for _, other in ipairs(row and cjson.decode(row[TYPES]) or {}) do offers = offers or other == name end
     if not offers then
       found('node-type-without-worker', name .. ' ' .. id, 'the worker is listed as offering it, but does not',
-        leaves(offering_key(name), id))
+        remove_entry(offering_key(name), id))
     end
   end
 end
 
 local SECTIONS = {{ALIVE, examine_worker}, {LAPSES, examine_node_type}}
-local set, look = unpack(SECTIONS[args.section])
-local cursor, members = unpack(redis.call('ZSCAN', set, args.cursor, 'COUNT', args.count))
+local index, examine = unpack(SECTIONS[args.section])
+local cursor, members = unpack(redis.call('ZSCAN', index, args.cursor, 'COUNT', args.count))
 for at = 1, #members, 2 do
-  looked = looked + 1
-  look(members[at], tonumber(members[at + 1]))
+  checked = checked + 1
+  examine(members[at], tonumber(members[at + 1]))
 end
 local section = cursor ~= '0' and args.section or SECTIONS[args.section + 1] and args.section + 1 or 0
-return cmsgpack.pack({looked, findings, section, cursor})
+return cmsgpack.pack({checked, findings, section, cursor})

@@ -1,9 +1,9 @@
 --!include enter
 -- Notes that a worker is alive; a worker that has lapsed is entered again in full. KEYS: as records.lua, then the
 -- worker. args as enter.lua. Returns {register_again, drain, why it was refused or ''}.
-local before = record(me[ID])
-if before and before[INCARNATION] ~= me[INCARNATION] then
-  if has_word(before[REPLACED], me[INCARNATION]) then return cmsgpack.pack({false, true, ''}) end
+local before = record(worker[ID])
+if before and before[INCARNATION] ~= worker[INCARNATION] then
+  if has_word(before[REPLACED], worker[INCARNATION]) then return cmsgpack.pack({false, true, ''}) end
   if is_alive(before) then return cmsgpack.pack({true, false, ''}) end
 end
 if not before and is_full() then return cmsgpack.pack({false, false, 'too_many_workers'}) end

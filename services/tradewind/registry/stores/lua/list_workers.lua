@@ -1,8 +1,8 @@
 --!include records
 -- Reads workers in the order of their ids. KEYS: as records.lua. args: after, limit, include_offline, only_called (only
--- workers with an api_url), look_at (ids at most), most_bytes. Returns {time, records, the last id looked at or '' at
+-- workers with an api_url), max_checked (ids at most), max_bytes. Returns {time, records, the last id checked or '' at
 -- the end}.
-local ids = redis.call('ZRANGEBYLEX', args.only_called and CALLED or IDS, args.after == '' and '-' or '(' .. args.after, '+', 'LIMIT', 0, args.look_at)
+local ids = redis.call('ZRANGEBYLEX', args.only_called and CALLED or IDS, args.after == '' and '-' or '(' .. args.after, '+', 'LIMIT', 0, args.max_checked)
 if #ids == 0 then return cmsgpack.pack({time, {}, ''}) end
 local since = args.include_offline and gone or out
 local rows, bytes = {}, 0
@@ -12,6 +12,6 @@ for i, beat in ipairs(redis.call('ZMSCORE', ALIVE, unpack(ids))) do
     rows[#rows + 1] = row
     bytes = bytes + size(row)
   end
-  if #rows == args.limit or bytes > args.most_bytes then return cmsgpack.pack({time, rows, ids[i]}) end
+  if #rows == args.limit or bytes > args.max_bytes then return cmsgpack.pack({time, rows, ids[i]}) end
 end
-return cmsgpack.pack({time, rows, #ids == args.look_at and ids[#ids] or ''})
+return cmsgpack.pack({time, rows, #ids == args.max_checked and ids[#ids] or ''})

@@ -1,9 +1,9 @@
 --!include enter
 -- Puts a worker on record and declares the node types it offers. KEYS: as records.lua, then the worker, then a hash for
--- each declaration. args as enter.lua, and declarations ({name, body} each), most_node_types.
+-- each declaration. args as enter.lua, and declarations ({name, body} each), max_node_types.
 -- Returns {time, the record, empty when refused, why it was refused or ''}.
-local before = record(me[ID])
-if before and has_word(before[REPLACED], me[INCARNATION]) then
+local before = record(worker[ID])
+if before and has_word(before[REPLACED], worker[INCARNATION]) then
   return cmsgpack.pack({time, {}, 'replaced'})
 end
 if not before and is_full() then
@@ -14,7 +14,7 @@ for _, declaration in ipairs(args.declarations) do
   local lapses = redis.call('ZSCORE', LAPSES, declaration[1])
   if not lapses or tonumber(lapses) <= time then known = known + 1 end
 end
-if #args.declarations > 0 and known > args.most_node_types then
+if #args.declarations > 0 and known > args.max_node_types then
   return cmsgpack.pack({time, {}, 'too_many_node_types'})
 end
 for i, declaration in ipairs(args.declarations) do

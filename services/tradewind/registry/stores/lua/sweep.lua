@@ -1,12 +1,12 @@
 --!include records
--- Removes lapsed workers and node types, oldest first. KEYS: as records.lua. args: look_at (most of each kind).
+-- Removes lapsed workers and node types, oldest first. KEYS: as records.lua. args: max_checked (most of each kind).
 -- Returns how many it removed.
-local workers = redis.call('ZRANGEBYSCORE', ALIVE, '-inf', gone, 'LIMIT', 0, args.look_at)
+local workers = redis.call('ZRANGEBYSCORE', ALIVE, '-inf', gone, 'LIMIT', 0, args.max_checked)
 for _, id in ipairs(workers) do
   redis.call('DEL', worker_key(id))
   for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do redis.call('ZREM', index, id) end
 end
-local names = redis.call('ZRANGEBYSCORE', LAPSES, '-inf', time, 'LIMIT', 0, args.look_at)
+local names = redis.call('ZRANGEBYSCORE', LAPSES, '-inf', time, 'LIMIT', 0, args.max_checked)
 for _, name in ipairs(names) do
   redis.call('DEL', node_type_key(name))
   for _, index in ipairs({NAMES, LAPSES}) do redis.call('ZREM', index, name) end
