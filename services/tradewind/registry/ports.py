@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 from tradewind.registry.domain.node_type import NodeType, NodeTypeRecord
-from tradewind.registry.domain.worker import Beat, Worker, WorkerRecord
+from tradewind.registry.domain.worker import HeartbeatAnswer, Worker, WorkerRecord
 
 Record = TypeVar("Record")
 
@@ -40,11 +40,11 @@ class WorkerStore(Protocol):
         """
         ...
 
-    async def heartbeat(self, worker: Worker) -> Beat | Refusal:
+    async def heartbeat(self, worker: Worker) -> HeartbeatAnswer | Refusal:
         """Note that a worker is alive, and what it now reports about itself.
 
         A worker that has no record, or that is out and on record as another incarnation, gets a new record. A replaced
-        incarnation changes nothing and is told to drain. An incarnation that was never seen changes nothing while
+        incarnation changes nothing and is asked to drain. An incarnation that was never seen changes nothing while
         another one is alive, and is asked to register. In all other cases `register_again` says that a node type it
         offers is not declared.
         """

@@ -8,7 +8,7 @@ from tradewind.registry.domain.built_in import BUILT_IN
 from tradewind.registry.domain.limits import Limits
 from tradewind.registry.domain.node_type import NodeType, NodeTypeRecord
 from tradewind.registry.domain.validation import node_type_violations, worker_violations
-from tradewind.registry.domain.worker import Beat, Worker, WorkerRecord
+from tradewind.registry.domain.worker import HeartbeatAnswer, Worker, WorkerRecord
 from tradewind.registry.ports import NodeTypeStore, Refusal, WorkerStore
 from tradewind.server.faults import Exhausted, FailedPrecondition, InvalidInput, NotFound, Violation
 from tradewind.server.identifiers import check_identifier
@@ -37,14 +37,14 @@ async def register_worker(
     return record
 
 
-async def heartbeat(workers: WorkerStore, worker: Worker, limits: Limits) -> Beat:
+async def heartbeat(workers: WorkerStore, worker: Worker, limits: Limits) -> HeartbeatAnswer:
     """Note that a worker is alive. Raises InvalidInput with every fault, Exhausted when the registry is full."""
     if violations := worker_violations(worker, limits):
         raise InvalidInput(violations)
-    beat = await workers.heartbeat(worker)
-    if isinstance(beat, Refusal):
-        _refuse(beat, worker, limits)
-    return beat
+    answer = await workers.heartbeat(worker)
+    if isinstance(answer, Refusal):
+        _refuse(answer, worker, limits)
+    return answer
 
 
 async def drain_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:

@@ -181,12 +181,12 @@ class Counts:
 class Swept:
     """What sweeping a part of an index found: entries without a trigger, and triggers without an entry.
 
-    `following` is the rank at which to go on, None at the end.
+    `next_rank` is the rank at which to go on, None at the end.
     """
 
     orphans: tuple[str, ...] = ()
     mended: tuple[str, ...] = ()
-    following: int | None = None
+    next_rank: int | None = None
 
 
 class QueueStore(Protocol):

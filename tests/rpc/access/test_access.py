@@ -1,4 +1,4 @@
-"""AccessService over a real channel: who is let in, sessions and tokens, and the changes that servers hear of."""
+"""AccessService over a real channel: who is let in, sessions and tokens, and notifying servers of changes."""
 
 from datetime import UTC, time
 from typing import Any

@@ -115,10 +115,10 @@ async def test_nacked_firing_dies_alone_and_can_be_redriven(cast: Cast) -> None:
     error = await error_of(replica.stub.RedriveTrigger(redrive))
     assert reason(error) == "WRONG_STATUS"
     await receiver.ack(again)
-    await until(lambda: _gone(replica, redrive), "the acknowledged firing is known no more")
+    await until(lambda: _is_unknown(replica, redrive), "the acknowledged firing is no longer known")
 
 
-async def _gone(replica: Replica, redrive: pb2.RedriveTriggerRequest) -> bool:
+async def _is_unknown(replica: Replica, redrive: pb2.RedriveTriggerRequest) -> bool:
     error = await error_of(replica.stub.RedriveTrigger(redrive))
     return reason(error) == "TRIGGER_NOT_FOUND"
 

@@ -204,11 +204,11 @@ async def test_fire_history_is_listed_in_pages(cast: Cast, replica: Replica) -> 
             if not token:
                 return ids
 
-    await until(lambda: _full(history), "all have ended")
+    await until(lambda: _is_complete(history), "all have ended")
     assert await history() == ["t4", "t3", "t2", "t1", "t0"]
 
 
-async def _full(history: Any) -> bool:
+async def _is_complete(history: Any) -> bool:
     return len(await history()) == 5
 
 

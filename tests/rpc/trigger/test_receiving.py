@@ -143,7 +143,7 @@ async def test_triggers_due_before_any_receiver_came_are_delivered_after_a_resta
     ids = await before.save_spread(200, now_ms() + 50)
     await before.stop()
     after = await cast.replica()
-    await until(lambda: _has_due(after, 200), "all are due and nobody is there")
+    await until(lambda: _has_due(after, 200), "all are due and no receiver is there")
 
     receiver = await cast.receiver(after, ALL)
 
@@ -183,7 +183,7 @@ async def test_earlier_trigger_saved_on_another_replica_wakes_the_receiver(cast:
     other = await cast.replica()
     await replica.save("later", once(now_ms() + HOUR))
     receiver = await cast.receiver(replica)
-    await until(lambda: _has_receiver(cast), "the subscription stands")
+    await until(lambda: _has_receiver(cast), "the subscription is stored")
 
     await other.save("sooner", once(now_ms() + 50))
 
@@ -195,8 +195,8 @@ async def test_new_listeners_are_reported_from_another_replica(cast: Cast, repli
     other = await cast.replica()
     receiver = await cast.receiver(replica, [0], listeners_of=["price", "order"])
     indifferent = await cast.receiver(replica, [1])
-    await until(lambda: _has_receiver(cast, 0), "the first subscription stands")
-    await until(lambda: _has_receiver(cast, 1), "the second subscription stands")
+    await until(lambda: _has_receiver(cast, 0), "the first subscription is stored")
+    await until(lambda: _has_receiver(cast, 1), "the second subscription is stored")
 
     for name in ("trade", "price", "order"):
         await other.save(f"on-{name}", trigger_pb2.Schedule(event=trigger_pb2.EventSchedule(name=name)))
@@ -206,7 +206,7 @@ async def test_new_listeners_are_reported_from_another_replica(cast: Cast, repli
     assert indifferent.messages == []
 
 
-async def test_listeners_of_is_validated(cast: Cast, replica: Replica) -> None:
+async def test_listeners_of_field_is_validated(cast: Cast, replica: Replica) -> None:
     of_queue = await cast.listener(replica, "q", listeners_of=["price"])
     assert violations(await of_queue.wait_for_error()) == {"listeners_of": "must be empty on a stream of a queue"}
     many = await cast.receiver(replica, [0], listeners_of=["price"] * 11)

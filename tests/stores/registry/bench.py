@@ -6,7 +6,7 @@ from typing import Any
 from tests.servers import RedisServer
 from tradewind.registry.domain.limits import Lifetimes, Limits
 from tradewind.registry.domain.node_type import InputHandle, NodeType, NodeTypeRecord, OutputHandle
-from tradewind.registry.domain.worker import Beat, Worker, WorkerRecord
+from tradewind.registry.domain.worker import HeartbeatAnswer, Worker, WorkerRecord
 from tradewind.registry.ports import NodeTypeStore, Sweeper, WorkerStore
 from tradewind.registry.stores.keys import Keys
 from tradewind.registry.stores.memory import MemoryRegistry
@@ -36,11 +36,11 @@ class Bench:
         assert isinstance(record, WorkerRecord), record
         return record
 
-    async def beat(self, worker: Worker) -> Beat:
+    async def beat(self, worker: Worker) -> HeartbeatAnswer:
         """Send a heartbeat and expect success."""
-        beat = await self.workers.heartbeat(worker)
-        assert isinstance(beat, Beat), beat
-        return beat
+        answer = await self.workers.heartbeat(worker)
+        assert isinstance(answer, HeartbeatAnswer), answer
+        return answer
 
     async def ids(self, *, include_offline: bool = False) -> list[str]:
         """Return the ids of the workers listed."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.stores.registry.bench import HOUR, LIFETIMES, SECOND, Bench, a_worker
-from tradewind.registry.domain.worker import Beat, WorkerStatus
+from tradewind.registry.domain.worker import HeartbeatAnswer, WorkerStatus
 from tradewind.registry.ports import Page, Refusal
 
 OFFLINE_AFTER = LIFETIMES.time_to_live
@@ -37,7 +37,7 @@ async def test_heartbeat_replaces_what_the_worker_reported_before(bench: Bench) 
     begun = bench.clock.now_ms()
     bench.clock.advance(20 * SECOND)
     later = a_worker("w", "report", running=7, capacity=12, labels=(("zone", "b"),))
-    assert await bench.beat(later) == Beat()
+    assert await bench.beat(later) == HeartbeatAnswer()
     record = await bench.found("w")
     assert record.worker == later
     assert (record.registered_at, record.last_heartbeat) == (begun, begun + 20 * SECOND)
@@ -73,7 +73,7 @@ async def test_heartbeat_after_a_silence_restores_the_whole_worker(bench: Bench,
     await bench.register(worker)
     begun = bench.clock.now_ms()
     bench.clock.advance(silent_for)
-    assert await bench.beat(worker) == Beat(register_again=silent_for >= FORGOTTEN_AFTER)
+    assert await bench.beat(worker) == HeartbeatAnswer(register_again=silent_for >= FORGOTTEN_AFTER)
     record = await bench.found("w")
     assert record.worker == worker
     assert record.registered_at == (begun if silent_for < FORGOTTEN_AFTER else bench.clock.now_ms())
@@ -82,18 +82,18 @@ async def test_heartbeat_after_a_silence_restores_the_whole_worker(bench: Bench,
 
 async def test_heartbeat_of_an_unregistered_worker_stores_it_completely(bench: Bench) -> None:
     worker = a_worker("w", "average", running=2)
-    assert await bench.beat(worker) == Beat(register_again=True)
+    assert await bench.beat(worker) == HeartbeatAnswer(register_again=True)
     assert (await bench.found("w")).worker == worker
     assert await bench.available("average") == ["w"]
-    assert await bench.beat(a_worker("v")) == Beat()
+    assert await bench.beat(a_worker("v")) == HeartbeatAnswer()
 
 
 async def test_heartbeat_asks_to_register_while_a_node_type_is_undeclared(bench: Bench) -> None:
     await bench.register(a_worker("w", "average"))
-    assert await bench.beat(a_worker("w", "average", "report")) == Beat(register_again=True)
-    assert await bench.beat(a_worker("w", "average", "report")) == Beat(register_again=True)
+    assert await bench.beat(a_worker("w", "average", "report")) == HeartbeatAnswer(register_again=True)
+    assert await bench.beat(a_worker("w", "average", "report")) == HeartbeatAnswer(register_again=True)
     await bench.register(a_worker("w", "average", "report"))
-    assert await bench.beat(a_worker("w", "average", "report")) == Beat()
+    assert await bench.beat(a_worker("w", "average", "report")) == HeartbeatAnswer()
 
 
 async def test_new_incarnation_starts_with_a_fresh_record(bench: Bench) -> None:
@@ -122,7 +122,7 @@ async def test_replaced_incarnation_changes_nothing_and_is_asked_to_drain(bench:
     await bench.register(older)
     record = await bench.register(newer)
     bench.clock.advance(SECOND)
-    assert await bench.beat(older) == Beat(drain=True)
+    assert await bench.beat(older) == HeartbeatAnswer(drain=True)
     assert await bench.workers.register(older, []) is Refusal.REPLACED
     assert await bench.workers.find("w") == record
     assert await bench.available("average") == []
@@ -133,9 +133,9 @@ async def test_replaced_incarnation_stays_replaced_while_the_newer_one_is_offlin
     await bench.register(older)
     await bench.register(a_worker("w", incarnation="w-2"))
     bench.clock.advance(OFFLINE_AFTER)
-    assert await bench.beat(older) == Beat(drain=True)
+    assert await bench.beat(older) == HeartbeatAnswer(drain=True)
     bench.clock.advance(LIFETIMES.retention)
-    assert await bench.beat(older) == Beat()
+    assert await bench.beat(older) == HeartbeatAnswer()
 
 
 async def test_sixteen_latest_incarnations_are_remembered_as_replaced(bench: Bench) -> None:
@@ -149,7 +149,7 @@ async def test_sixteen_latest_incarnations_are_remembered_as_replaced(bench: Ben
 
 async def test_unknown_incarnation_is_asked_to_register_while_another_is_alive(bench: Bench) -> None:
     record = await bench.register(a_worker("w"))
-    assert await bench.beat(a_worker("w", incarnation="w-2")) == Beat(register_again=True)
+    assert await bench.beat(a_worker("w", incarnation="w-2")) == HeartbeatAnswer(register_again=True)
     assert await bench.workers.find("w") == record
 
 
@@ -157,10 +157,10 @@ async def test_unknown_incarnation_replaces_an_offline_one(bench: Bench) -> None
     older, newer = a_worker("w", "average"), a_worker("w", "average", incarnation="w-2")
     await bench.register(older)
     bench.clock.advance(OFFLINE_AFTER)
-    assert await bench.beat(newer) == Beat()
+    assert await bench.beat(newer) == HeartbeatAnswer()
     record = await bench.found("w")
     assert (record.worker, record.registered_at) == (newer, bench.clock.now_ms())
-    assert await bench.beat(older) == Beat(drain=True)
+    assert await bench.beat(older) == HeartbeatAnswer(drain=True)
 
 
 async def test_draining_is_kept_across_heartbeats_and_registrations(bench: Bench) -> None:
@@ -170,13 +170,13 @@ async def test_draining_is_kept_across_heartbeats_and_registrations(bench: Bench
     assert drained is not None
     assert drained.status is WorkerStatus.DRAINING
     assert await bench.workers.find("w") == drained
-    assert await bench.beat(replace(worker, running=1)) == Beat(drain=True)
+    assert await bench.beat(replace(worker, running=1)) == HeartbeatAnswer(drain=True)
     assert (await bench.register(worker)).status is WorkerStatus.DRAINING
     assert await bench.available("average") == []
     assert await bench.ids() == ["w"]
     bench.clock.advance(OFFLINE_AFTER)
     assert (await bench.found("w")).status is WorkerStatus.OFFLINE
-    assert await bench.beat(worker) == Beat(drain=True)
+    assert await bench.beat(worker) == HeartbeatAnswer(drain=True)
     assert await bench.workers.drain("v") is None
 
 

@@ -185,8 +185,8 @@ async def _triggers(page: Awaitable[Page]) -> object:
 
 
 async def _history(queues: QueueStore, queue: str) -> object:
-    found, following = await queues.firings(0, queue, "", 4)
-    rest, end = await queues.firings(0, queue, following, 4) if following else ([], "")
+    found, position = await queues.firings(0, queue, "", 4)
+    rest, end = await queues.firings(0, queue, position, 4) if position else ([], "")
     return [*found, *rest], end
 
 

@@ -232,7 +232,7 @@ async def test_sweep_covers_an_index_in_parts(redis_bench: Bench, client: Client
     while first is not None:
         swept = await redis_bench.queues.sweep(PARTITION, "", "due", first)
         orphans += swept.orphans
-        first = swept.following
+        first = swept.next_rank
 
     assert sorted(orphans) == [f"t{index:03}" for index in range(0, 600, 2)]
     assert (await redis_bench.queues.counts(PARTITION, "")).scheduled == 300

@@ -129,7 +129,7 @@ async def test_dead_trigger_saved_with_higher_epoch_keeps_its_planned_time(bench
 
     assert (alive.status, alive.planned_ms, alive.failures) == (
         TriggerStatus.SCHEDULED,
-        schedule.following(schedule.first(0) or 0, 0),
+        schedule.next_after(schedule.first(0) or 0, 0),
         0,
     )
     assert ids(await bench.claim()) == ["tick"]

@@ -104,7 +104,7 @@ def test_invalid_addresses_are_faults(address: str) -> None:
     assert "is not an address: use" in found(api_url=address)["worker.api_url"]
 
 
-def test_number_keys_and_length_of_labels_are_checked() -> None:
+def test_count_keys_and_lengths_of_labels_are_checked() -> None:
     assert found(labels=tuple((f"l{number}", "") for number in range(33))) == {
         "worker.labels": "must have at most 32, has 33"
     }

@@ -13,7 +13,7 @@ from tradewind.trigger.domain.trigger import PENDING, TRANSITIONS, TriggerStatus
 
 
 @pytest.mark.parametrize(
-    ("planned", "now", "following"),
+    ("planned", "now", "next_ms"),
     [
         (1000, 1000, 2000),
         (1000, 1999, 2000),
@@ -23,8 +23,8 @@ from tradewind.trigger.domain.trigger import PENDING, TRANSITIONS, TriggerStatus
         (1000, 7300, 8000),
     ],
 )
-def test_next_tick_is_on_the_grid_and_after_now(planned: int, now: int, following: int) -> None:
-    assert Schedule.every(1000, 0).following(planned, now) == following
+def test_next_tick_is_on_the_grid_and_after_now(planned: int, now: int, next_ms: int) -> None:
+    assert Schedule.every(1000, 0).next_after(planned, now) == next_ms
 
 
 @given(
@@ -35,17 +35,17 @@ def test_next_tick_is_on_the_grid_and_after_now(planned: int, now: int, followin
 )
 def test_grid_never_drifts(interval: int, anchor: int, ticks: int, late: int) -> None:
     planned = anchor + ticks * interval
-    following = Schedule.every(interval, anchor).following(planned, planned + late)
+    next_ms = Schedule.every(interval, anchor).next_after(planned, planned + late)
 
-    assert following is not None
-    assert (following - anchor) % interval == 0
-    assert following > max(planned, planned + late)
-    assert following - interval <= max(planned, planned + late)
+    assert next_ms is not None
+    assert (next_ms - anchor) % interval == 0
+    assert next_ms > max(planned, planned + late)
+    assert next_ms - interval <= max(planned, planned + late)
 
 
 def test_no_time_follows_a_single_time_or_the_last_possible_time() -> None:
-    assert Schedule.once(1000).following(1000, 2000) is None
-    assert Schedule.every(10, LAST_MS - 5).following(LAST_MS - 5, 0) is None
+    assert Schedule.once(1000).next_after(1000, 2000) is None
+    assert Schedule.every(10, LAST_MS - 5).next_after(LAST_MS - 5, 0) is None
 
 
 @pytest.mark.parametrize(("anchor", "interval"), [(-1, 1), (LAST_MS + 1, 1), (0, -1), (0, LAST_MS + 1)])

@@ -88,15 +88,15 @@ async def test_ack_on_another_stream_is_planned_from_the_stored_trigger() -> Non
 
 
 def test_missed_times_are_skipped() -> None:
-    assert Schedule(TimesGrid((10, 20, 30, 40))).following(10, 30) == 40
-    assert Schedule(TimesGrid((10, 20))).following(10, 30) is None
-    assert Schedule.cron("0 * * * *").following(0, 3 * 3_600_000) == 4 * 3_600_000
+    assert Schedule(TimesGrid((10, 20, 30, 40))).next_after(10, 30) == 40
+    assert Schedule(TimesGrid((10, 20))).next_after(10, 30) is None
+    assert Schedule.cron("0 * * * *").next_after(0, 3 * 3_600_000) == 4 * 3_600_000
 
 
 def test_no_time_follows_the_end_of_the_window() -> None:
-    assert Schedule(IntervalGrid(10, 0), end_ms=30).following(10, 15) == 20
-    assert Schedule(IntervalGrid(10, 0), end_ms=30).following(20, 25) is None
-    assert Schedule(TimesGrid((10, 20)), end_ms=20).following(10, 0) is None
+    assert Schedule(IntervalGrid(10, 0), end_ms=30).next_after(10, 15) == 20
+    assert Schedule(IntervalGrid(10, 0), end_ms=30).next_after(20, 25) is None
+    assert Schedule(TimesGrid((10, 20)), end_ms=20).next_after(10, 0) is None
 
 
 def test_schedule_without_any_time_is_rejected() -> None:

@@ -23,7 +23,7 @@ def lead_ms_of(partition: WatchedPartition, due_ms: int) -> float:
     return due_ms - (next_us + partition.time.offset_us) / 1000
 
 
-def test_lead_of_a_near_trigger_is_the_stores_count() -> None:
+def test_lead_of_a_near_trigger_comes_from_the_store() -> None:
     partition = watched_partition()
     partition.apply_survey(survey(NOW_MS + 400, 28), 0, 0)
     assert lead_ms_of(partition, NOW_MS + 400) == 28

@@ -63,7 +63,7 @@ async def test_claim_made_while_store_hung_is_redelivered_long_before_its_lease_
     scene.delivery.close()
     await until(lambda: store.calls["withdraw"], "the order is withdrawn in vain")
     store.hangs = False
-    # Once the store answers again, it hears of the withdrawal of what it has not carried out yet.
+    # Once the store answers again, it receives the withdrawal of an order that it has not carried out yet.
     await until(lambda: store.calls["withdraw"] > 1, "the order is withdrawn")
     await store.carry_out()
     woken = asyncio.get_running_loop().time()

@@ -107,9 +107,9 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
 
     async def ListUsers(self, request: pb2.ListUsersRequest, context: Context) -> pb2.ListUsersResponse:
         after = page_position(request.page_token, tuple[_Partition, str])
-        users, following = await use_cases.list_users(self._stores.users, after, page_size_of(request.page_size))
+        users, next_page = await use_cases.list_users(self._stores.users, after, page_size_of(request.page_size))
         return pb2.ListUsersResponse(
-            users=[mapping.user(user) for user in users], next_page_token=page_token(following)
+            users=[mapping.user(user) for user in users], next_page_token=page_token(next_page)
         )
 
     async def ListQuotas(self, request: pb2.ListQuotasRequest, context: Context) -> pb2.ListQuotasResponse:

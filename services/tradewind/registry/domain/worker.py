@@ -56,7 +56,7 @@ class WorkerRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class HeartbeatAnswer:
     """The answer to a heartbeat."""
 
     register_again: bool = False

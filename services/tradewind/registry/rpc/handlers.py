@@ -43,8 +43,8 @@ class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
         )
 
     async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Context) -> pb2.HeartbeatResponse:
-        beat = await use_cases.heartbeat(self._workers, mapping.worker(request.worker), self._limits)
-        return pb2.HeartbeatResponse(register_again=beat.register_again, drain=beat.drain)
+        answer = await use_cases.heartbeat(self._workers, mapping.worker(request.worker), self._limits)
+        return pb2.HeartbeatResponse(register_again=answer.register_again, drain=answer.drain)
 
     async def DrainWorker(self, request: pb2.DrainWorkerRequest, context: Context) -> pb2.DrainWorkerResponse:
         record = await use_cases.drain_worker(self._workers, request.worker_id)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tradewind.registry.domain.limits import Lifetimes, Limits
 from tradewind.registry.domain.node_type import NodeType, NodeTypeRecord
-from tradewind.registry.domain.worker import Beat, Worker, WorkerRecord
+from tradewind.registry.domain.worker import HeartbeatAnswer, Worker, WorkerRecord
 from tradewind.registry.ports import Page, Refusal
 
 
@@ -110,19 +110,19 @@ class MemoryWorkers:
             registry.declared[node_type.name] = _Declaration(node_type, now, registry.lifetimes.lapse(now))
         return registry.record(self._enter(worker, entry))
 
-    async def heartbeat(self, worker: Worker) -> Beat | Refusal:
+    async def heartbeat(self, worker: Worker) -> HeartbeatAnswer | Refusal:
         registry = self.registry
         entry = registry.entry(worker.worker_id)
         if entry and entry.worker.incarnation != worker.incarnation:
             if worker.incarnation in entry.replaced:
-                return Beat(drain=True)
+                return HeartbeatAnswer(drain=True)
             if registry.alive(entry):
-                return Beat(register_again=True)
+                return HeartbeatAnswer(register_again=True)
         if entry is None and len(registry.entries()) >= registry.limits.workers:
             return Refusal.TOO_MANY_WORKERS
         entered = self._enter(worker, entry)
         undeclared = any(registry.declaration(name) is None for name in worker.node_types)
-        return Beat(register_again=undeclared, drain=entered.draining)
+        return HeartbeatAnswer(register_again=undeclared, drain=entered.draining)
 
     def _enter(self, worker: Worker, before: _Entry | None) -> _Entry:
         registry = self.registry

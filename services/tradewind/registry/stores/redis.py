@@ -5,7 +5,7 @@ from typing import Any
 
 from tradewind.registry.domain.limits import Lifetimes, Limits
 from tradewind.registry.domain.node_type import NodeType, NodeTypeRecord
-from tradewind.registry.domain.worker import Beat, Worker, WorkerRecord
+from tradewind.registry.domain.worker import HeartbeatAnswer, Worker, WorkerRecord
 from tradewind.registry.ports import Page, Refusal
 from tradewind.registry.stores.keys import Keys
 from tradewind.registry.stores.rows import NodeTypeRow, declaration, worker_record, worker_row
@@ -66,10 +66,10 @@ class RedisWorkers(_Registry):
         )
         return Refusal(refusal) if refusal else worker_record(row, self._lifetimes, now)
 
-    async def heartbeat(self, worker: Worker) -> Beat | Refusal:
+    async def heartbeat(self, worker: Worker) -> HeartbeatAnswer | Refusal:
         keys = [self._keys.worker(worker.worker_id)]
         register_again, drain, refusal = await self.run(_HEARTBEAT, keys, **self._entry_args(worker))
-        return Refusal(refusal) if refusal else Beat(register_again, drain)
+        return Refusal(refusal) if refusal else HeartbeatAnswer(register_again, drain)
 
     def _entry_args(self, worker: Worker) -> Mapping[str, Any]:
         return {

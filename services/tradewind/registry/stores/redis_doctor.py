@@ -17,7 +17,7 @@ class RedisRegistryExaminer:
 
     async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
         section, _, cursor = (at or "1:0").partition(":")
-        checked, findings, following, cursor = await self._workers.run(
+        checked, findings, next_section, cursor = await self._workers.run(
             _EXAMINE,
             section=int(section),
             cursor=cursor,
@@ -25,7 +25,7 @@ class RedisRegistryExaminer:
             mend=mend,
             again=None if again is None else list(again),
         )
-        place = f"{following}:{cursor}" if following else ""
+        place = f"{next_section}:{cursor}" if next_section else ""
         return Examined(checked, tuple(Finding(*each) for each in findings), place)
 
     async def examiners(self, everything: bool) -> Iterable[Examiner]:

@@ -130,18 +130,18 @@ class Schedule:
             return planned_ms if self.start_ms <= planned_ms <= self.last_ms else None
         return self._windowed().after(now_ms if self.begins_now else -1)
 
-    def following(self, planned_ms: int, now_ms: int) -> int | None:
+    def next_after(self, planned_ms: int, now_ms: int) -> int | None:
         """Return the first planned time that is after both `planned_ms` and `now_ms`, None when there is none.
 
         Times missed in between are skipped. An interval counts from `planned_ms`.
         """
-        following: int | None = None
+        next_ms: int | None = None
         if self.interval_ms:
             missed = max(0, (now_ms - planned_ms) // self.interval_ms)
-            following = planned_ms + (missed + 1) * self.interval_ms
+            next_ms = planned_ms + (missed + 1) * self.interval_ms
         elif self.repeats:
-            following = self._windowed().after(max(planned_ms, now_ms))
-        return following if following is not None and following <= self.last_ms else None
+            next_ms = self._windowed().after(max(planned_ms, now_ms))
+        return next_ms if next_ms is not None and next_ms <= self.last_ms else None
 
     def delivery_ms(self, trigger_id: str, planned_ms: int) -> int:
         """Return when a planned time is to be delivered: always the same for a trigger and time, on every machine."""

@@ -71,17 +71,17 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
     async def FindDue(self, request: pb2.FindDueRequest, context: Context) -> pb2.FindDueResponse:
         up_to_ms, cursor = parsing.up_to_ms(request), parsing.cursor(request.page_token)
         queue = parsing.queue(request.queue)
-        found, following = await self._find.due(up_to_ms, cursor, page_size_of(request.page_size), queue)
+        found, next_cursor = await self._find.due(up_to_ms, cursor, page_size_of(request.page_size), queue)
         return pb2.FindDueResponse(
-            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(following)
+            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(next_cursor)
         )
 
     async def FindAllPending(self, request: pb2.FindAllPendingRequest, context: Context) -> pb2.FindAllPendingResponse:
         cursor = parsing.cursor(request.page_token)
         queue = parsing.queue(request.queue)
-        found, following = await self._find.pending(cursor, page_size_of(request.page_size), queue)
+        found, next_cursor = await self._find.pending(cursor, page_size_of(request.page_size), queue)
         return pb2.FindAllPendingResponse(
-            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(following)
+            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(next_cursor)
         )
 
     async def PublishEvent(self, request: pb2.PublishEventRequest, context: Context) -> pb2.PublishEventResponse:
@@ -101,18 +101,18 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
 
     async def ListTriggers(self, request: pb2.ListTriggersRequest, context: Context) -> pb2.ListTriggersResponse:
         cursor, queue = parsing.cursor(request.page_token), parsing.required_queue(request.queue)
-        found, following = await self._find.all(cursor, page_size_of(request.page_size), queue)
+        found, next_cursor = await self._find.all(cursor, page_size_of(request.page_size), queue)
         return pb2.ListTriggersResponse(
-            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(following)
+            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(next_cursor)
         )
 
     async def ListDeadTriggers(
         self, request: pb2.ListDeadTriggersRequest, context: Context
     ) -> pb2.ListDeadTriggersResponse:
         cursor, queue = parsing.cursor(request.page_token), parsing.queue(request.queue)
-        found, following = await self._find.dead(cursor, page_size_of(request.page_size), queue)
+        found, next_cursor = await self._find.dead(cursor, page_size_of(request.page_size), queue)
         return pb2.ListDeadTriggersResponse(
-            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(following)
+            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(next_cursor)
         )
 
     async def FireTrigger(self, request: pb2.FireTriggerRequest, context: Context) -> pb2.FireTriggerResponse:
@@ -138,11 +138,11 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
 
     async def ListFirings(self, request: pb2.ListFiringsRequest, context: Context) -> pb2.ListFiringsResponse:
         after, size = queue_parsing.history(request), page_size_of(request.page_size)
-        found, following = await self._find.firings(
+        found, next_position = await self._find.firings(
             request.queue, request.partition_key, after, size, request.trigger_id
         )
         return pb2.ListFiringsResponse(
-            firings=map(mapping.firing, found), next_page_token=queue_parsing.history_token(following)
+            firings=map(mapping.firing, found), next_page_token=queue_parsing.history_token(next_position)
         )
 
     async def CountTriggers(self, request: pb2.CountTriggersRequest, context: Context) -> pb2.CountTriggersResponse:

@@ -183,13 +183,13 @@ class MemoryTriggerStore:
                 self._end_firing(lane, entry, now_ms)
                 return
             schedule, fired = trigger.schedule, trigger.fired + 1
-            following = None if schedule.needs_next else schedule.following(trigger.planned_ms, now_ms)
+            next_ms = None if schedule.needs_next else schedule.next_after(trigger.planned_ms, now_ms)
             if schedule.repeats and ack.next_ms is not None and ack.next_ms > trigger.planned_ms:
-                following = ack.next_ms if ack.next_ms <= schedule.last_ms else None
-            if following is None or ack.finished or fired == schedule.max_firings:
+                next_ms = ack.next_ms if ack.next_ms <= schedule.last_ms else None
+            if next_ms is None or ack.finished or fired == schedule.max_firings:
                 lane.entries[trigger.id] = entry.to(COMPLETED, now_ms, failures=0, last_error="", fired=fired)
             else:
-                changed = replace(trigger, planned_ms=following, failures=0, last_error="", fired=fired)
+                changed = replace(trigger, planned_ms=next_ms, failures=0, last_error="", fired=fired)
                 self.queue_up(lane, replace(entry, trigger=changed), None)
 
         return self._settle([(ack.token, ack) for ack in acks], session, settle)

@@ -151,8 +151,8 @@ class RedisQueueStore:
             "limit": _SWEEP_BATCH,
         }
         reply = await _SWEEP(self._client, touched, args)
-        following = first + reply.kept if reply.seen == _SWEEP_BATCH else None
-        return Swept(tuple(reply.orphans), tuple(reply.mended), following)
+        next_rank = first + reply.kept if reply.seen == _SWEEP_BATCH else None
+        return Swept(tuple(reply.orphans), tuple(reply.mended), next_rank)
 
     async def examine(
         self,

@@ -41,7 +41,7 @@ class ChangeTriggers:
         planned_ms: int | None = known.planned_ms
         now_ms = (await self._queues.counts(partition, queue)).now_ms
         if known.schedule.repeats and known.planned_ms <= now_ms:
-            planned_ms = known.schedule.following(known.planned_ms, now_ms)
+            planned_ms = known.schedule.next_after(known.planned_ms, now_ms)
         trigger = await self._queues.resume(partition, queue, trigger_id, known.planned_ms, planned_ms)
         if trigger is None:
             raise NotFound("trigger", trigger_id)

@@ -110,11 +110,11 @@ async def _collect(
         if page.more:
             cursor = Cursor(cursor.partition, cursor.claimed, page.end)
         else:
-            cursor = _following(cursor, last, with_claimed)
+            cursor = _next_cursor(cursor, last, with_claimed)
     return found, cursor
 
 
-def _following(cursor: Cursor, last: int, with_claimed: bool) -> Cursor | None:
+def _next_cursor(cursor: Cursor, last: int, with_claimed: bool) -> Cursor | None:
     if with_claimed and not cursor.claimed:
         return Cursor(cursor.partition, claimed=True)
     return Cursor(cursor.partition + 1) if cursor.partition < last else None

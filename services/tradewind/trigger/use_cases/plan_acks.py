@@ -12,4 +12,4 @@ def with_next_time(ack: Ack, trigger: Trigger, now_ms: int) -> Ack:
         return ack
     if ack.next_ms is not None and ack.next_ms > trigger.planned_ms:
         return ack
-    return replace(ack, next_ms=trigger.schedule.following(trigger.planned_ms, now_ms))
+    return replace(ack, next_ms=trigger.schedule.next_after(trigger.planned_ms, now_ms))

@@ -39,7 +39,7 @@ class SweepIndexes:
             log_dead((), swept.orphans)
             for trigger_id in swept.mended:
                 _log.error("trigger_without_entry", queue=queue, trigger_id=trigger_id, hint="it was put back")
-            first = swept.following
+            first = swept.next_rank
 
     async def _check_receivers(self, partition: int, queue: str) -> None:
         counts = await self._queues.counts(partition, queue)

@@ -4,7 +4,7 @@
 local worker, offered
 fresh(function() worker, offered = args.worker, args.offered end)
 
--- Takes the worker out of the node types that it no longer offers.
+-- Removes the worker from the node types that it no longer offers.
 local function remove_old_types(before)
   local still = {}
   for _, name in ipairs(offered) do still[name] = true end
@@ -20,7 +20,7 @@ local function add_types()
   for i, name in ipairs(offered) do
     local offering = offering_key(name)
     redis.call('ZADD', offering, time, worker[ID])
-    redis.call('ZREMRANGEBYSCORE', offering, '-inf', out)
+    redis.call('ZREMRANGEBYSCORE', offering, '-inf', alive_after)
     redis.call('PEXPIRE', offering, args.time_to_live)
     if lapses[i] and tonumber(lapses[i]) > time then
       redis.call('ZADD', LAPSES, time + args.time_to_live + args.retention, name)
@@ -42,7 +42,7 @@ end
 
 -- Whether there is no room for one more worker.
 local function is_full()
-  return redis.call('ZCOUNT', ALIVE, '(' .. text(gone), '+inf') >= args.max_workers
+  return redis.call('ZCOUNT', ALIVE, '(' .. text(recorded_after), '+inf') >= args.max_workers
 end
 
 -- Enters the worker; returns the new record, and whether a node type that it offers is not declared.

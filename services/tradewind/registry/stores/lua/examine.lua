@@ -10,7 +10,7 @@ local function remove_entry(key, member) return function() redis.call('ZREM', ke
 
 -- A worker on record is in every index that it belongs to, and an index entry has a record.
 local function examine_worker(id, beat)
-  if beat <= gone then return end
+  if beat <= recorded_after then return end
   local row = record(id)
   if not row then
     return found('index-without-record', 'alive ' .. id, 'no such worker is on record', function()
@@ -51,7 +51,7 @@ local function examine_node_type(name, lapses)
     found('node-type-not-listed', name, 'it is declared, but not in the list of node types',
       function() redis.call('ZADD', NAMES, 0, name) end)
   end
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', offering_key(name), '(' .. text(out), '+inf', 'LIMIT', 0, OFFERING)) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', offering_key(name), '(' .. text(alive_after), '+inf', 'LIMIT', 0, OFFERING)) do
     checked = checked + 1
     local row, offers = record(id), false
     for _, other in ipairs(row and cjson.decode(row[TYPES]) or {}) do offers = offers or other == name end

@@ -4,7 +4,7 @@
 -- the end}.
 local ids = redis.call('ZRANGEBYLEX', args.only_called and CALLED or IDS, args.after == '' and '-' or '(' .. args.after, '+', 'LIMIT', 0, args.max_checked)
 if #ids == 0 then return cmsgpack.pack({time, {}, ''}) end
-local since = args.include_offline and gone or out
+local since = args.include_offline and recorded_after or alive_after
 local rows, bytes = {}, 0
 for i, beat in ipairs(redis.call('ZMSCORE', ALIVE, unpack(ids))) do
   local row = beat and tonumber(beat) > since and record(ids[i])

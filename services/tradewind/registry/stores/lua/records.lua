@@ -5,12 +5,13 @@ local FIELDS = {'id', 'incarnation', 'api_url', 'supported_nodes', 'capacity', '
   'labels', 'registered_at', 'last_heartbeat', 'status', 'replaced'}
 local ID, INCARNATION, API_URL, TYPES, REGISTERED, HEARTBEAT, STATUS, REPLACED = 1, 2, 3, 4, 11, 12, 13, 14
 
--- A worker is out if its last heartbeat is not after `out`, and off the record if it is not after `gone`.
-local time, out, gone
+-- A worker is alive if its last heartbeat is after `alive_after`, and on record if it is after `recorded_after`.
+local time, alive_after, recorded_after
 fresh(function()
   ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED = unpack(KEYS, 1, 6)
   time = now(args.now_ms)
-  out, gone = time - args.time_to_live, time - args.time_to_live - args.retention
+  alive_after = time - args.time_to_live
+  recorded_after = alive_after - args.retention
 end)
 
 -- Formats a time as text: Lua itself would write a large number with an exponent.
@@ -33,12 +34,12 @@ end
 -- Returns a worker as the values of FIELDS, nil when it is not on record.
 local function record(id)
   local row = redis.call('HMGET', worker_key(id), unpack(FIELDS))
-  if not row[ID] or tonumber(row[HEARTBEAT]) <= gone then return nil end
+  if not row[ID] or tonumber(row[HEARTBEAT]) <= recorded_after then return nil end
   return row
 end
 
 local function is_alive(row)
-  return tonumber(row[HEARTBEAT]) > out
+  return tonumber(row[HEARTBEAT]) > alive_after
 end
 
 local function size(row)

@@ -1,7 +1,7 @@
 --!include records
 -- Removes lapsed workers and node types, oldest first. KEYS: as records.lua. args: max_checked (most of each kind).
 -- Returns how many it removed.
-local workers = redis.call('ZRANGEBYSCORE', ALIVE, '-inf', gone, 'LIMIT', 0, args.max_checked)
+local workers = redis.call('ZRANGEBYSCORE', ALIVE, '-inf', recorded_after, 'LIMIT', 0, args.max_checked)
 for _, id in ipairs(workers) do
   redis.call('DEL', worker_key(id))
   for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do redis.call('ZREM', index, id) end
