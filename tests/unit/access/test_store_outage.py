@@ -1,4 +1,4 @@
-"""A gate in the access service's own process, while the store is away."""
+"""A gate in the process of the access service during a store outage."""
 
 import msgspec
 import pytest
