@@ -46,6 +46,16 @@ async def test_unknown_tokens_are_reported_as_lost_and_do_no_harm(cast: Cast, re
     await receiver.wait_for_due()
 
 
+async def test_overlong_tokens_are_refused(cast: Cast, replica: Replica) -> None:
+    """A receiver that does not read would otherwise fill the memory with tokens that wait to be reported as lost."""
+    receiver = await cast.receiver(replica)
+
+    await receiver.send(acks=[pb2.DueTriggerAck(token="x" * 256), pb2.DueTriggerAck(token="x" * 257)])
+
+    error = await receiver.wait_for_error()
+    assert violations(error) == {"acks[1].token": "must have at most 256 characters, has 257"}
+
+
 async def test_nacked_trigger_is_redelivered_after_its_delay_with_the_error(cast: Cast, replica: Replica) -> None:
     await replica.save("tick", once(now_ms()))
     receiver = await cast.receiver(replica)

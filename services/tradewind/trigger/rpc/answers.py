@@ -8,6 +8,8 @@ from tradewind.trigger.domain.claim import Ack, Extension, Nack, Token
 from tradewind.trigger.rpc.faults import Faults
 
 _ERROR_BYTES = 1024
+_MAX_TOKEN = 256
+"""No token is longer; what a receiver sends may have to wait in memory until it is reported as lost."""
 LONGEST_LEASE_MS = 3_600_000
 """How long it takes at most until another receiver gets the triggers that a dead receiver held."""
 
@@ -40,7 +42,10 @@ class Answers:
     ) -> Iterator[Answer]:
         for at, message in enumerate(messages):
             token = Token.parse(message.token)
-            if token is None:
+            if len(message.token) > _MAX_TOKEN:
+                fault = f"must have at most {_MAX_TOKEN} characters, has {len(message.token)}"
+                self._faults.add(f"{name}[{at}].token", fault)
+            elif token is None:
                 self.lost.append(message.token)
             else:
                 yield read(f"{name}[{at}]", token, message)

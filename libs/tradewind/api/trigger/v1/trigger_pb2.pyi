@@ -464,7 +464,9 @@ class DueTrigger(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     token: _builtins.str
-    """Identifies this claim in ack, nack and extension; useless once the lease has lapsed and somebody else holds it."""
+    """Identifies this claim in ack, nack and extension, at most 256 characters; useless once the lease has lapsed and
+    somebody else holds it.
+    """
     traceparent: _builtins.str
     """W3C trace context of this delivery, for the receiver to continue; empty when the service records no traces."""
     @_builtins.property
