@@ -15,7 +15,7 @@ from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.background import Background
 
 
-class Told:
+class RecordingStream:
     """A stream that records what is acknowledged on it."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Told:
     async def close(self) -> None: ...
 
 
-class Broken(Told):
+class BrokenStream(RecordingStream):
     """A stream that has been lost."""
 
     asked = False
@@ -61,22 +61,22 @@ def event(event_id: str, partition: int = 0) -> SubFlowEvent:
     return SubFlowEvent(RunName("f", 0, 0), "r0", "ann", "n", None, partition, 0, event_id)
 
 
-async def test_a_batch_waits_for_those_before_it(acks: Acks) -> None:
-    stream = Told()
+async def test_batches_are_acknowledged_in_order(acks: Acks) -> None:
+    stream = RecordingStream()
     slow, quick = acks.batch(stream, parts=2), acks.batch(stream, parts=1)
     slow.seen_to([event("1")])
     quick.seen_to([event("3")])
     later = acks.batch(stream, parts=1)
     later.seen_to([event("4", partition=1)])
     await asyncio.sleep(0.01)
-    assert stream.acknowledged == [], "what came before is not seen to"
+    assert stream.acknowledged == [], "the batch before is not done"
     slow.seen_to([event("2")])
     await until(lambda: stream.acknowledged, "all are acknowledged")
-    assert stream.acknowledged == [["3", "4"]], "the last of each partition stands for those before it"
+    assert stream.acknowledged == [["3", "4"]], "only the last event of each partition is acknowledged"
 
 
-async def test_what_belongs_to_a_lost_partition_is_left_to_its_new_owner(acks: Acks) -> None:
-    stream = Told()
+async def test_events_of_lost_partitions_are_not_acknowledged(acks: Acks) -> None:
+    stream = RecordingStream()
     batch = acks.batch(stream, parts=2)
     batch.seen_to([event("1", partition=0), event("2", partition=1)], lost={0})
     batch.seen_to([event("3", partition=0)])
@@ -84,8 +84,8 @@ async def test_what_belongs_to_a_lost_partition_is_left_to_its_new_owner(acks: A
     assert stream.acknowledged == [["2"]]
 
 
-async def test_what_a_broken_stream_left_holds_nothing_up(acks: Acks) -> None:
-    broken, stream = Told(), Told()
+async def test_open_batches_of_a_broken_stream_are_dropped(acks: Acks) -> None:
+    broken, stream = RecordingStream(), RecordingStream()
     left = acks.batch(broken, parts=1)
     acks.batch(stream, parts=1).seen_to([event("1")])
     await until(lambda: stream.acknowledged, "it is acknowledged")
@@ -94,9 +94,9 @@ async def test_what_a_broken_stream_left_holds_nothing_up(acks: Acks) -> None:
     assert (broken.acknowledged, stream.acknowledged) == ([], [["1"]])
 
 
-async def test_a_stream_that_breaks_meanwhile_is_not_told_of_twice(acks: Acks) -> None:
+async def test_failed_acknowledgement_is_not_logged(acks: Acks) -> None:
     """The stream's reader reports that it is lost, and the events come again."""
-    stream = Broken()
+    stream = BrokenStream()
     with capture_logs() as logged:
         acks.batch(stream, parts=1).seen_to([event("1")])
         await until(lambda: stream.asked, "it is acknowledged")
@@ -105,48 +105,50 @@ async def test_a_stream_that_breaks_meanwhile_is_not_told_of_twice(acks: Acks) -
 
 
 class SlowSubFlows:
-    """Hears of nothing until the test lets it."""
+    """Handles nothing until the test lets it."""
 
     def __init__(self) -> None:
-        self.let = asyncio.Event()
-        self.heard_of: list[str] = []
+        self.released = asyncio.Event()
+        self.handled: list[str] = []
 
     async def heard(self, events: Sequence[SubFlowEvent]) -> None:
-        await self.let.wait()
-        self.heard_of += [each.event_id for each in events]
+        await self.released.wait()
+        self.handled += [each.event_id for each in events]
 
 
-async def test_those_who_are_heard_keep_their_order_and_hold_up_nobody(acks: Acks, background: Background) -> None:
-    stream, sub_flows = Told(), SlowSubFlows()
+async def test_sub_flow_events_are_handled_in_order_without_blocking_the_reader(
+    acks: Acks, background: Background
+) -> None:
+    stream, sub_flows = RecordingStream(), SlowSubFlows()
     ears = ends.Ears(sub_flows, background)  # type: ignore[arg-type]
     for number in range(1, 4):
         batch = acks.batch(stream, parts=2)
         await ears.take([event(str(number))], batch)
         batch.seen_to([])
-    assert sub_flows.heard_of == [], "nothing is heard, and all three were taken"
-    sub_flows.let.set()
+    assert sub_flows.handled == [], "nothing is handled, although all three were accepted"
+    sub_flows.released.set()
     await until(lambda: stream.acknowledged[-1:] == [["3"]], "the last is acknowledged")
-    assert sub_flows.heard_of == ["1", "2", "3"]
+    assert sub_flows.handled == ["1", "2", "3"]
 
 
-async def test_no_more_are_taken_than_may_wait(
+async def test_reader_blocks_while_too_many_batches_wait(
     acks: Acks, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ends, "_MOST_UNHEARD", 2)
     sub_flows = SlowSubFlows()
     ears = ends.Ears(sub_flows, background)  # type: ignore[arg-type]
-    taken = 0
+    accepted = 0
 
-    async def take() -> None:
-        nonlocal taken
+    async def accept() -> None:
+        nonlocal accepted
         for number in range(10):
-            await ears.take([event(str(number))], acks.batch(Told(), parts=2))
-            taken += 1
+            await ears.take([event(str(number))], acks.batch(RecordingStream(), parts=2))
+            accepted += 1
 
-    taking = asyncio.create_task(take())
-    await until(lambda: taken >= 2, "some are taken")
+    accepting = asyncio.create_task(accept())
+    await until(lambda: accepted >= 2, "some are accepted")
     await asyncio.sleep(0.01)
-    assert taken < 10
-    sub_flows.let.set()
-    await asyncio.wait_for(taking, 30)
-    await until(lambda: len(sub_flows.heard_of) == 10, "all are heard")
+    assert accepted < 10
+    sub_flows.released.set()
+    await asyncio.wait_for(accepting, 30)
+    await until(lambda: len(sub_flows.handled) == 10, "all are handled")

@@ -15,7 +15,7 @@ def at(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def test_an_interval_goes_back_on_the_grid_of_its_flow() -> None:
+def test_past_times_of_an_interval_align_with_the_anchor_of_its_flow() -> None:
     anchor = at("2026-11-01T00:00:17")
     times = past_times(ScheduleDefinition(HOUR), anchor, at("2026-10-01T00:00:00"), at("2026-10-01T03:00:00"))
     assert times is not None
@@ -26,7 +26,7 @@ def test_an_interval_goes_back_on_the_grid_of_its_flow() -> None:
     assert (never_started.first_ms, never_started.count) == (first, 1)
 
 
-def test_windows_and_numbers_of_the_schedule_do_not_bind() -> None:
+def test_past_times_ignore_start_end_and_max_cycles_of_the_schedule() -> None:
     schedule = ScheduleDefinition(
         HOUR, start_ms=at("2026-11-01T00:30:00"), end_ms=at("2026-12-01T00:00:00"), max_cycles=1
     )
@@ -35,14 +35,14 @@ def test_windows_and_numbers_of_the_schedule_do_not_bind() -> None:
     assert (times.first_ms, times.count) == (at("2026-10-01T00:30:00"), 24)
 
 
-def test_a_calendar_goes_by_its_zone() -> None:
+def test_past_times_of_cron_follow_its_time_zone() -> None:
     schedule = ScheduleDefinition(cron="30 9 * * 1-5", zone="America/New_York")
     times = past_times(schedule, 0, at("2026-10-30T00:00:00"), at("2026-11-04T00:00:00"))
     assert times is not None
     assert (times.first_ms, times.last_ms, times.count) == (at("2026-10-30T13:30:00"), at("2026-11-03T14:30:00"), 3)
 
 
-def test_single_times_and_none() -> None:
+def test_past_times_of_a_schedule_of_single_times() -> None:
     schedule = ScheduleDefinition(times_ms=(5, 50, 500))
     times = past_times(schedule, 0, 5, 500)
     assert times is not None
@@ -58,7 +58,7 @@ def test_single_times_and_none() -> None:
         (ScheduleDefinition(cron="* * * * *"), 30, 10_001, False),
     ],
 )
-def test_a_number_is_told_as_far_as_it_is_counted(
+def test_count_of_past_times_is_exact_up_to_its_limit(
     schedule: ScheduleDefinition, days: int, count: int, exact: bool
 ) -> None:
     times = past_times(schedule, 0, at("2026-01-01T00:00:00"), at("2026-01-01T00:00:00") + days * DAY)
@@ -67,7 +67,7 @@ def test_a_number_is_told_as_far_as_it_is_counted(
     assert times.count == count if exact else times.count >= count
 
 
-def test_as_many_may_begin_as_there_is_room() -> None:
+def test_backfill_begins_at_most_max_running_cycles() -> None:
     times = past_times(ScheduleDefinition(HOUR), 0, 0, 5 * HOUR)
     assert times is not None
     draft = BackfillDraft("f", 0, 5 * HOUR, times.first_ms, times.last_ms, 5, 3, times.schedule, times.anchor_ms, "ada")

@@ -12,7 +12,7 @@ from tradewind.server.partitions import partition_of
 HERE = partition_of("f")
 
 
-async def test_those_of_paused_flows_keep_no_others_waiting() -> None:
+async def test_backfills_of_paused_flows_do_not_block_others() -> None:
     scheduler = MemoryScheduler()
     flows, backfills = scheduler.stores.flows, scheduler.stores.backfills
     near = (f"paused{number}" for number in itertools.count() if partition_of(f"paused{number}") == HERE)

@@ -35,19 +35,19 @@ def bound(
     return [(each.limit, each.subject, each.allowed, each.wanted, each.in_use) for each in found]
 
 
-def test_components_are_side_by_side_and_waves_one_after_the_other() -> None:
+def test_demand_adds_up_components_but_not_waves() -> None:
     definition = fan(5)
     demand = Demand(definition, definition.structure())
     assert demand.total == 6
     assert demand.widest(lambda node: node.node_type) == {"feed": 1, "model": 6}
 
 
-def test_a_mapped_node_counts_for_as_many_as_run_at_once() -> None:
+def test_mapped_node_counts_max_parallel_times() -> None:
     definition = fan(1, map="in", max_parallel=7)
     assert Demand(definition, definition.structure()).total == 8
 
 
-def test_nodes_of_built_in_types_hold_nothing() -> None:
+def test_nodes_of_built_in_types_count_towards_no_limit() -> None:
     nodes = [{"id": f"n{place}", "type": "delay", "config": {"seconds": 1}} for place in range(3)]
     weather = {"interval": 60, "max_running": 1, "nodes": [*nodes, {"id": "a", "type": "t"}]}
     definition = read_weather(weather).definition
@@ -59,7 +59,7 @@ def test_nodes_of_built_in_types_hold_nothing() -> None:
     assert bound(waiting) == []
 
 
-def test_a_limit_binds_when_it_is_smaller_than_what_can_be_ready() -> None:
+def test_limit_binds_when_more_nodes_can_be_ready_at_once() -> None:
     standing = StandingLimits(
         max_running=100,
         max_running_per_user=5,
@@ -73,12 +73,12 @@ def test_a_limit_binds_when_it_is_smaller_than_what_can_be_ready() -> None:
     assert bound(fan(4), standing) == []
 
 
-def test_what_runs_already_counts() -> None:
+def test_running_nodes_count_towards_the_limit() -> None:
     standing = StandingLimits(max_running=9, max_running_per_user=10, running=4)
     assert bound(fan(5), standing) == [("config.max_running", "", "9", "6", 4)]
 
 
-def test_a_flows_own_limits_bind() -> None:
+def test_limits_of_the_flow_itself_bind() -> None:
     key = {"key": "acct", "max": 2}
     assert bound(fan(3, concurrency=key)) == [("concurrency", "acct", "2", "3", 0)]
     assert bound(fan(2, concurrency=key)) == []
@@ -89,7 +89,7 @@ def test_a_flows_own_limits_bind() -> None:
     assert bound(limited) == [("max_running", "", "1", "2", 0)]
 
 
-def test_a_rate_binds_when_the_schedule_asks_for_more_or_one_cycle_does() -> None:
+def test_rate_binds_when_the_schedule_or_a_single_cycle_exceeds_it() -> None:
     every_minute = tuple(range(0, 10 * MINUTE, MINUTE))
     standing = StandingLimits(rates={"model": "5/m", "feed": "1/m"})
     assert bound(fan(5), standing, planned=every_minute) == [("config.rates", "model", "5/m", "6/m", 0)]
@@ -100,7 +100,7 @@ def test_a_rate_binds_when_the_schedule_asks_for_more_or_one_cycle_does() -> Non
     assert bound(costly, planned=every_minute) == [("rate", "acct", "10/s", "12", 0)]
 
 
-def test_workers_are_placed_by_type_and_those_that_drain_take_nothing() -> None:
+def test_placements_group_workers_by_node_type_without_draining_ones() -> None:
     definition = fan(5)
     workers = [
         WorkerSight("w1", frozenset({"model", "feed"}), 4, 1),

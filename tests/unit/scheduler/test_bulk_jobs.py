@@ -38,7 +38,7 @@ async def cancelled(jobs: Any) -> BulkJob:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "taken"),
+    ("pattern", "matching"),
     [
         ("eu.a", ["eu.a"]),
         ("eu.*", ["eu.a", "eu.b", "eu.c1"]),
@@ -47,17 +47,17 @@ async def cancelled(jobs: Any) -> BulkJob:
         ("eu.[a*", []),
     ],
 )
-def test_only_a_star_and_a_question_mark_stand_for_others(pattern: str, taken: list[str]) -> None:
+def test_only_star_and_question_mark_are_wildcards_in_flow_ids(pattern: str, matching: list[str]) -> None:
     wanted = BulkFilter((pattern,), (), 0, 1, 10)
-    assert [flow_id for flow_id in ("eu.a", "eu.b", "eu.c1", "us.a") if wanted.takes_flow(flow_id)] == taken
+    assert [flow_id for flow_id in ("eu.a", "eu.b", "eu.c1", "us.a") if wanted.takes_flow(flow_id)] == matching
     assert (wanted.named is None) == ("*" in pattern or "?" in pattern)
 
 
-async def test_a_job_that_its_owner_writes_is_cancelled_all_the_same() -> None:
+async def test_cancelling_a_job_retries_after_conflicts() -> None:
     assert (await cancelled(Contended(conflicts=3))).status is BulkStatus.CANCELLED
 
 
-async def test_a_job_that_keeps_changing_is_not_told_to_be_cancelled() -> None:
+async def test_cancelling_a_job_that_keeps_changing_is_aborted() -> None:
     with pytest.raises(Aborted, match='job "job-1" kept changing; try again') as refused:
         await cancelled(Contended(conflicts=1000))
     assert refused.value.reason == "VERSION_CONFLICT"

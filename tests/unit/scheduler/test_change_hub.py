@@ -1,4 +1,4 @@
-"""The change hub: what listeners hear, even after messages were missed."""
+"""The change hub: what listeners receive, even after messages were missed."""
 
 import time
 
@@ -12,87 +12,87 @@ from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.server.partitions import partition_of
 
 
-class Ear:
-    """Collects what a listener hears."""
+class Listener:
+    """Collects the changes that it receives."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, ChainState | None]] = []
+        self.received: list[tuple[str, ChainState | None]] = []
 
     def __call__(self, flow_id: str, state: ChainState | None) -> None:
-        self.heard.append((flow_id, state))
+        self.received.append((flow_id, state))
 
 
-def bench() -> tuple[MemoryScheduler, ChangeHub, Ear]:
+def bench() -> tuple[MemoryScheduler, ChangeHub, Listener]:
     """Return a scheduler, the hub of its changes and a listener."""
     scheduler = MemoryScheduler()
     hub = ChangeHub(scheduler.stores.changes, scheduler.stores.cycles, scheduler.stores.states)
-    return scheduler, hub, Ear()
+    return scheduler, hub, Listener()
 
 
-async def test_listeners_hear_of_their_flow_alone() -> None:
-    scheduler, hub, ear = bench()
+async def test_listener_receives_changes_of_its_flow_only() -> None:
+    scheduler, hub, listener = bench()
     for flow_id in ("f", "g"):
         await scheduler.register(flow_id)
-    await hub.listen("f", ear)
+    await hub.listen("f", listener)
     run, other = (await scheduler.run("f")).state, (await scheduler.run("g")).state
     await scheduler.fold([event(run), event(other)], {})
-    assert [(flow_id, state and state.version) for flow_id, state in ear.heard] == [("f", 1), ("f", 2)]
-    hub.leave("f", ear)
+    assert [(flow_id, state and state.version) for flow_id, state in listener.received] == [("f", 1), ("f", 2)]
+    hub.leave("f", listener)
     await scheduler.run("f")
-    assert len(ear.heard) == 2
+    assert len(listener.received) == 2
     assert not scheduler.stores.data.listeners[partition_of("f")]
 
 
-async def test_one_that_listens_for_several_hears_once_until_the_last_has_left() -> None:
-    scheduler, hub, ear = bench()
+async def test_listener_added_twice_is_notified_once_and_stays_until_removed_twice() -> None:
+    scheduler, hub, listener = bench()
     await scheduler.register()
-    await hub.listen("f", ear)
-    await hub.listen("f", ear)
-    hub.leave("f", ear)
+    await hub.listen("f", listener)
+    await hub.listen("f", listener)
+    hub.leave("f", listener)
     await scheduler.run()
-    assert len(ear.heard) == 1
-    hub.leave("f", ear)
-    hub.leave("f", ear)
+    assert len(listener.received) == 1
+    hub.leave("f", listener)
+    hub.leave("f", listener)
     assert not scheduler.stores.data.listeners[partition_of("f")]
 
 
-async def test_after_a_gap_what_was_missed_is_read() -> None:
-    scheduler, hub, ear = bench()
+async def test_missed_changes_are_read_after_a_gap() -> None:
+    scheduler, hub, listener = bench()
     await scheduler.register()
-    await hub.listen("f", ear)
+    await hub.listen("f", listener)
     first = (await scheduler.run()).state
     listeners = scheduler.stores.data.listeners.pop(partition_of("f"))
     await scheduler.stores.states.try_update(first._replace(reason="missed"), {REASON})
     second = (await scheduler.run()).state
     scheduler.stores.data.listeners[partition_of("f")] = listeners
-    assert len(ear.heard) == 1
+    assert len(listener.received) == 1
     hub._resync(partition_of("f"))
-    await until(lambda: len(ear.heard) == 3, "both are told")
-    assert {(state.name.cycle, state.version) for _, state in ear.heard[1:] if state} == {
+    await until(lambda: len(listener.received) == 3, "both are published")
+    assert {(state.name.cycle, state.version) for _, state in listener.received[1:] if state} == {
         (first.name.cycle, 2),
         (second.name.cycle, 1),
     }
     await hub.stop()
 
 
-async def test_the_end_of_a_flow_is_heard() -> None:
-    scheduler, hub, ear = bench()
+async def test_listener_is_notified_of_the_deletion_of_its_flow() -> None:
+    scheduler, hub, listener = bench()
     await scheduler.register()
-    await hub.listen("f", ear)
+    await hub.listen("f", listener)
     await scheduler.stores.flows.change_status(StatusChange("f", FlowStatus.DELETING, (FlowStatus.REGISTERED,)))
     await scheduler.stores.flows.remove_step("f")
-    assert ear.heard == [("f", None)]
+    assert listener.received == [("f", None)]
 
 
-async def test_who_leaves_a_flow_does_not_look_through_the_runs_of_others() -> None:
-    scheduler, hub, ear = bench()
+async def test_leaving_a_flow_does_not_scan_runs_of_other_flows() -> None:
+    scheduler, hub, listener = bench()
     await scheduler.register()
     run = (await scheduler.run()).state
     others = [f"g{at}" for at in range(1000)]
     for flow_id in ("f", *others):
-        await hub.listen(flow_id, ear)
+        await hub.listen(flow_id, listener)
     hub.seen([run._replace(name=RunName("f", cycle)) for cycle in range(50_000)])
     began = time.process_time()
     for flow_id in others:
-        hub.leave(flow_id, ear)
+        hub.leave(flow_id, listener)
     assert time.process_time() - began < 1

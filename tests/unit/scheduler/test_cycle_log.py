@@ -24,27 +24,27 @@ def texts(lines: list[LogLine]) -> list[str]:
     return [line.text for line in lines]
 
 
-def test_an_open_cycle_has_begun() -> None:
+def test_log_of_an_open_cycle_has_its_beginning() -> None:
     (line,) = cycle_log([OPEN], [])
     assert line == LogLine("10-begun-0", "f", 7, "", LogLevel.INFO, LogSource.SCHEDULER, "Starting cycle 7", 10)
 
 
-def test_an_end_comes_behind_what_was_written_at_that_time() -> None:
+def test_end_follows_lines_written_at_the_same_time() -> None:
     lines = cycle_log([ENDED], [written(10, "a"), written(20, "b")])
     assert texts(lines) == ["Starting cycle 7", "a", "b", "Cycle 7 failed: no price"]
     assert (lines[-1].level, lines[-1].at_ms) == (LogLevel.ERROR, 20)
 
 
-def test_a_cycle_prepared_ahead_of_its_time_begins_its_log() -> None:
+def test_beginning_precedes_lines_written_before_the_planned_time() -> None:
     assert texts(cycle_log([OPEN], [written(9, "not submitted yet")])) == ["Starting cycle 7", "not submitted yet"]
 
 
-def test_runs_of_a_cycle_follow_each_other() -> None:
+def test_log_shows_the_runs_of_a_cycle_in_order() -> None:
     lines = cycle_log([ENDED, AGAIN], [written(15, "a"), written(30, "b")])
     again = "Starting run 1 of cycle 7, by ada"
     assert texts(lines) == ["Starting cycle 7", "a", "Cycle 7 failed: no price", again, "b"]
     assert len({line.log_id for line in lines}) == len(lines)
 
 
-def test_what_was_written_of_a_run_that_is_gone_comes_first() -> None:
+def test_lines_of_a_removed_run_come_first() -> None:
     assert texts(cycle_log([AGAIN], [written(15, "a"), written(31, "b")]))[::2] == ["a", "b"]

@@ -12,7 +12,7 @@ from tradewind.server.telemetry import Tracing
 TRACED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-async def test_the_beginning_of_a_cycle_is_a_span_that_the_rest_hangs_on() -> None:
+async def test_beginning_span_is_the_parent_of_its_cycle() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register()
     exporter = InMemorySpanExporter()
@@ -36,7 +36,7 @@ async def test_the_beginning_of_a_cycle_is_a_span_that_the_rest_hangs_on() -> No
     assert spans[0].attributes["tradewind.origin"] == CycleOrigin.RUN_FLOW
 
 
-def test_a_rerun_is_linked_to_the_run_before_and_a_store_that_fails_is_an_error() -> None:
+def test_span_of_a_rerun_links_the_previous_run_and_shows_a_store_failure() -> None:
     exporter = InMemorySpanExporter()
     tracing = Tracing("test", exporter)
     traces = TraceRuns(tracing)
@@ -50,7 +50,7 @@ def test_a_rerun_is_linked_to_the_run_before_and_a_store_that_fails_is_an_error(
     assert span.status.description == "the store has failed"
 
 
-async def test_an_end_is_a_span_below_the_beginning_unless_the_trace_is_not_sampled() -> None:
+async def test_end_of_a_sampled_cycle_is_a_span_below_its_beginning() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register()
     (begun,) = await scheduler.begin([Wish("f")])

@@ -64,7 +64,7 @@ def changed(nodes: list[Weather] | None = None, edges: list[Weather] | None = No
     return {**GOOD, "nodes": nodes or GOOD["nodes"], "edges": GOOD["edges"] + (edges or [])}
 
 
-def test_a_flow_that_fits_what_was_declared() -> None:
+def test_flow_that_matches_declared_types_has_no_faults() -> None:
     found = analyzed(GOOD, WORKERS)
     assert (found.violations, found.warnings) == ((), ())
     assert found.definition is not None
@@ -126,18 +126,18 @@ def test_a_flow_that_fits_what_was_declared() -> None:
         ),
     ],
 )
-def test_fault(weather: Weather, faults: list[tuple[str, str]]) -> None:
+def test_mismatch_with_declared_types_is_a_fault(weather: Weather, faults: list[tuple[str, str]]) -> None:
     assert faults_of(weather, WORKERS) == faults
 
 
-def test_a_secret_stands_for_whatever_the_type_wants() -> None:
+def test_secret_is_accepted_for_any_config_value() -> None:
     secrets = {"key": {"$secret": "k"}, "keys": [1, {"$secret": "k"}]}
     assert faults_of(changed(nodes=[FEED, {**MODEL, "config": secrets}, REPORT]), WORKERS) == []
     title = {"title": {"$secret": "k"}}
     assert faults_of(changed(nodes=[FEED, MODEL, {**REPORT, "config": title}]), WORKERS) == []
 
 
-def test_a_type_that_nobody_offers_is_a_warning_and_its_handles_gather() -> None:
+def test_unoffered_type_is_a_warning_and_its_handles_gather() -> None:
     weather = changed(
         nodes=[FEED, MODEL, REPORT, node("x", "exotic"), node("y", "exotic", config={"any": "thing"})],
         edges=[edge("feed", "x", "prices", "in"), edge("feed", "x", "volume", "in"), edge("x", "y", "any", "any")],
@@ -149,14 +149,14 @@ def test_a_type_that_nobody_offers_is_a_warning_and_its_handles_gather() -> None
     ]
 
 
-def test_the_nearest_of_the_types_that_are_offered_is_suggested() -> None:
+def test_nearest_offered_type_is_suggested() -> None:
     found = analyzed(changed(nodes=[FEED, MODEL, REPORT, node("x", "modle")]), WORKERS)
     assert [warning.message for warning in found.warnings] == [
         'no live worker offers node type "modle"; its nodes wait until one does; did you mean "model"?'
     ]
 
 
-def test_the_inputs_of_a_run_may_feed_an_entry_node() -> None:
+def test_missing_required_input_of_an_entry_node_is_a_warning() -> None:
     found = analyzed(flow(nodes=[REPORT], edges=[]), WORKERS)
     assert found.violations == ()
     assert [(warning.path, warning.message) for warning in found.warnings] == [
@@ -168,7 +168,7 @@ def test_the_inputs_of_a_run_may_feed_an_entry_node() -> None:
     ]
 
 
-def test_what_handles_the_outcome_is_told_of_it() -> None:
+def test_handlers_need_no_edge_for_their_outcome_input() -> None:
     workers = Catalogue({**WORKERS.types, "page": Declared(inputs={"outcome": NEEDED}, outputs=frozenset({"paged"}))})
     pages = [node(name, "page") for name in ("page", "last", "next")]
     handlers = {"on_failure": ["page"], "finally": ["last", "next"]}
@@ -182,13 +182,13 @@ def test_what_handles_the_outcome_is_told_of_it() -> None:
     ]
 
 
-def test_without_a_catalogue_nothing_is_judged() -> None:
+def test_types_are_not_checked_without_a_catalogue() -> None:
     wrong = changed(edges=[edge("feed", "model", "price", "xyz"), edge("feed", "model", "prices", "prices")])
     found = analyzed(wrong)
     assert (found.violations, found.warnings) == ((), ())
 
 
-def test_faults_of_both_kinds_come_together() -> None:
+def test_faults_of_syntax_graph_and_types_are_reported_together() -> None:
     paths = [
         path
         for path, _ in faults_of(
@@ -227,7 +227,7 @@ BUILT_IN = flow(
 
 
 @pytest.mark.parametrize("catalogue", [WORKERS, None])
-def test_built_in_types_are_known_though_no_worker_offers_them(catalogue: Catalogue | None) -> None:
+def test_built_in_types_are_checked_without_a_worker(catalogue: Catalogue | None) -> None:
     analysis = analyzed(BUILT_IN, catalogue)
     assert [(each.path, each.message) for each in analysis.violations] == [
         ("edges[1].source_handle", 'node type "delay" has no output handle "done"; it has "output"'),
@@ -237,7 +237,7 @@ def test_built_in_types_are_known_though_no_worker_offers_them(catalogue: Catalo
     assert analysis.warnings == ()
 
 
-def test_what_only_workers_do_is_a_warning_at_a_built_in_type() -> None:
+def test_worker_only_fields_of_a_built_in_type_are_a_warning() -> None:
     pause = {**node("pause", "delay", config={"seconds": 1}), "retry": {"attempts": 2}}
     (warning,) = analyzed(flow(nodes=[pause]), WORKERS).warnings
     assert warning.path == "nodes[0].retry"

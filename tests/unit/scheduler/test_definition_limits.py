@@ -10,7 +10,7 @@ from tests.unit.scheduler.fault_cases import A
 from tests.unit.scheduler.flows import edge, faults_of, faults_of_json, flow, node
 
 
-def test_integers_beyond_2_53_need_text() -> None:
+def test_integers_beyond_2_53_are_refused_in_a_struct_only() -> None:
     for number in (2**53, 2**53 + 1, -(2**53), 2**60):
         weather = flow(nodes=[node("a", config={"x": number, "y": 2**53 - 1})], edges=[])
         assert faults_of_json(json.dumps(weather)) == []
@@ -24,26 +24,26 @@ def test_integers_beyond_2_53_need_text() -> None:
         ]
 
 
-def test_limits_are_the_last_that_is_taken() -> None:
+def test_largest_allowed_values_are_accepted() -> None:
     largest = flow(nodes=[node("a", config={"text": "x" * (262_144 - len('{"text":""}'))})], edges=[])
     assert faults_of(largest) == []
     label = {f"{i}": "x" * 256 for i in range(32)}
     assert faults_of(flow(labels=label, keep_cycles=10_000, description="x" * 4096)) == []
 
 
-def test_more_than_3_mib() -> None:
+def test_definition_over_3_mib_is_refused() -> None:
     nodes = [node(f"n{i}", config={"text": "x" * 250_000}) for i in range(13)]
     (fault,) = faults_of(flow(nodes=nodes, edges=[]))
     assert fault == ("flow", "3250650 bytes of JSON; at most 3145728 (3 MiB): split the flow")
 
 
-def test_more_than_ten_thousand_nodes() -> None:
+def test_over_ten_thousand_nodes_are_refused() -> None:
     nodes = [node(f"n{i}") for i in range(10_001)]
     edges = [edge("n0", f"n{i}") for i in range(1, 10_001)]
     assert faults_of(flow(nodes=nodes, edges=edges)) == [("nodes", "10001 nodes; at most 10000: split the flow")]
 
 
-def test_far_too_many_nodes_or_edges_are_not_looked_at_one_by_one() -> None:
+def test_excessive_nodes_or_edges_are_one_fault() -> None:
     assert faults_of({"interval": 1, "nodes": [{}] * 700_000, "edges": [{}]}) == [
         ("nodes", "700000 nodes; at most 10000: split the flow")
     ]
@@ -52,7 +52,7 @@ def test_far_too_many_nodes_or_edges_are_not_looked_at_one_by_one() -> None:
     ]
 
 
-def test_more_than_a_thousand_components() -> None:
+def test_over_a_thousand_components_are_refused() -> None:
     assert faults_of(flow(nodes=[node(f"n{i}") for i in range(1_000)], edges=[])) == []
     (fault,) = faults_of(flow(nodes=[node(f"n{i}") for i in range(1_001)], edges=[]))
     assert fault == (
@@ -61,7 +61,7 @@ def test_more_than_a_thousand_components() -> None:
     )
 
 
-def test_nesting_is_bounded() -> None:
+def test_nesting_depth_is_limited() -> None:
     value: Any = 1
     for _ in range(60):
         value = [value]
@@ -70,7 +70,7 @@ def test_nesting_is_bounded() -> None:
     assert fault == ("nodes[0].config.x" + "[0]" * 60, "nested more than 64 levels deep")
 
 
-def test_a_hundred_faults_are_told_and_the_rest_counted() -> None:
+def test_hundred_faults_are_reported_and_the_rest_counted() -> None:
     hundred = flow(nodes=[A], edges=[edge("a", f"x{i}") for i in range(100)])
     assert len(faults_of(hundred)) == 100
     more = faults_of(flow(nodes=[A], edges=[edge("a", f"x{i}") for i in range(137)], interval=-1))
@@ -92,7 +92,7 @@ def test_a_hundred_faults_are_told_and_the_rest_counted() -> None:
     ],
     ids=["long names nearly alike", "nodes and edges without anything", "unknown fields", "secrets without names"],
 )
-def test_the_worst_input_takes_seconds_at_most(weather: Any) -> None:
+def test_worst_input_is_checked_within_seconds(weather: Any) -> None:
     began = time.process_time()
     assert len(faults_of(weather)) == 101
     assert time.process_time() - began < 5

@@ -60,26 +60,26 @@ def divided(plan: ComponentPlan, statuses: str, begin_at: Collection[str] = ()) 
         ("ab bc", "c--", "b", ("a", "bc", "")),
     ],
 )
-def test_what_has_no_good_result_runs_again_with_all_downstream(
+def test_nodes_without_good_result_run_again_with_all_downstream(
     edges: str, statuses: str, begin_at: str, expected: tuple[str, str, str]
 ) -> None:
     assert divided(plan_of(edges), statuses, begin_at) == expected
 
 
-def test_a_node_that_runs_whatever_came_before_it_runs_again_after_a_failure() -> None:
+def test_all_done_node_runs_again_after_a_failure_upstream() -> None:
     plan = plan_of("ab bc", c="all_done")
     assert divided(plan, "cfc") == ("a", "bc", "")
     assert divided(plan, "ccc") == ("abc", "", "")
 
 
-def test_any_of_several_branches_is_enough() -> None:
+def test_skipped_any_succeeded_node_runs_again_if_one_input_is_live() -> None:
     plan = plan_of("ac bc", c="any_succeeded")
     # It was skipped by hand, since one of its inputs is live.
     assert divided(plan, "cms") == ("ab", "c", "")
     assert divided(plan, "mms") == ("ab", "", "")
 
 
-def test_a_long_chain_takes_linear_time() -> None:
+def test_chain_of_ten_thousand_nodes_is_divided() -> None:
     names = [f"n{at:05}" for at in range(10_000)]
     nodes = [node(name) for name in names]
     edges = [edge(a, b) for a, b in itertools.pairwise(names)]

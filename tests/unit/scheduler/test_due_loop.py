@@ -55,7 +55,7 @@ class Begins:
         return BegunDue([DueAnswer(flow.token) for flow in due if flow not in early], [], early)
 
 
-async def test_what_is_early_comes_back_together_when_it_is_due() -> None:
+async def test_early_flows_begin_together_when_due() -> None:
     flows = [DueFlow(f"f{at}", 1_000 + 40 * (at % 2), 960, 1, f"t{at}") for at in range(6)]
     flows.append(DueFlow("now", 960, 960, 1, "now"))
     stream, begins, background = Stream(flows), Begins(), Background()

@@ -40,7 +40,7 @@ STOP = StopRequest("ada", "", 5)
         ),
     ],
 )
-def test_a_cycle_ends_with_its_outcome_and_says_why(
+def test_ended_cycle_has_status_reason_and_log_line(
     ends: tuple[ComponentEnd, ComponentEnd],
     stop: StopRequest | None,
     status: CycleStatus,
@@ -64,7 +64,7 @@ def test_a_cycle_ends_with_its_outcome_and_says_why(
     assert (log.level, log.text) == (level, f"Cycle 7 {status.value}" + (f": {reason}" if reason else ""))
 
 
-def test_the_reason_why_it_waited_goes_when_it_completes() -> None:
+def test_reason_for_waiting_is_cleared_when_the_cycle_completes() -> None:
     waited = ChainState(
         RunName("f", 0), FACTS._replace(component_count=1), 2, components={"0": GOOD}, reason="QUEUE_FULL"
     )
@@ -74,7 +74,7 @@ def test_the_reason_why_it_waited_goes_when_it_completes() -> None:
     assert (final.reason, "reason" in fields) == ("", True)
 
 
-def test_what_can_never_be_carried_out_fails_with_the_reason() -> None:
+def test_cycle_that_is_given_up_fails_with_the_reason() -> None:
     final, fields = given_up(ChainState(RunName("f", 3), FACTS, 1), "its definition is gone")
 
     assert (final.status, final.reason) == (CycleStatus.FAILED, "its definition is gone")

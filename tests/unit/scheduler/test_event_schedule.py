@@ -41,7 +41,7 @@ def read(weather: dict[str, Any]) -> ScheduleDefinition:
         ),
     ],
 )
-def test_what_is_written_is_what_was_read(weather: dict[str, Any], words: str) -> None:
+def test_event_schedule_round_trips_and_describes_its_event(weather: dict[str, Any], words: str) -> None:
     definition = read(weather)
     assert definition.to_weather() == weather
     assert schedule_from_json(definition.to_json()) == definition
@@ -49,13 +49,13 @@ def test_what_is_written_is_what_was_read(weather: dict[str, Any], words: str) -
     assert definition.on.words == words
 
 
-def test_equal_filters_are_equal_however_they_are_written() -> None:
+def test_filters_are_equal_in_any_order_of_fields() -> None:
     first = read({"event": {"name": "a", "filter": {"x": 1, "y": 2}}})
     assert first == read({"event": {"name": "a", "filter": {"y": 2, "x": 1}}})
     assert read({"event": {"name": "a", "filter": {}}}) == read({"event": {"name": "a"}})
 
 
-def test_it_plans_no_times_and_stands_by_until_its_end() -> None:
+def test_event_schedule_plans_no_times_and_listens_until_its_end() -> None:
     definition = read({"event": {"name": "a"}})
     assert not definition.once
     assert not definition.begins_with_the_flow
@@ -65,7 +65,7 @@ def test_it_plans_no_times_and_stands_by_until_its_end() -> None:
     assert ScheduleDefinition(1000).stands_by_ms == 0
 
 
-def test_an_event_is_missed_when_it_is_older_than_the_window() -> None:
+def test_event_older_than_the_catch_up_window_is_missed() -> None:
     definition = read({"event": {"name": "a"}, "catch_up_window": "1m"})
     assert not definition.is_missed(END, END + 60_000)
     assert definition.is_missed(END, END + 60_001)
@@ -87,7 +87,7 @@ def ended(**fields: Any) -> dict[str, Any]:
         ((), {"flow_id": "a", "status": "completed"}, True),
     ],
 )
-def test_ends_of_the_flows_named_count_but_not_those_of_sub_flows(
+def test_filter_matches_ends_of_named_flows_except_as_sub_flows(
     statuses: tuple[str, ...], payload: dict[str, Any], matches: bool
 ) -> None:
     schedule = EventSchedule(flow_ids=("a", "b"), statuses=statuses)
@@ -103,12 +103,12 @@ def test_ends_of_the_flows_named_count_but_not_those_of_sub_flows(
         ('{"event": 7}', {"event": 7}),
     ],
 )
-def test_the_fields_of_the_payload_are_the_inputs_of_the_cycle(payload: str, inputs: dict[str, Any]) -> None:
+def test_event_payload_becomes_the_inputs_of_the_cycle(payload: str, inputs: dict[str, Any]) -> None:
     assert json.loads(DueEvent("e 1", "price", payload).inputs_json) == inputs
 
 
 @pytest.mark.parametrize("event_id", ["", "quote-7", "a b@c ü\n\x1f%"])
-def test_a_line_of_the_ledger_tells_its_event(event_id: str) -> None:
+def test_ledger_line_holds_the_event_id(event_id: str) -> None:
     firing = Firing(5, FiringOutcome.QUEUED, -1, 0, "", 6, 1, 5, "cycle 1 was running @ noon", event_id)
     line = f"5 queued -1 0 - 6 1 5{event_mark(event_id)} cycle 1 was running @ noon"
     assert Firing.from_line(line) == firing

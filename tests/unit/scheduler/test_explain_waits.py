@@ -13,14 +13,14 @@ def reasons(*tasks: NodeTask, signals: list[Signal] | None = None) -> list[str]:
     return [task.reason for task in page.node_tasks]
 
 
-def test_what_is_pending_for_no_other_reason_waits_for_room() -> None:
+def test_pending_node_without_other_reason_waits_for_a_free_worker() -> None:
     task = NodeTask(node_id="a", node_type="model", status=PENDING)
     assert reasons(task) == ['waits for a worker that offers "model" to have room']
     task.reason = 'no live worker offers node type "model"'
     assert reasons(task) == [task.reason]
 
 
-def test_a_node_waits_for_sources_that_are_not_decided() -> None:
+def test_registered_node_waits_for_undecided_sources() -> None:
     waiting = [
         Signal(source=source, target="z", status=SignalStatus.SIGNAL_STATUS_WAITING)
         for source in ("a", "b", "b", "c", "d")
@@ -31,6 +31,6 @@ def test_a_node_waits_for_sources_that_are_not_decided() -> None:
     assert reasons(task, signals=waiting[:1]) == ['waits for node "a"']
 
 
-def test_nodes_that_do_not_wait_keep_what_they_have() -> None:
+def test_node_that_does_not_wait_keeps_its_reason() -> None:
     done = NodeTask(node_id="a", reason="skipped by hand", status=NodeTaskStatus.NODE_TASK_STATUS_SKIPPED)
     assert reasons(done) == ["skipped by hand"]

@@ -26,7 +26,7 @@ def mapped(**fields: Any) -> dict[str, Any]:
         ({"max_parallel": None, "min_success": None}, FanOut("in")),
     ],
 )
-def test_what_a_node_says_is_read_and_written_as_it_was(fields: dict[str, Any], read: FanOut) -> None:
+def test_fan_out_fields_round_trip(fields: dict[str, Any], read: FanOut) -> None:
     definition = analyzed(mapped(**fields)).definition
     assert definition is not None
     assert definition.nodes[1].fan_out == read
@@ -35,7 +35,7 @@ def test_what_a_node_says_is_read_and_written_as_it_was(fields: dict[str, Any], 
     assert plan.nodes[1].fan_out == read
 
 
-def test_a_node_that_does_not_say_so_has_the_plan_it_had() -> None:
+def test_plan_digest_without_fan_out_is_unchanged() -> None:
     plain, over = analyzed(flow()).definition, analyzed(mapped()).definition
     assert plain is not None
     assert over is not None
@@ -81,18 +81,18 @@ def test_a_node_that_does_not_say_so_has_the_plan_it_had() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_told_with_its_place(fields: dict[str, Any], faults: list[tuple[str, str]]) -> None:
+def test_invalid_fan_out_is_reported_with_its_path(fields: dict[str, Any], faults: list[tuple[str, str]]) -> None:
     assert faults_of(mapped(**fields)) == faults
 
 
-def test_the_list_comes_along_exactly_one_edge() -> None:
+def test_mapped_input_needs_exactly_one_edge() -> None:
     entry = flow(nodes=[node("a", map="in"), node("b")])
     assert faults_of(entry) == [("nodes[0].map", 'no edge leads into input "in", whose list the node is to run over')]
     twice = flow(nodes=[node("a"), node("b", map="in")], edges=[edge("a", "b"), edge("a", "b", "more")])
     assert faults_of(twice) == [("nodes[1].map", '2 edges lead into input "in"; exactly one must bring the list')]
 
 
-def test_edges_may_lead_from_what_tells_the_errors_and_a_type_that_has_such_an_output_is_warned_of() -> None:
+def test_mapped_node_has_an_errors_output_that_shadows_one_of_its_type() -> None:
     nodes = [node("a", "source"), node("b", "work", map="in"), node("c", "sink")]
     weather = flow(nodes=nodes, edges=[edge("a", "b"), edge("b", "c", "errors")])
     source, sink = Declared(outputs=frozenset({"out"})), Declared(inputs={"in": SINGLE})
@@ -108,6 +108,9 @@ def test_edges_may_lead_from_what_tells_the_errors_and_a_type_that_has_such_an_o
         )
     ]
     nodes[1] = node("b", "work")
-    assert faults_of(
+    faults = faults_of(
         flow(nodes=nodes, edges=weather["edges"]), Catalogue({"source": source, "work": work, "sink": sink})
     )
+    assert faults == [
+        ("edges[1].source_handle", 'node type "work" has no output handle "errors"; it has "out"'),
+    ]

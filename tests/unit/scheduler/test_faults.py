@@ -12,11 +12,11 @@ CASES = [*FLOW_CASES, *GRAPH_CASES]
 
 
 @pytest.mark.parametrize(("weather", "faults"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_fault(weather: Any, faults: list[tuple[str, str]]) -> None:
+def test_faulty_definition_is_refused(weather: Any, faults: list[tuple[str, str]]) -> None:
     assert faults_of(weather) == faults
 
 
-def test_all_faults_are_told_at_once_and_the_structure_still() -> None:
+def test_all_faults_are_reported_at_once_with_the_structure() -> None:
     nodes = [A, node("a"), node("b c"), {"id": "d"}, node("e", config={"k": {"$secret": "?"}}), node("f", runif="x")]
     edges = [edge("a", "dd"), edge("d", "e"), edge("e", "d"), edge("f", "f"), {"source": "a", "target": "b c"}]
     found = analyzed({"intervall": 5, "nodes": nodes, "edges": edges, "keep_cycles": 0})
@@ -71,5 +71,5 @@ def test_all_faults_are_told_at_once_and_the_structure_still() -> None:
         ),
     ],
 )
-def test_faults_of_text(text: str, faults: list[tuple[str, str]]) -> None:
+def test_faulty_json_text_is_refused(text: str, faults: list[tuple[str, str]]) -> None:
     assert faults_of_json(text) == faults

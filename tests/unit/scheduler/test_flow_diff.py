@@ -22,11 +22,11 @@ def node(node_id: str, **more: Any) -> dict[str, Any]:
     return {"id": node_id, "type": "t", **more}
 
 
-def test_equal_ones_differ_in_nothing() -> None:
+def test_equal_flows_have_an_empty_diff() -> None:
     assert diff_of(flow(), flow()) == FlowDiff()
 
 
-def test_nodes_come_go_and_change() -> None:
+def test_added_removed_and_changed_nodes() -> None:
     before = flow([node("a", config={"window": 20, "deep": {"x": [1, 2]}}), node("b")])
     after = flow([node("a", config={"window": True, "deep": {"x": [1, 3]}}, priority=2), node("c", timeout=5)])
     assert diff_of(before, after).nodes == (
@@ -44,12 +44,12 @@ def test_nodes_come_go_and_change() -> None:
     )
 
 
-def test_one_and_true_are_not_the_same() -> None:
+def test_one_and_true_differ() -> None:
     (change,) = diff_of(flow(keep=1), flow(keep=True)).settings
     assert (change.before_json, change.after_json) == ("1", "true")
 
 
-def test_edges_come_and_go_each_time_they_stand_there() -> None:
+def test_repeated_edges_are_compared_by_count() -> None:
     before = flow(edges=["a.x>b.y", "a.x>b.y", "a.x>c.y"])
     after = flow(edges=["a.x>b.y", "a.z>c.y"])
     assert diff_of(before, after).edges == (
@@ -59,7 +59,7 @@ def test_edges_come_and_go_each_time_they_stand_there() -> None:
     )
 
 
-def test_settings_differ_field_by_field() -> None:
+def test_settings_are_compared_field_by_field() -> None:
     before = flow(schedule={"cron": "0 2 * * *", "zone": "Europe/Berlin"}, overlap="allow", labels={"team.a": "x"})
     after = flow(schedule={"cron": "0 3 * * *", "zone": "Europe/Berlin"}, labels={"team.a": "y"}, interval=5)
     assert diff_of(before, after).settings == (
@@ -70,7 +70,7 @@ def test_settings_differ_field_by_field() -> None:
     )
 
 
-def test_another_order_is_a_difference() -> None:
+def test_changed_order_of_nodes_or_edges_is_reported() -> None:
     nodes = [node("a"), node("b"), node("c")]
     diff = diff_of(flow(nodes), flow([nodes[2], nodes[0], node("new")]))
     assert (diff.nodes_reordered, diff.edges_reordered) == (True, False)
@@ -97,9 +97,7 @@ flows = st.builds(
 
 
 @given(flows, flows)
-def test_nothing_differs_exactly_when_they_are_equal_and_the_way_back_is_the_other_way_round(
-    first: dict[str, Any], second: dict[str, Any]
-) -> None:
+def test_diff_is_empty_only_for_equal_flows_and_symmetric(first: dict[str, Any], second: dict[str, Any]) -> None:
     there, back = diff_of(first, second), diff_of(second, first)
     equal = repr(sort(first)) == repr(sort(second))
     assert (there == FlowDiff()) is equal

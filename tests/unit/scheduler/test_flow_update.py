@@ -64,7 +64,7 @@ GRAPH = {"nodes": [{"id": "a", "type": "t"}], "edges": []}
         ({"labels": {"a": "b"}}, {"labels": {"c": "d"}}, ["labels"], {"labels": {"c": "d"}}),
     ],
 )
-def test_only_what_the_mask_names_is_taken(
+def test_only_fields_in_the_mask_are_updated(
     standing: dict[str, Any], given: dict[str, Any], paths: list[str], expected: dict[str, Any]
 ) -> None:
     before = {**standing, **GRAPH}
@@ -72,29 +72,29 @@ def test_only_what_the_mask_names_is_taken(
     assert before == {**standing, **GRAPH}
 
 
-def test_every_field_but_the_graph_can_be_changed() -> None:
+def test_all_fields_but_those_of_the_graph_are_updatable() -> None:
     # The other fields of a flow name nodes of its graph.
     assert set(FLOW_FIELDS) - set(UPDATABLE) <= {"nodes", "edges", "on_failure", "finally"}
 
 
-def test_a_mask_of_what_cannot_be_changed_is_told_path_by_path() -> None:
+def test_mask_faults_are_reported_path_by_path() -> None:
     faults = FaultList()
     check_mask(["overlap", "nodes", "overlp", "schedule.zone", "schedule.colour", "edges[0].target"], faults)
-    told = {fault.path: fault.message for fault in faults.violations()}
-    assert list(told) == [f"update_mask.paths[{place}]" for place in (1, 2, 4, 5)]
-    assert "register the flow again" in told["update_mask.paths[1]"]
-    assert 'did you mean "overlap"?' in told["update_mask.paths[2]"]
-    assert "register the flow again" in told["update_mask.paths[5]"]
+    messages = {fault.path: fault.message for fault in faults.violations()}
+    assert list(messages) == [f"update_mask.paths[{place}]" for place in (1, 2, 4, 5)]
+    assert "register the flow again" in messages["update_mask.paths[1]"]
+    assert 'did you mean "overlap"?' in messages["update_mask.paths[2]"]
+    assert "register the flow again" in messages["update_mask.paths[5]"]
 
 
-def test_a_mask_must_name_something() -> None:
+def test_empty_mask_is_refused() -> None:
     faults = FaultList()
     check_mask([], faults)
     assert [fault.path for fault in faults.violations()] == ["update_mask"]
 
 
 @pytest.mark.parametrize("name", ["nodes", "edges", "on_failure", "finally"])
-def test_what_is_of_the_graph_is_told_so(name: str) -> None:
+def test_mask_fault_says_that_a_field_is_part_of_the_graph(name: str) -> None:
     faults = FaultList()
     check_mask([name], faults)
     (fault,) = faults.violations()

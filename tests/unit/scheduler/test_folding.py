@@ -11,7 +11,7 @@ from tradewind.server.partitions import partition_of
 OWNED: dict[int, int] = {}
 
 
-async def test_all_events_of_a_run_are_one_write_that_also_ends_it() -> None:
+async def test_all_events_of_a_run_and_its_end_are_one_write() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register(nodes=3)
     run = (await scheduler.run()).state
@@ -22,7 +22,7 @@ async def test_all_events_of_a_run_are_one_write_that_also_ends_it() -> None:
     assert len(scheduler.open_states) == 0
 
 
-async def test_what_others_wrote_meanwhile_stays() -> None:
+async def test_concurrent_writes_of_others_are_kept() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register(nodes=2)
     run = (await scheduler.run()).state
@@ -35,7 +35,7 @@ async def test_what_others_wrote_meanwhile_stays() -> None:
     assert (await scheduler.state(run.name)).status is CycleStatus.COMPLETED
 
 
-async def test_known_ends_and_strangers_write_nothing() -> None:
+async def test_repeated_and_foreign_events_write_nothing() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register(nodes=2)
     run = (await scheduler.run()).state
@@ -48,7 +48,7 @@ async def test_known_ends_and_strangers_write_nothing() -> None:
     assert await scheduler.fold([ghost], OWNED) == set()
 
 
-async def test_the_end_of_a_run_counts_where_another_one_of_its_name_is_remembered() -> None:
+async def test_events_end_the_stored_run_although_its_predecessor_is_cached() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register()
     run = (await scheduler.run()).state
@@ -65,7 +65,7 @@ async def test_the_end_of_a_run_counts_where_another_one_of_its_name_is_remember
     assert (state.facts.run_id, state.status) == ("anew", CycleStatus.COMPLETED)
 
 
-async def test_waiters_hear_of_the_end_as_it_is_on_record() -> None:
+async def test_waiters_receive_the_stored_end_state() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register()
     run = (await scheduler.run()).state
@@ -76,7 +76,7 @@ async def test_waiters_hear_of_the_end_as_it_is_on_record() -> None:
     assert wait.states == {run.name: await scheduler.state(run.name)}
 
 
-async def test_a_partition_that_somebody_else_owns_by_now_is_told() -> None:
+async def test_fold_returns_partitions_that_another_replica_owns() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register()
     run = (await scheduler.run()).state
@@ -87,7 +87,7 @@ async def test_a_partition_that_somebody_else_owns_by_now_is_told() -> None:
     assert (await scheduler.state(run.name)).version == 1
 
 
-async def test_many_runs_fold_at_once() -> None:
+async def test_over_a_thousand_runs_fold_at_once() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register()
     runs = [(await scheduler.run()).state for _ in range(1200)]

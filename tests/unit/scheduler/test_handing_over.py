@@ -11,7 +11,7 @@ from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
 from tradewind.scheduler.use_cases.hand_over import retry_after
 
 
-async def test_a_batch_holds_at_most_500_nodes() -> None:
+async def test_batch_holds_at_most_500_nodes() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register(nodes=60)
     scheduler.node_tasks.plans.update(digest for _, digest in (await scheduler.planned()).components)
@@ -20,7 +20,7 @@ async def test_a_batch_holds_at_most_500_nodes() -> None:
     assert [len(names) for names, _ in scheduler.node_tasks.asked] == [8, 8, 4]
 
 
-async def test_a_run_of_more_nodes_goes_alone() -> None:
+async def test_run_of_over_500_nodes_is_submitted_alone() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register("large", nodes=700)
     await scheduler.register("small")
@@ -30,7 +30,7 @@ async def test_a_run_of_more_nodes_goes_alone() -> None:
     assert first_tries == [["small"], ["large"], ["small"]]
 
 
-async def test_large_inputs_end_a_batch_too() -> None:
+async def test_batch_size_is_limited_by_inputs() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register()
     scheduler.node_tasks.plans.update(digest for _, digest in (await scheduler.planned()).components)
@@ -40,7 +40,7 @@ async def test_large_inputs_end_a_batch_too() -> None:
     assert [len(names) for names, _ in scheduler.node_tasks.asked] == [2, 2, 1]
 
 
-async def test_cycles_of_schedules_do_not_wait_behind_the_many_of_a_call() -> None:
+async def test_scheduled_cycles_do_not_wait_behind_a_bulk_call() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register("bulk", nodes=500)
     await scheduler.register("feed")
@@ -53,7 +53,7 @@ async def test_cycles_of_schedules_do_not_wait_behind_the_many_of_a_call() -> No
     assert [[name.flow_id for name in names] for names, _ in scheduler.node_tasks.asked] == [["feed"], *[["bulk"]] * 3]
 
 
-async def test_unknown_plans_follow_in_messages_of_a_mebibyte_each_plan_once() -> None:
+async def test_unknown_plans_are_sent_once_in_messages_of_a_mebibyte() -> None:
     scheduler = MemoryScheduler()
     for number in range(5):
         await scheduler.register(f"f{number}", config="x" * 250_000 + str(number))
@@ -62,7 +62,7 @@ async def test_unknown_plans_follow_in_messages_of_a_mebibyte_each_plan_once() -
     assert [(len(names), len(plans)) for names, plans in scheduler.node_tasks.asked] == [(7, 0), (5, 4), (2, 1)]
 
 
-async def test_one_run_at_fault_does_not_hold_up_the_others() -> None:
+async def test_refused_run_does_not_block_others_of_its_batch() -> None:
     node_tasks = DirectNodeTasks()
     scheduler = MemoryScheduler(node_tasks)
     await scheduler.register()
@@ -73,7 +73,7 @@ async def test_one_run_at_fault_does_not_hold_up_the_others() -> None:
     assert [state.reason for state in states] == ["the node task manager refused it: no good", "", "", ""]
 
 
-async def test_an_outage_leaves_the_reason_and_the_time_of_the_next_try() -> None:
+async def test_outage_stores_reason_and_time_of_the_next_try() -> None:
     node_tasks = DirectNodeTasks(outcomes=[PeerUnavailable("node task manager", "down")])
     scheduler = MemoryScheduler(node_tasks)
     await scheduler.register()
@@ -84,7 +84,7 @@ async def test_an_outage_leaves_the_reason_and_the_time_of_the_next_try() -> Non
     assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 1000
 
 
-async def test_an_outage_is_one_line_of_the_log_however_many_cycles_meet_it() -> None:
+async def test_outage_is_logged_once_for_many_cycles() -> None:
     scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[PeerUnavailable("node task manager", "down")] * 3))
     await scheduler.register()
     with capture_logs() as logs:
@@ -105,15 +105,15 @@ async def next_try(error: PeerUnavailable, age_ms: int) -> int:
     return scheduler.stores.data.open[run.state.name] - scheduler.clock.now_ms()
 
 
-async def test_a_peer_that_was_not_reached_is_tried_soon_however_long_it_took_to_find_out() -> None:
+async def test_unreachable_peer_is_retried_after_a_second_at_any_age() -> None:
     assert await next_try(PeerUnavailable("node task manager", "hangs"), 20_000) == 1000
 
 
-async def test_an_error_that_was_answered_is_tried_less_often_with_age() -> None:
+async def test_answered_error_is_retried_less_often_with_age() -> None:
     assert await next_try(PeerUnavailable("node task manager", "INTERNAL", answered=True), 20_000) == 20_000
 
 
-async def test_a_refusal_says_when_to_come_back() -> None:
+async def test_refused_run_is_retried_when_the_answer_says() -> None:
     refused = SubmitAnswer(SubmitOutcome.REFUSED, reason="QUEUE_FULL", retry_ms=7000)
     scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[refused]))
     await scheduler.register()
@@ -123,7 +123,7 @@ async def test_a_refusal_says_when_to_come_back() -> None:
     assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 7000
 
 
-async def test_a_taken_number_is_passed_by_in_growing_steps() -> None:
+async def test_taken_cycle_numbers_are_skipped_in_growing_steps() -> None:
     taken = SubmitAnswer(SubmitOutcome.RUN_CONFLICT)
     node_tasks = DirectNodeTasks(outcomes=[taken, taken, taken])
     scheduler = MemoryScheduler(node_tasks)
@@ -137,7 +137,7 @@ async def test_a_taken_number_is_passed_by_in_growing_steps() -> None:
     assert await scheduler.stores.states.load(run.state.name) is None
 
 
-async def test_a_run_that_was_asked_to_stop_is_under_its_new_number() -> None:
+async def test_renumbered_run_keeps_its_stop_request() -> None:
     node_tasks = DirectNodeTasks(outcomes=[SubmitAnswer(SubmitOutcome.RUN_CONFLICT)])
     scheduler = MemoryScheduler(node_tasks)
     await scheduler.register()
@@ -151,7 +151,7 @@ async def test_a_run_that_was_asked_to_stop_is_under_its_new_number() -> None:
     assert scheduler.open_states.get(state.name) == state
 
 
-async def test_a_taken_number_of_a_deleted_flow_is_refused() -> None:
+async def test_cycle_of_a_deleted_flow_is_not_renumbered() -> None:
     scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[SubmitAnswer(SubmitOutcome.RUN_CONFLICT)]))
     await scheduler.register()
     run = await scheduler.run()
@@ -160,6 +160,6 @@ async def test_a_taken_number_of_a_deleted_flow_is_refused() -> None:
     assert state.reason == "the node task manager refused it: FLOW_DELETING"
 
 
-def test_tries_come_less_often_with_age() -> None:
+def test_retry_delay_grows_with_age() -> None:
     assert [retry_after(age) for age in (0, 900, 1000, 5000, 60_000)] == [1000, 1000, 1000, 5000, 30_000]
     assert retry_after(0, 7000) == 7000

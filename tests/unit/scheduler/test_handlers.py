@@ -24,7 +24,7 @@ def faults_of(**weather: Any) -> dict[str, str]:
     return {violation.path: violation.message for violation in analysis.violations}
 
 
-def test_they_are_components_of_their_own() -> None:
+def test_handlers_are_separate_components() -> None:
     nodes = [node(name) for name in "abcde"]
     given = flow(nodes=nodes, edges=[edge("a", "b"), edge("c", "d")], on_failure=["d", "c"], **{"finally": ["e"]})
     definition = analyzed(given).definition
@@ -36,7 +36,7 @@ def test_they_are_components_of_their_own() -> None:
     assert plain.handlers() is None
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_all_handler_faults_are_reported_at_once() -> None:
     found = faults_of(on_failure=["d", "x", "e"], **{"finally": ["e", "b"]})
     assert found["on_failure[1]"].startswith('no node "x"')
     assert found["finally[0]"].startswith('"e" is already in on_failure')
@@ -44,7 +44,7 @@ def test_every_fault_is_told_at_once() -> None:
     assert found["edges[1]"].startswith('joins "c" (neither) and "d" (on_failure)')
 
 
-def test_at_least_one_node_is_of_the_flow_itself() -> None:
+def test_flow_of_handlers_only_is_refused() -> None:
     assert "nodes" in faults_of(on_failure=["a", "b", "c", "d"], **{"finally": ["e"]})
 
 
@@ -52,11 +52,11 @@ def test_at_least_one_node_is_of_the_flow_itself() -> None:
     ("over", "phase"),
     [("", "main"), ("0", "on_failure"), ("01", "on_failure"), ("012", "finally"), ("0123", "over"), ("12", "main")],
 )
-def test_the_phase_follows_from_what_has_ended(over: str, phase: str) -> None:
+def test_phase_follows_from_ended_components(over: str, phase: str) -> None:
     assert HANDLERS.phase(set(over), 4) is Phase(phase)
 
 
-def test_what_is_due_follows_from_the_outcome() -> None:
+def test_due_handlers_follow_from_the_outcome() -> None:
     assert HANDLERS.due((), 4, CycleStatus.COMPLETED) == {}
     skipped = {"1": SKIPPED_WELL, "2": SKIPPED_WELL, "3": ""}
     assert HANDLERS.due({"0"}, 4, CycleStatus.COMPLETED) == skipped
@@ -85,7 +85,7 @@ def state(stop: StopRequest | None = None, **ends: ComponentEnd) -> ChainState:
         (BAD, BAD, CycleStatus.FAILED),
     ],
 )
-def test_the_status_is_that_of_the_others_and_a_failed_handler_shows(
+def test_failed_handler_turns_completed_into_partial_only(
     main: ComponentEnd, handler: ComponentEnd, status: CycleStatus
 ) -> None:
     skipped = ComponentEnd(skipped=2)
@@ -94,7 +94,7 @@ def test_the_status_is_that_of_the_others_and_a_failed_handler_shows(
     assert ("1 of the nodes that handle the outcome did not complete" in final.reason) == (handler is BAD)
 
 
-def test_a_stop_is_the_outcome_that_handlers_are_told() -> None:
+def test_outcome_for_handlers_of_a_stopped_cycle() -> None:
     stop = StopRequest("ann", "enough", 5)
     assert outcome_so_far(state(stop, c0=BAD)) == (CycleStatus.CANCELLED, "enough (1 failed, 1 skipped of 8 nodes)")
     late = StopRequest("system", "too long", 5, timeout=True)

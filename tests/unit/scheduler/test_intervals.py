@@ -36,7 +36,7 @@ from tradewind.scheduler.domain.intervals import LONGEST_MS, format_duration, pa
         (315_360_000, LONGEST_MS),
     ],
 )
-def test_reads(value: object, milliseconds: int) -> None:
+def test_durations_are_parsed(value: object, milliseconds: int) -> None:
     assert parse_duration(value) == milliseconds
 
 
@@ -71,19 +71,19 @@ FORMS = 'give seconds as a number, or text such as "500ms", "5s", "5m", "1h" or 
         ("0.5ms", 'must be a whole number of milliseconds, is "0.5ms"'),
     ],
 )
-def test_refuses_and_says_why(value: object, message: str) -> None:
+def test_invalid_duration_is_refused_with_reason(value: object, message: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011  the text is compared whole
         parse_duration(value)
     assert str(refused.value) == message
 
 
 @given(st.integers(0, LONGEST_MS))
-def test_what_is_written_reads_back(milliseconds: int) -> None:
+def test_formatted_duration_parses_back(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds)) == milliseconds
 
 
 @given(st.one_of(st.text(), st.floats(), st.integers(), st.booleans(), st.none()))
-def test_anything_is_read_or_refused(value: object) -> None:
+def test_any_value_is_parsed_or_refused(value: object) -> None:
     try:
         milliseconds = parse_duration(value)
     except ValueError:

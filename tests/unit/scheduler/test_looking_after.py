@@ -31,7 +31,7 @@ def look_after(scheduler: MemoryScheduler) -> LookAfterRuns:
     )
 
 
-async def test_who_looks_hears_that_the_peer_is_away_still_and_pauses() -> None:
+async def test_check_fails_while_the_node_task_manager_is_unavailable() -> None:
     scheduler = MemoryScheduler(Empty(outcomes=[AWAY, AWAY]))
     await scheduler.register()
     run = await scheduler.run()
@@ -42,7 +42,7 @@ async def test_who_looks_hears_that_the_peer_is_away_still_and_pauses() -> None:
     assert scheduler.stores.data.open[run.state.name] == scheduler.clock.now_ms() + 1000
 
 
-async def test_what_was_submitted_late_is_looked_at_soon_so_that_why_it_waited_is_forgotten() -> None:
+async def test_runs_submitted_late_are_checked_again_after_two_seconds() -> None:
     scheduler = MemoryScheduler(Empty(outcomes=[AWAY]))
     await scheduler.register()
     runs = [await scheduler.run() for _ in range(3)]

@@ -36,29 +36,31 @@ TERMINATED = ComponentOutcome(NodeCounts(completed=1, terminated=1, skipped=1), 
         ([GOOD, TERMINATED], SKIP, "partial"),
     ],
 )
-def test_outcome(components: list[ComponentOutcome], policy: FailurePolicy, outcome: str) -> None:
+def test_outcome_follows_from_components_and_failure_policy(
+    components: list[ComponentOutcome], policy: FailurePolicy, outcome: str
+) -> None:
     assert cycle_outcome(components, policy) == outcome
     assert cycle_outcome(reversed(components), policy) == outcome
 
 
 @pytest.mark.parametrize("ended_by", [CycleStatus.TIMEOUT, CycleStatus.CANCELLED])
 @pytest.mark.parametrize("component", [GOOD, FAILED, TERMINATED])
-def test_what_ended_the_cycle_is_its_outcome(ended_by: CycleStatus, component: ComponentOutcome) -> None:
+def test_timeout_or_cancellation_is_the_outcome(ended_by: CycleStatus, component: ComponentOutcome) -> None:
     assert cycle_outcome([component], SKIP, ended_by) is ended_by
 
 
-def test_nothing_else_ends_a_cycle() -> None:
+def test_cycle_cannot_be_ended_by_another_status() -> None:
     with pytest.raises(ValueError, match='not by "completed"'):
         cycle_outcome([GOOD], SKIP, CycleStatus.COMPLETED)
 
 
-def test_an_open_node_means_no_outcome_yet() -> None:
+def test_open_nodes_leave_no_outcome() -> None:
     waiting = ComponentOutcome(NodeCounts(completed=1, pending=2), sinks_completed=1)
     with pytest.raises(ValueError, match="2 nodes are not terminal"):
         cycle_outcome([GOOD, waiting], SKIP)
 
 
-def test_counts_classify_by_status() -> None:
+def test_nodes_are_counted_by_status() -> None:
     counts = NodeCounts.of(["completed", "error", "failed", "skipped", "running", "pending", "registered"])
     assert counts == NodeCounts(1, 1, 1, 1, 2, 0, 1)
     assert (counts.total, counts.open) == (7, 3)

@@ -30,7 +30,7 @@ class Counted(OwnPartitions):
         return super().complete
 
 
-def test_three_times_in_a_lease_at_any_time_of_day() -> None:
+def test_replica_renews_three_times_per_lease() -> None:
     """Sums and differences of times are rounded, and while a clock stands still nothing else gets a turn."""
     stores = MemoryStores(ManualClock(), replica="only")
     own = Counted(stores.partitions, "only", stores.wakes)

@@ -23,7 +23,7 @@ async def beat(*everybody: OwnPartitions) -> None:
             await own.take()
 
 
-async def test_what_nobody_holds_is_taken_and_kept() -> None:
+async def test_free_partitions_are_acquired_and_kept() -> None:
     clock = ManualClock()
     (own,) = replicas(clock, "first")
     changes: list[int] = []
@@ -40,7 +40,7 @@ async def test_what_nobody_holds_is_taken_and_kept() -> None:
     assert changes == [PARTITIONS]
 
 
-async def test_what_lapsed_is_lost_and_taken_again_under_a_higher_epoch() -> None:
+async def test_lapsed_partitions_are_reacquired_under_a_higher_epoch() -> None:
     clock = ManualClock()
     (own,) = replicas(clock, "first")
     await beat(own)
@@ -52,7 +52,7 @@ async def test_what_lapsed_is_lost_and_taken_again_under_a_higher_epoch() -> Non
     assert all(own.epochs[partition] > before[partition] for partition in before)
 
 
-async def test_what_another_owns_is_taken_by_one_that_is_alone_only() -> None:
+async def test_only_a_sole_replica_takes_owned_partitions() -> None:
     first, second = replicas(ManualClock(), "first", "second")
     await beat(first)
     await second.share()
@@ -65,7 +65,7 @@ async def test_what_another_owns_is_taken_by_one_that_is_alone_only() -> None:
     assert not first.epochs
 
 
-async def test_what_was_called_lost_by_mistake_comes_back_at_once() -> None:
+async def test_partitions_reported_lost_by_mistake_are_reacquired_at_once() -> None:
     (own,) = replicas(ManualClock(), "first")
     await beat(own)
     own.lose([1, 2, 99], "somebody said so")
@@ -74,7 +74,7 @@ async def test_what_was_called_lost_by_mistake_comes_back_at_once() -> None:
     assert own.complete
 
 
-async def test_what_is_released_is_there_for_the_next() -> None:
+async def test_released_partitions_can_be_acquired() -> None:
     first, second = replicas(ManualClock(), "first", "second")
     await beat(first)
     await first.release()
@@ -84,7 +84,7 @@ async def test_what_is_released_is_there_for_the_next() -> None:
     assert not first.epochs
 
 
-async def test_epochs_in_use_do_not_change_under_the_hand() -> None:
+async def test_losing_a_partition_leaves_earlier_epochs_unchanged() -> None:
     (own,) = replicas(ManualClock(), "first")
     await beat(own)
     epochs = own.epochs
@@ -92,7 +92,7 @@ async def test_epochs_in_use_do_not_change_under_the_hand() -> None:
     assert 0 in epochs
 
 
-async def test_replicas_that_come_and_go_share_evenly_and_all_is_owned_by_one() -> None:
+async def test_replicas_that_come_and_go_share_partitions_evenly() -> None:
     clock = ManualClock()
     first, second, third = replicas(clock, "first", "second", "third")
     await beat(first)
@@ -107,7 +107,7 @@ async def test_replicas_that_come_and_go_share_evenly_and_all_is_owned_by_one() 
     assert (len(first.epochs), len(third.epochs)) == (8, 8)
 
 
-async def test_the_share_of_one_that_died_goes_to_the_others_when_its_lease_has_lapsed() -> None:
+async def test_share_of_a_dead_replica_is_acquired_when_its_lease_lapses() -> None:
     clock = ManualClock()
     first, dead = replicas(clock, "first", "dead")
     await beat(first, dead)
@@ -122,23 +122,23 @@ async def test_the_share_of_one_that_died_goes_to_the_others_when_its_lease_has_
     assert not dead.epochs
 
 
-async def test_others_are_told_by_one_that_comes_gives_up_or_leaves_and_by_nobody_else() -> None:
-    clock, told = ManualClock(), list[WakeUp]()
+async def test_replicas_notify_others_only_when_they_join_give_up_or_leave() -> None:
+    clock, wake_ups = ManualClock(), list[WakeUp]()
     data = Data(clock)
     first, second = (
         OwnPartitions(stores.partitions, each, stores.wakes)
         for each in ("first", "second")
         for stores in [MemoryStores(clock, replica=each, data=data)]
     )
-    await MemoryStores(clock, data=data).wakes.listen(told.append, lambda: None)
+    await MemoryStores(clock, data=data).wakes.listen(wake_ups.append, lambda: None)
     shares = WakeUp(Work.SHARES, EVERY, 0)
     for own in (first, second, first):
         await own.share()
         await own.take()
-        assert told == [shares]
-        told.clear()
+        assert wake_ups == [shares]
+        wake_ups.clear()
     await beat(first, second)
-    assert not told
+    assert not wake_ups
     assert len(second.epochs) == PARTITIONS // 2
     await second.release()
-    assert told == [shares]
+    assert wake_ups == [shares]

@@ -16,7 +16,7 @@ def plans_of(weather: Weather) -> tuple[ComponentPlan, ...]:
     return definition.plans()
 
 
-def test_nodes_and_edges_keep_the_order_of_the_flow() -> None:
+def test_plans_keep_the_order_of_nodes_and_edges() -> None:
     first, second = plans_of(flow(nodes=NODES, edges=EDGES, failure_policy="continue"))
     assert [first.component_id, second.component_id] == ["0", "1"]
     assert [item.node_id for item in first.nodes] == ["x", "y"]
@@ -27,7 +27,7 @@ def test_nodes_and_edges_keep_the_order_of_the_flow() -> None:
     assert second.failure_policy is FailurePolicy.CONTINUE
 
 
-def test_the_digest_is_of_what_runs_and_nothing_else() -> None:
+def test_plan_digest_covers_what_runs_and_nothing_else() -> None:
     digest = [plan.digest for plan in plans_of(flow(nodes=NODES, edges=EDGES))][1]
 
     def changed(weather: Weather, component: int = 1) -> bool:
@@ -58,7 +58,7 @@ def test_the_digest_is_of_what_runs_and_nothing_else() -> None:
         assert changed(flow(nodes=nodes, edges=edges)), field
 
 
-def test_a_chain_of_ten_thousand_nodes_is_read_analyzed_and_planned_in_two_seconds() -> None:
+def test_chain_of_ten_thousand_nodes_is_planned_in_two_seconds() -> None:
     nodes = [node(f"n{i}") for i in range(10_000)]
     edges = [edge(f"n{i}", f"n{i + 1}") for i in range(9_999)]
     began = time.process_time()

@@ -12,7 +12,7 @@ from tradewind.server.access.identity import Identity, set_identity
 from tradewind.server.access.roles import Role
 
 
-async def test_a_rerun_of_an_old_cycle_is_among_those_that_started_lately() -> None:
+async def test_rerun_of_an_old_cycle_counts_as_recently_started() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register(keep_cycles=100)
     runs = [(await scheduler.run()).state for _ in range(60)]
@@ -29,18 +29,18 @@ async def test_a_rerun_of_an_old_cycle_is_among_those_that_started_lately() -> N
     assert ([state.name for state in found], following) == ([RunName("f", 2, 1)], None)
 
 
-async def test_a_user_is_told_the_nearest_of_their_own_flows() -> None:
+async def test_missing_flow_suggests_the_nearest_of_the_users_own() -> None:
     scheduler = MemoryScheduler()
     for owner, flow_id in (("ann", "shops"), ("bob", "shop")):
         await scheduler.register(flow_id, user_id=owner)
     flows = scheduler.stores.flows
     assert (await no_such_flow(flows, "shopp")).message == 'no flow "shopp"; did you mean "shop"?'
 
-    async def told(user_id: str) -> str:
+    async def message_for(user_id: str) -> str:
         set_identity(Identity(user_id, Role.USER))
         return (await no_such_flow(flows, "shopp")).message
 
-    found = [await asyncio.create_task(told(user_id)) for user_id in ("ann", "bob", "eve")]
+    found = [await asyncio.create_task(message_for(user_id)) for user_id in ("ann", "bob", "eve")]
     assert found == [
         'no flow "shopp"; did you mean "shops"?',
         'no flow "shopp"; did you mean "shop"?',
@@ -48,7 +48,7 @@ async def test_a_user_is_told_the_nearest_of_their_own_flows() -> None:
     ]
 
 
-async def test_the_nearest_of_many_flows_is_told() -> None:
+async def test_missing_flow_suggests_the_nearest_of_a_thousand() -> None:
     scheduler = MemoryScheduler()
     for number in range(1000):
         await scheduler.register(f"flow-{number:04}")

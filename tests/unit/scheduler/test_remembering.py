@@ -12,7 +12,7 @@ from tradewind.scheduler.use_cases.open_states import OpenStates
 NEVER = 1e9
 
 
-async def test_definitions_are_kept_by_flow_and_revision() -> None:
+async def test_definitions_are_cached_by_flow_and_revision() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register("f", nodes=2)
     first = await scheduler.planned()
@@ -30,7 +30,7 @@ async def test_definitions_are_kept_by_flow_and_revision() -> None:
     assert fresh.current("f") is None
 
 
-async def test_another_definition_under_the_same_number_is_another() -> None:
+async def test_another_definition_under_the_same_revision_is_reloaded() -> None:
     """For example after a deletion, or when the store lost a revision with its last second."""
     scheduler = MemoryScheduler()
     await scheduler.register("f", nodes=2)
@@ -44,8 +44,8 @@ async def test_another_definition_under_the_same_number_is_another() -> None:
     assert await scheduler.definitions.of_run(run.state) is run.planned
 
 
-@pytest.mark.parametrize("how", ["a run", "current", "learnt again"])
-async def test_the_definitions_used_longest_ago_go_first(how: str) -> None:
+@pytest.mark.parametrize("how", ["a run", "current", "loaded again"])
+async def test_least_recently_used_definitions_are_evicted_first(how: str) -> None:
     scheduler = MemoryScheduler()
     definitions = Definitions(scheduler.stores.flows, most_nodes=10)
     for name in "abc":
@@ -61,7 +61,7 @@ async def test_the_definitions_used_longest_ago_go_first(how: str) -> None:
     assert [definitions.current(name) is not None for name in "abc"] == [True, False, True]
 
 
-async def test_flows_that_are_gone_are_forgotten() -> None:
+async def test_definitions_of_deleted_flows_are_dropped() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register()
     await scheduler.planned()
@@ -70,7 +70,7 @@ async def test_flows_that_are_gone_are_forgotten() -> None:
     assert scheduler.definitions.current("f") is None
 
 
-async def test_open_states_are_bounded() -> None:
+async def test_number_of_open_states_is_bounded() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register()
     kept = OpenStates(most=3)
@@ -81,7 +81,7 @@ async def test_open_states_are_bounded() -> None:
     assert len(kept) == 2
 
 
-async def test_an_alarm_rings_at_the_earliest_time_that_was_asked_for() -> None:
+async def test_alarm_rings_at_the_earliest_requested_time() -> None:
     alarm = Alarm()
     loop = asyncio.get_running_loop()
     alarm.ring_in(60_000)
@@ -99,7 +99,7 @@ async def test_an_alarm_rings_at_the_earliest_time_that_was_asked_for() -> None:
     assert loop.time() - begun < 5
 
 
-async def test_an_alarm_that_rang_while_nobody_slept_is_heard() -> None:
+async def test_alarm_that_rang_early_ends_the_next_rest_once() -> None:
     alarm = Alarm()
     alarm.ring_in(0)
     await asyncio.wait_for(alarm.rest(NEVER), 5)

@@ -20,7 +20,7 @@ async def run_id(*wishes: Wish, nodes: int = 1) -> list[str]:
     return [begun.answer.run_id for begun in await scheduler.begin(wishes)]
 
 
-async def test_a_planned_time_and_an_attempt_of_a_node_have_one_run() -> None:
+async def test_run_id_is_the_same_for_a_planned_time_or_a_node_attempt() -> None:
     assert await run_id(DUE, CHILD) == await run_id(DUE, CHILD)
     ids = await run_id(
         DUE,
@@ -34,9 +34,9 @@ async def test_a_planned_time_and_an_attempt_of_a_node_have_one_run() -> None:
     assert all(len(each) == 20 for each in ids if each)
 
 
-async def test_of_another_definition_it_is_another() -> None:
+async def test_run_id_differs_for_another_definition() -> None:
     assert await run_id(DUE, nodes=1) != await run_id(DUE, nodes=2)
 
 
-async def test_what_is_wished_for_by_hand_is_a_run_of_its_own() -> None:
+async def test_run_id_of_a_manual_run_is_unique() -> None:
     assert await run_id(Wish("f")) != await run_id(Wish("f"))

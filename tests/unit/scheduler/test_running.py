@@ -22,15 +22,15 @@ from tradewind.scheduler.use_cases.run_cycles import MOST_AT_ONCE, RunCycles, Ru
 
 
 class SlowNodeTasks(DirectNodeTasks):
-    """Accepts nothing until it is told to."""
+    """Accepts nothing until the test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.taking = asyncio.Event()
+        self.accepting = asyncio.Event()
 
     async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
         answers = await super().submit(runs, plans)
-        await self.taking.wait()
+        await self.accepting.wait()
         return answers
 
 
@@ -44,7 +44,7 @@ async def running(node_tasks: DirectNodeTasks) -> tuple[MemoryScheduler, RunCycl
     return scheduler, RunCycles(scheduler.begin, scheduler.hand_over, ends, stores.states, scheduler.definitions)
 
 
-async def test_what_comes_during_a_submission_begins_together_after_it() -> None:
+async def test_runs_requested_during_a_submission_begin_together_after_it() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
     first = asyncio.ensure_future(run([Wish("f")]))
@@ -54,13 +54,13 @@ async def test_what_comes_during_a_submission_begins_together_after_it() -> None
         later.append(asyncio.ensure_future(run([Wish("f")])))
         await asyncio.sleep(0)
     assert (await scheduler.stores.flows.find(["f"]))[0].last_cycle == 0  # type: ignore[union-attr]
-    node_tasks.taking.set()
+    node_tasks.accepting.set()
     answers = [await first, *[await each for each in later]]
     assert [answer.outcome for (answer,) in answers] == [BeginOutcome.BEGUN] * 4
     assert [len(names) for names, _ in node_tasks.asked] == [1, 3]
 
 
-async def test_more_than_a_few_that_come_together_begin_during_a_submission() -> None:
+async def test_many_runs_requested_together_begin_during_a_submission() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
     first = asyncio.ensure_future(run([Wish("f")]))
@@ -68,23 +68,23 @@ async def test_more_than_a_few_that_come_together_begin_during_a_submission() ->
     later = [asyncio.ensure_future(run([Wish("f")])) for _ in range(10)]
     await until(lambda: scheduler.stores.data.flows["f"].last_cycle == 10, "all have begun")
     assert [len(names) for names, _ in node_tasks.asked] == [1]
-    node_tasks.taking.set()
+    node_tasks.accepting.set()
     await asyncio.gather(first, *later)
     assert sum(len(names) for names, _ in node_tasks.asked) == 11
 
 
-async def test_many_begin_while_as_many_are_submitted() -> None:
+async def test_second_group_begins_while_the_first_is_submitted() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
-    all_of_them = asyncio.ensure_future(run([Wish("f")] * (2 * MOST_AT_ONCE)))
+    many = asyncio.ensure_future(run([Wish("f")] * (2 * MOST_AT_ONCE)))
     await until(lambda: bool(node_tasks.asked), "the first are being submitted")
     await until(lambda: scheduler.stores.data.flows["f"].last_cycle == 2 * MOST_AT_ONCE - 1, "all have begun")
     assert [len(names) for names, _ in node_tasks.asked] == [MOST_AT_ONCE]
-    node_tasks.taking.set()
-    assert len(await all_of_them) == 2 * MOST_AT_ONCE
+    node_tasks.accepting.set()
+    assert len(await many) == 2 * MOST_AT_ONCE
 
 
-async def test_what_became_of_many_is_told_in_groups_between_which_others_have_turns() -> None:
+async def test_results_are_reported_in_groups_that_leave_others_turns() -> None:
     _, run = await running(DirectNodeTasks())
     turns = 0
 
@@ -94,18 +94,18 @@ async def test_what_became_of_many_is_told_in_groups_between_which_others_have_t
             turns += 1
             await asyncio.sleep(0)
 
-    told: list[tuple[list[RunResult], int]] = []
+    reported: list[tuple[list[RunResult], int]] = []
     beside = asyncio.ensure_future(others())
-    results = await run([Wish("f")] * (2 * MOST_AT_ONCE + 1), tell=lambda group: told.append((group, turns)))
+    results = await run([Wish("f")] * (2 * MOST_AT_ONCE + 1), tell=lambda group: reported.append((group, turns)))
     beside.cancel()
-    (first, at_first), (second, at_second), (third, at_third) = told
-    assert [len(group) for group, _ in told] == [MOST_AT_ONCE, MOST_AT_ONCE, 1]
+    (first, at_first), (second, at_second), (third, at_third) = reported
+    assert [len(group) for group, _ in reported] == [MOST_AT_ONCE, MOST_AT_ONCE, 1]
     assert results == [*first, *second, *third]
     assert [result.run.cycle for result in results if result.run is not None] == list(range(2 * MOST_AT_ONCE + 1))
     assert at_first < at_second < at_third
 
 
-async def test_nobody_waits_any_more_when_a_group_cannot_be_told() -> None:
+async def test_waits_are_dropped_when_a_group_cannot_be_reported() -> None:
     scheduler, run = await running(DirectNodeTasks())
 
     def tell(group: list[RunResult]) -> None:
@@ -117,14 +117,14 @@ async def test_nobody_waits_any_more_when_a_group_cannot_be_told() -> None:
     assert scheduler.waiters.pending() == []
 
 
-async def test_a_call_of_one_has_its_turn_among_the_groups_of_a_call_of_many() -> None:
+async def test_small_call_does_not_wait_for_all_groups_of_a_large_one() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
     many = asyncio.ensure_future(run([Wish("f")] * (5 * MOST_AT_ONCE)))
     flow = scheduler.stores.data.flows["f"]
     await until(lambda: flow.last_cycle == 2 * MOST_AT_ONCE - 1, "the second group has begun")
     one = asyncio.ensure_future(run([Wish("f")]))
-    node_tasks.taking.set()
+    node_tasks.accepting.set()
     ((answer,), answers) = await asyncio.gather(one, many)
     assert answer.run is not None
     assert answer.run.cycle <= 3 * MOST_AT_ONCE
@@ -132,10 +132,10 @@ async def test_a_call_of_one_has_its_turn_among_the_groups_of_a_call_of_many() -
     assert {result.outcome for result in answers} == {BeginOutcome.BEGUN}
 
 
-async def test_what_fails_for_all_is_told_to_the_caller_and_to_nobody_else() -> None:
+async def test_failure_of_all_groups_is_raised_once() -> None:
     _, run = await running(DirectNodeTasks())
-    told: list[dict[str, object]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
 
     async def away(wishes: Sequence[Wish]) -> list[Begun]:
         raise ConnectionError(f"no store for {len(wishes)}")
@@ -146,10 +146,10 @@ async def test_what_fails_for_all_is_told_to_the_caller_and_to_nobody_else() -> 
     await until(lambda: not run._batcher.waiting, "the others have failed as well")
     await asyncio.sleep(0)
     gc.collect()
-    assert told == []
+    assert reported == []
 
 
-async def test_a_wait_ends_with_its_time() -> None:
+async def test_wait_times_out_while_the_cycle_runs() -> None:
     node_tasks = DirectNodeTasks()
     scheduler, run = await running(node_tasks)
     (result,) = await run([Wish("f")], wait_s=0.01)
@@ -158,7 +158,7 @@ async def test_a_wait_ends_with_its_time() -> None:
     assert scheduler.waiters.pending() == []
 
 
-async def test_a_wait_that_the_store_breaks_off_is_forgotten() -> None:
+async def test_wait_is_dropped_when_the_store_fails() -> None:
     scheduler, run = await running(DirectNodeTasks())
     before = Wish("f", request=RememberedRequest("default", "again", "payload"))
     await run([before])

@@ -28,7 +28,7 @@ START = 1_900_000_800_000
         {"at": ["2030-01-01T00:00:00Z", "2030-01-02T00:00:00Z"]},
     ],
 )
-def test_what_is_written_is_what_was_read(weather: dict[str, Any]) -> None:
+def test_schedules_round_trip(weather: dict[str, Any]) -> None:
     faults = FaultList()
     definition = read_schedule(weather, "schedule", faults)
     assert not faults.violations()
@@ -36,19 +36,19 @@ def test_what_is_written_is_what_was_read(weather: dict[str, Any]) -> None:
     assert schedule_from_json(definition.to_json()) == definition
 
 
-def test_one_time_may_stand_alone_and_offsets_are_taken_off() -> None:
+def test_single_time_needs_no_list_and_is_converted_to_utc() -> None:
     definition = read_schedule({"at": "2030-03-17T19:00:00+01:00"}, "schedule", FaultList())
     assert definition.times_ms == (START,)
 
 
-def test_once_is_now() -> None:
+def test_empty_schedule_runs_once_at_its_anchor() -> None:
     assert ScheduleDefinition().once
     assert schedule_from_json("{}") == ScheduleDefinition()
     planned = ScheduleDefinition().planned(5)
     assert (planned.after(0), planned.after(5)) == (5, None)
 
 
-def test_an_interval_begins_with_the_flow_or_lies_on_the_grid_of_its_start() -> None:
+def test_interval_is_aligned_with_its_anchor_or_start() -> None:
     assert ScheduleDefinition(HOUR).planned(START + 7).after(START + 8) == START + HOUR + 7
     aligned = ScheduleDefinition(HOUR, start_ms=START)
     assert not aligned.begins_with_the_flow
@@ -56,18 +56,18 @@ def test_an_interval_begins_with_the_flow_or_lies_on_the_grid_of_its_start() -> 
     assert aligned.planned(0).after(0) == START
 
 
-def test_what_is_put_off_on_purpose_is_not_late_for_that() -> None:
+def test_jitter_does_not_count_as_lateness() -> None:
     strict = ScheduleDefinition(24 * HOUR, jitter_ms=HOUR, catch_up=CatchUp.NONE)
     assert strict.judge(START, START + HOUR).fire_ms == START
     assert strict.judge(START, START + HOUR + 11_000).fire_ms is None
 
 
-def test_nothing_fires_at_the_end_or_after_it() -> None:
+def test_nothing_fires_at_or_after_the_end() -> None:
     for due in (START, START + HOUR):
         verdict = ScheduleDefinition(HOUR, end_ms=START).judge(due, due)
         assert (verdict.fire_ms, verdict.next_ms, verdict.missed) == (None, None, None)
 
 
-def test_the_next_one_after_the_end_is_none() -> None:
+def test_no_next_time_at_the_end() -> None:
     verdict = ScheduleDefinition(HOUR, end_ms=START + HOUR).judge(START, START)
     assert (verdict.fire_ms, verdict.next_ms) == (START, None)

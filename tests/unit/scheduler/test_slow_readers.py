@@ -29,7 +29,7 @@ def taken(backlog: Backlog) -> list[list[ChainState]]:
     return messages
 
 
-def test_what_fits_is_told_whole_and_in_order() -> None:
+def test_backlog_within_its_limits_keeps_all_states_in_order() -> None:
     backlog = Backlog()
     states = [state(at // 2, at) for at in range(100)]
     for each in states:
@@ -38,15 +38,15 @@ def test_what_fits_is_told_whole_and_in_order() -> None:
     assert len(backlog) == 0
 
 
-def test_of_too_many_states_the_newest_of_each_run_stays() -> None:
+def test_full_backlog_keeps_the_newest_state_of_each_run() -> None:
     backlog = Backlog()
     for version in range(MOST_STATES + 1):
         backlog.add(state(version % 3, version))
-    told = [each for message in taken(backlog) for each in message]
-    assert sorted((each.name.cycle, each.version) for each in told) == [(0, 4998), (1, 4999), (2, 5000)]
+    received = [each for message in taken(backlog) for each in message]
+    assert sorted((each.name.cycle, each.version) for each in received) == [(0, 4998), (1, 4999), (2, 5000)]
 
 
-def test_of_too_many_runs_the_latest_stay_however_large_they_are() -> None:
+def test_full_backlog_keeps_the_latest_of_large_runs() -> None:
     backlog = Backlog()
     most = 0
     for cycle in range(100):
@@ -58,37 +58,37 @@ def test_of_too_many_runs_the_latest_stay_however_large_they_are() -> None:
     ]
 
 
-def test_a_run_stays_for_its_newest_state_however_early_it_first_came() -> None:
+def test_new_state_moves_its_run_to_the_end_of_a_full_backlog() -> None:
     backlog = Backlog()
     for cycle in range(MOST_STATES):
         backlog.add(state(cycle))
     backlog.add(state(0, version=2))
     backlog.add(state(MOST_STATES))
-    told = [each for message in taken(backlog) for each in message]
-    assert [(each.name.cycle, each.version) for each in told[-2:]] == [(0, 2), (MOST_STATES, 1)]
-    assert [each.name.cycle for each in told[:-2]] == list(range(2, MOST_STATES))
+    received = [each for message in taken(backlog) for each in message]
+    assert [(each.name.cycle, each.version) for each in received[-2:]] == [(0, 2), (MOST_STATES, 1)]
+    assert [each.name.cycle for each in received[:-2]] == list(range(2, MOST_STATES))
 
 
-def test_a_state_too_many_is_taken_without_a_look_at_all_others(monkeypatch: Any) -> None:
-    looks: list[ChainState] = []
+def test_adding_to_a_full_backlog_does_not_scan_it(monkeypatch: Any) -> None:
+    weighed_states: list[ChainState] = []
 
     def weighed(each: ChainState) -> int:
-        looks.append(each)
+        weighed_states.append(each)
         return weight_of(each)
 
     monkeypatch.setattr(watch_backlog, "weight_of", weighed)
     backlog = Backlog()
     for cycle in range(MOST_STATES + 1):
         backlog.add(state(cycle))
-    looks.clear()
+    weighed_states.clear()
     for cycle in range(MOST_STATES + 1, MOST_STATES + 101):
         backlog.add(state(cycle))
         backlog.add(state(cycle, version=2))
-    assert len(looks) <= 3 * 200
+    assert len(weighed_states) <= 3 * 200
     assert len(backlog) == MOST_STATES
 
 
-def test_no_message_holds_more_than_a_channel_takes() -> None:
+def test_backlog_is_sent_in_messages_of_limited_size() -> None:
     backlog = Backlog()
     for cycle in range(200):
         backlog.add(state(cycle, inputs=20_000))
@@ -116,7 +116,7 @@ class SilentCall:
         await asyncio.Event().wait()
 
 
-async def test_runs_of_a_client_that_reads_no_answer_are_not_begun_without_end(monkeypatch: Any) -> None:
+async def test_stream_begins_limited_runs_for_a_client_that_reads_nothing(monkeypatch: Any) -> None:
     monkeypatch.setattr(run_stream, "MOST_OPEN", 50)
     begun: list[pb2.RunFlowRequest] = []
 
@@ -137,7 +137,7 @@ async def test_runs_of_a_client_that_reads_no_answer_are_not_begun_without_end(m
     await asyncio.gather(serving, return_exceptions=True)
 
 
-async def test_large_answers_that_nobody_reads_count_by_their_size(monkeypatch: Any) -> None:
+async def test_stream_limits_bytes_of_unread_answers(monkeypatch: Any) -> None:
     monkeypatch.setattr(run_stream, "_MOST_WAITING_BYTES", 100_000)
 
     async def run(request: pb2.RunFlowRequest, _traceparent: str) -> pb2.RunFlowResponse:

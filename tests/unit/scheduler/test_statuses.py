@@ -57,7 +57,7 @@ NAMES = ["flow", "cycle", "node"]
 
 
 @pytest.mark.parametrize(("module", "enum", "moves"), MOVES, ids=NAMES)
-def test_only_these_moves_are_allowed(module: ModuleType, enum: Any, moves: dict[str, str]) -> None:
+def test_only_listed_status_transitions_are_allowed(module: ModuleType, enum: Any, moves: dict[str, str]) -> None:
     assert [status.value for status in enum] == list(moves)
     for current in enum:
         allowed = {wanted.value for wanted in enum if module.can_move(current, wanted)}
@@ -75,11 +75,11 @@ def test_only_these_moves_are_allowed(module: ModuleType, enum: Any, moves: dict
     ],
     ids=NAMES,
 )
-def test_the_contract_knows_the_same_words(enum: Any, wire: Any, prefix: str) -> None:
+def test_statuses_match_the_contract(enum: Any, wire: Any, prefix: str) -> None:
     assert [prefix + status.value.upper() for status in enum] == wire.keys()[1:]
 
 
-def test_statistics_may_call_a_failed_node_an_error() -> None:
+def test_node_status_error_means_failed() -> None:
     assert NodeStatus("error") is NodeStatus.FAILED
     with pytest.raises(ValueError, match="errored"):
         NodeStatus("errored")

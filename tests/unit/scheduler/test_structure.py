@@ -15,7 +15,7 @@ from tradewind.scheduler.domain.structure import FlowStructure, structure_of
 Pairs = list[tuple[str, str]]
 
 
-def test_the_example_of_the_specification() -> None:
+def test_structure_of_the_example_in_the_specification() -> None:
     nodes = ["node_A", "node_B", "node_C", "node_D", "node_E"]
     edges = [("node_A", "node_B"), ("node_B", "node_C"), ("node_D", "node_E")]
     assert structure_of(nodes, edges).to_dict() == {
@@ -37,7 +37,7 @@ def test_the_example_of_the_specification() -> None:
     }
 
 
-def test_a_component_with_a_cycle_is_no_dag_and_names_the_way_round() -> None:
+def test_component_with_a_closed_path_is_no_dag_and_names_the_path() -> None:
     structure = structure_of(["in", "a", "b", "out", "other"], [("in", "a"), ("a", "b"), ("b", "a"), ("b", "out")])
     assert structure.to_dict()["components"]["0"] == {
         "nodes": ["in", "a", "b", "out"],
@@ -65,7 +65,7 @@ def test_waves_of_a_diamond() -> None:
     assert structure_of(["d", "c", "b", "a"], edges).components[0].waves == (("a",), ("c", "b"), ("d",))
 
 
-def test_parallel_edges_and_a_node_that_feeds_itself() -> None:
+def test_parallel_edges_and_self_loops() -> None:
     structure = structure_of(["a", "b", "c"], [("a", "b"), ("a", "b"), ("c", "c")])
     assert structure.components[0].waves == (("a",), ("b",))
     assert structure.components[1].cycle_path == ("c", "c")
@@ -77,19 +77,19 @@ def test_edges_to_unknown_nodes_are_ignored() -> None:
     assert structure_of([], [("a", "b")]).to_dict() == {"component_count": 0, "components": {}}
 
 
-def test_the_path_is_the_shortest_through_its_first_node() -> None:
+def test_closed_path_is_the_shortest_through_its_first_node() -> None:
     ring = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
     assert structure_of(list("abcd"), ring).components[0].cycle_path == tuple("abcda")
     assert structure_of(list("abcd"), [*ring, ("b", "a")]).components[0].cycle_path == tuple("aba")
 
 
-def test_each_group_of_nodes_on_cycles_has_its_path() -> None:
+def test_each_strongly_connected_group_has_one_closed_path() -> None:
     #      0 <-> 1   2 -> 3 -> 2 (behind 1)   4 alone   5 to itself
     assert closed_paths([[1], [0, 2], [3], [2], [], [5]]) == [[0, 1, 0], [2, 3, 2], [5, 5]]
 
 
 @pytest.mark.parametrize("shape", ["chain", "ring", "reversed chain", "fan", "loose"])
-def test_ten_thousand_nodes_take_less_than_a_second(shape: str) -> None:
+def test_ten_thousand_nodes_are_analyzed_in_a_second(shape: str) -> None:
     nodes = [f"n{i}" for i in range(10_000)]
     chain = list(itertools.pairwise(nodes))
     edges = {

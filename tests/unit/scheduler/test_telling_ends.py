@@ -1,4 +1,4 @@
-"""Whether anybody listens for ends of cycles, while asking and being told happen at the same time."""
+"""Whether anybody listens for ends of cycles, while it is asked and while listeners come."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Events:
     async def publish(self, name: str, event_id: str, payload_json: str) -> None: ...
 
 
-async def test_who_begins_to_listen_while_it_is_asked_is_not_forgotten() -> None:
+async def test_listener_added_during_a_check_is_not_lost() -> None:
     events = Events()
     tell = TellEnds(cast(Any, None), cast(Any, None), events)
     looking = asyncio.ensure_future(tell.look())
@@ -53,21 +53,21 @@ class Tell:
 
     def __init__(self, own: Own) -> None:
         self._own = own
-        self.told: list[Sequence[int]] = []
+        self.published: list[Sequence[int]] = []
 
     async def look(self) -> None: ...
 
     async def __call__(self, partitions: Sequence[int]) -> bool:
-        self.told.append(partitions)
+        self.published.append(partitions)
         if partitions == [0]:
             self._own.epochs[1] = 1
             self._own.gained()
         return True
 
 
-async def test_what_a_predecessor_left_in_a_partition_that_is_gained_meanwhile_is_told() -> None:
+async def test_ends_in_a_partition_gained_meanwhile_are_published() -> None:
     own: Any = Own()
     tell: Any = Tell(own)
     telling = asyncio.ensure_future(TellEndsLoop(tell, own, Alarm(), 0.01).run())
-    await until(lambda: tell.told == [[0], [0, 1]], "both are told", 5)
+    await until(lambda: tell.published == [[0], [0, 1]], "both are published", 5)
     telling.cancel()

@@ -59,32 +59,32 @@ class Answers:
         raise AssertionError("one state is written at a time here")
 
 
-def told(state: ChainState) -> tuple[ChainState, set[str]]:
+def with_reason(state: ChainState) -> tuple[ChainState, set[str]]:
     return state._replace(reason="so"), {REASON}
 
 
-async def test_a_conflict_is_tried_again_from_what_is_on_record_then() -> None:
+async def test_conflict_is_retried_from_the_stored_state() -> None:
     states = Answers(UpdateOutcome.CONFLICT, UpdateOutcome.CONFLICT, UpdateOutcome.OK)
 
-    result, state = await update_state(states, RUN, told)
+    result, state = await update_state(states, RUN, with_reason)
 
     assert states.seen == [1, 2, 3]
     assert (result, state) == (UpdateResult(UpdateOutcome.OK, 4), ChainState(RUN, FACTS, 4, reason="so"))
 
 
-async def test_conflicts_without_end_end_with_the_deadline() -> None:
+async def test_repeated_conflicts_are_given_up_at_the_deadline() -> None:
     states = Answers(UpdateOutcome.CONFLICT)
 
     with pytest.raises(VersionConflict, match="run f:0:0 kept being changed by others; try again"):
-        await update_state(states, RUN, told, deadline_s=0.05)
+        await update_state(states, RUN, with_reason, deadline_s=0.05)
     assert 1 < len(states.seen) < 50
 
 
-async def test_an_outage_is_no_conflict_and_passes_at_once() -> None:
+async def test_store_outage_is_raised_at_once_without_retry() -> None:
     states = Answers(UpdateOutcome.CONFLICT, Away("the store is away"), UpdateOutcome.OK)
 
     with pytest.raises(Away):
-        await update_state(states, RUN, told)
+        await update_state(states, RUN, with_reason)
     assert states.seen == [1, 2]
 
 
@@ -92,17 +92,17 @@ async def test_an_outage_is_no_conflict_and_passes_at_once() -> None:
     ("outcome", "found"),
     [(UpdateOutcome.MISSING, ChainState(RUN, FACTS, 1)), (UpdateOutcome.TERMINAL, ENDED)],
 )
-async def test_what_is_gone_or_over_is_told_and_not_tried_again(outcome: UpdateOutcome, found: ChainState) -> None:
+async def test_missing_or_ended_run_is_reported_without_retry(outcome: UpdateOutcome, found: ChainState) -> None:
     states = Answers(outcome)
 
-    result, state = await update_state(states, RUN, told)
+    result, state = await update_state(states, RUN, with_reason)
 
     assert (result.outcome, state, states.seen) == (outcome, found, [1])
 
 
-async def test_a_run_that_is_not_on_record_is_not_made_up() -> None:
+async def test_unknown_run_is_not_created() -> None:
     states = Answers(UpdateOutcome.OK)
     states.state = None
 
-    assert await update_state(states, RUN, told) == (UpdateResult(UpdateOutcome.MISSING), None)
+    assert await update_state(states, RUN, with_reason) == (UpdateResult(UpdateOutcome.MISSING), None)
     assert states.seen == []

@@ -17,15 +17,15 @@ HOUR_S = 3600.0
 
 
 class Replica:
-    """Owns what it is told to own; keeps what others hear."""
+    """Owns what the test lets it own; keeps the messages that others receive."""
 
     def __init__(self, look_s: float = LOOK_S) -> None:
         stores = MemoryStores(ManualClock())
-        self.told: list[WakeUp] = []
+        self.sent: list[WakeUp] = []
         self.own = OwnPartitions(stores.partitions, "here", stores.wakes)
         self.background = Background()
         self.wake = WakeOwners(stores.wakes, self.own, self.background, look_s)
-        self._listening = stores.wakes.listen(self.told.append, lambda: None)
+        self._listening = stores.wakes.listen(self.sent.append, lambda: None)
 
     async def __aenter__(self) -> "Replica":
         await self._listening
@@ -36,39 +36,39 @@ class Replica:
 
 
 async def rings(rest: Callable[[], object], within_s: float = 1.0) -> bool:
-    """Tell whether an alarm rings soon."""
+    """Say whether an alarm rings soon."""
     begun = asyncio.get_running_loop().time()
     await asyncio.wait_for(rest(), HOUR_S)  # type: ignore[arg-type]
     return asyncio.get_running_loop().time() - begun < within_s
 
 
-async def test_an_owner_here_is_woken_and_nobody_told() -> None:
+async def test_local_owner_is_woken_without_a_message() -> None:
     async with Replica() as replica:
         await replica.own.take()
         replica.wake(Work.RUNS, "f", 20)
         assert await rings(lambda: replica.wake.alarms[Work.RUNS].rest(HOUR_S))
-        assert replica.told == []
+        assert replica.sent == []
 
 
-async def test_an_owner_elsewhere_is_told_unless_it_looks_before_that() -> None:
+async def test_remote_owner_is_notified_unless_it_polls_earlier() -> None:
     async with Replica() as replica:
         replica.wake(Work.RUNS, "f", 5000)
         replica.wake(Work.JOBS, "f", 0)
         replica.wake(Work.RUNS, "g", 4999)
         f, g = partition_of("f"), partition_of("g")
-        await until(lambda: replica.told == [WakeUp(Work.JOBS, f, 0), WakeUp(Work.RUNS, g, 4999)], "both are told")
+        await until(lambda: replica.sent == [WakeUp(Work.JOBS, f, 0), WakeUp(Work.RUNS, g, 4999)], "both are notified")
 
 
-async def test_of_many_who_want_a_look_the_first_is_told_and_those_before_it() -> None:
+async def test_only_earlier_wake_ups_are_sent_again() -> None:
     async with Replica() as replica:
         for in_ms in (2000, 2000, 3000, 500, 2000, 0, 0):
             replica.wake(Work.RUNS, "f", in_ms)
             await asyncio.sleep(0)
-        told = [2000, 500, 0, 0]
-        await until(lambda: [each.in_ms for each in replica.told] == told, "who comes before the others is told")
+        sent = [2000, 500, 0, 0]
+        await until(lambda: [each.in_ms for each in replica.sent] == sent, "earlier times are sent")
 
 
-async def test_who_hears_of_what_it_owns_looks_and_of_everything_after_a_gap() -> None:
+async def test_replica_wakes_for_partitions_it_owns_and_for_all_after_a_gap() -> None:
     async with Replica() as replica:
         alarms = replica.wake.alarms
         replica.wake.hear(WakeUp(Work.RUNS, 0, 0))

@@ -41,7 +41,7 @@ def definition_of(weather: object, *, from_struct: bool = False) -> FlowDefiniti
     return found.definition
 
 
-def test_the_example_of_the_specification() -> None:
+def test_example_of_the_specification_is_read() -> None:
     definition = definition_of(SPECIFICATION)
     assert definition == FlowDefinition(
         schedule=ScheduleDefinition(60_000),
@@ -54,7 +54,7 @@ def test_the_example_of_the_specification() -> None:
     assert definition.to_weather() == SPECIFICATION
 
 
-def test_defaults() -> None:
+def test_omitted_fields_have_defaults() -> None:
     definition = definition_of({"interval": 0, "nodes": [{"id": "a", "type": "t"}]})
     assert definition.schedule.once
     assert definition.edges == ()
@@ -69,7 +69,7 @@ def test_defaults() -> None:
     assert (only.schedule_to_start_ms, only.start_to_close_ms) == (300_000, 300_000)
 
 
-def test_every_field() -> None:
+def test_every_field_is_read_and_written() -> None:
     weather = {
         "interval": "500ms",
         "overlap": "allow",
@@ -123,7 +123,7 @@ def test_every_field() -> None:
     }
 
 
-def test_time_limits_may_stand_together() -> None:
+def test_timeouts_may_be_given_in_one_object() -> None:
     together = {"schedule_to_start": "30s", "start_to_close": 0, "total": "1h", "heartbeat": "1500ms"}
     definition = definition_of(flow(nodes=[node("a", timeouts=together)], edges=[]))
     assert definition.nodes == (
@@ -136,7 +136,7 @@ def test_time_limits_may_stand_together() -> None:
     ]
 
 
-def test_retries_and_what_stands_for_fields_that_are_not_said() -> None:
+def test_omitted_retry_fields_have_defaults() -> None:
     said = {"attempts": 5, "initial": "90s", "factor": 1.5, "jitter": 0, "non_retryable": ["ValueError"]}
     definition = definition_of(
         flow(nodes=[node("a", retry={"attempts": 3, "factor": 2.0, "maximum": 60}), node("b", retry=said)], edges=[])
@@ -149,7 +149,7 @@ def test_retries_and_what_stands_for_fields_that_are_not_said() -> None:
     ]
 
 
-def test_null_is_as_good_as_absent() -> None:
+def test_null_means_absent() -> None:
     nulls = {"edges": None, "overlap": None, "timeout": None, "keep_cycles": None, "labels": None, "description": None}
     bare = node("a", config=None, run_if=None, schedule_to_start=None, timeout=None, retry=None)
     assert definition_of({"interval": 1, "nodes": [bare], **nulls}) == FlowDefinition(
@@ -158,11 +158,11 @@ def test_null_is_as_good_as_absent() -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, "0", None])
-def test_a_cycle_timeout_of_zero_is_none(timeout: object) -> None:
+def test_zero_cycle_timeout_means_none(timeout: object) -> None:
     assert definition_of(flow(timeout=timeout)).cycle_timeout_ms is None
 
 
-def test_the_same_definition_has_the_same_text_and_digest_however_it_came() -> None:
+def test_equal_definitions_have_the_same_digest_from_any_source() -> None:
     plain = definition_of(SPECIFICATION)
     through_struct = definition_of(as_doubles(SPECIFICATION), from_struct=True)
     other_order = json.dumps({key: SPECIFICATION[key] for key in reversed(SPECIFICATION)}, indent=4)
@@ -173,19 +173,19 @@ def test_the_same_definition_has_the_same_text_and_digest_however_it_came() -> N
     assert plain.digest() != definition_of({**SPECIFICATION, "interval": 61}).digest()
 
 
-def test_the_digest_is_that_of_the_canonical_text() -> None:
+def test_digest_is_of_the_canonical_text() -> None:
     definition = definition_of({"interval": "1m", "nodes": [node("a", config={"z": "ä", "b": 2.0})], "edges": []})
     text = '{"edges":[],"interval":60,"nodes":[{"config":{"b":2,"z":"ä"},"id":"a","type":"feed"}]}'
     assert definition.to_json() == text
     assert definition.digest() == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_draft_names_the_types_to_look_up() -> None:
+def test_draft_lists_its_node_types() -> None:
     draft = read_weather({"nodes": [node("a", "x"), node("b", "y"), node("c", "x"), {"id": "d"}, 7]})
     assert draft.node_types == {"x", "y"}
 
 
-def test_faults_found_before_come_first() -> None:
+def test_earlier_faults_come_first() -> None:
     earlier = FaultList()
     assert read_json_text("{", "nodes[0].config_json", earlier) is UNREADABLE
     found = analyze(read_weather(flow(interval=-1), earlier=earlier))
@@ -193,7 +193,7 @@ def test_faults_found_before_come_first() -> None:
     assert len(earlier) == 1
 
 
-def test_stored_text_reads_back_and_anything_else_is_refused() -> None:
+def test_stored_definition_reads_back_and_other_text_is_refused() -> None:
     definition = definition_of(flow(labels={"a": "b"}, description="ä"))
     assert definition_from_json(definition.to_json()) == definition
     with pytest.raises(ValueError, match="not a stored flow definition: interval: is required"):
@@ -266,7 +266,7 @@ def weathers(draw: st.DrawFn) -> Weather:
 
 
 @given(weathers())
-def test_a_definition_survives_every_way_out_and_in(weather: Weather) -> None:
+def test_definition_round_trips_through_every_format(weather: Weather) -> None:
     definition = definition_of(weather)
     assert definition_of(definition.to_weather()) == definition
     assert definition_of(as_doubles(weather), from_struct=True) == definition
@@ -293,7 +293,7 @@ garbage = st.recursive(
 
 
 @given(garbage, st.booleans())
-def test_rubbish_is_refused_with_faults_that_can_be_sent(weather: Any, from_struct: bool) -> None:
+def test_garbage_is_refused_with_encodable_faults(weather: Any, from_struct: bool) -> None:
     found = analyzed(weather, from_struct=from_struct)
     assert found.violations or found.definition is not None
     for violation in found.violations:
