@@ -113,6 +113,19 @@ async def test_answered_error_is_retried_less_often_with_age() -> None:
     assert await next_try(PeerUnavailable("node task manager", "INTERNAL", answered=True), 20_000) == 20_000
 
 
+async def test_refusal_ends_an_outage() -> None:
+    scheduler = MemoryScheduler(
+        DirectNodeTasks(outcomes=[PeerUnavailable("node task manager", "down"), PeerRefused("no")])
+    )
+    await scheduler.register()
+    run = await scheduler.run()
+    (state,) = await scheduler.hand_over([run])
+    scheduler.clock.advance(20_000)
+    (state,) = await scheduler.hand_over([run._replace(state=state)])
+    assert state.reason == "the node task manager refused it: no"
+    assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 20_000
+
+
 async def test_refused_run_is_retried_when_the_answer_says() -> None:
     refused = SubmitAnswer(SubmitOutcome.REFUSED, reason="QUEUE_FULL", retry_ms=7000)
     scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[refused]))

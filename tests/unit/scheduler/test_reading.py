@@ -1,13 +1,18 @@
 """Reading only as much about cycles as is asked for, and the answers about flows that do not exist."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.beginning import RerunRequest
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.read_flows import CycleFilter, ReadFlows
+from tradewind.scheduler.use_cases.read_logs import LineFilter, ReadLogs
 from tradewind.server.access.identity import Identity, set_identity
 from tradewind.server.access.roles import Role
 
@@ -27,6 +32,31 @@ async def test_rerun_of_an_old_cycle_counts_as_recently_started() -> None:
     wanted = CycleFilter(started_after_ms=scheduler.clock.now_ms())
     found, following = await read.cycles("f", wanted, None, 10)
     assert ([state.name for state in found], following) == ([RunName("f", 2, 1)], None)
+
+
+async def test_logs_of_a_flow_are_those_of_its_newest_cycles_however_often_one_ran() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register(keep_cycles=100)
+    states = [(await scheduler.run()).state for _ in range(7)]
+    for run in range(7):
+        await scheduler.fold([event(states[-1])], {})
+        rerun = Rerun(run, states[-1].facts.run_id, (), (), "ada", "")
+        latest = await scheduler.state(states[-1].name)
+        answer = await scheduler.stores.cycles.begin_rerun(RerunRequest(latest, f"again-{run}", rerun, 5000, 0))
+        assert answer.state is not None
+        states.append(answer.state)
+
+    async def node_logs(state: ChainState, after: str) -> tuple[list[LogLine], bool]:
+        return [], False
+
+    stores = scheduler.stores
+    read = ReadFlows(stores.flows, stores.cycles, stores.states)
+    node_tasks: Any = SimpleNamespace(node_logs=node_logs)
+    lines, _ = await ReadLogs(read, stores.cycles, stores.states, stores.logs, node_tasks).page(
+        "f", None, LineFilter(), None, 100
+    )
+    assert list(dict.fromkeys(line.cycle for line in lines)) == [2, 3, 4, 5, 6]
+    assert lines[-1].text == "Starting run 7 of cycle 6, by ada"
 
 
 async def test_missing_flow_suggests_the_nearest_of_the_users_own() -> None:

@@ -99,6 +99,7 @@ class HandOver:
             self.unreached = None if error.answered else error
             return await self._refused([(run, f"{error.message}; it will be tried again", 0) for run in runs])
         except PeerRefused as error:
+            self.unreached = None
             if len(runs) == 1:
                 return await self._refused([(runs[0], f"the node task manager refused it: {error}", 0)])
             # One of the runs is at fault: the others must not wait for it.

@@ -110,8 +110,17 @@ class ReadLogs:
         return [state if each.name == state.name else each for each in found if each is not None]
 
     async def _logged(self, flow_id: str, cycle: int | None) -> list[ChainState]:
-        """Return the cycles that may have lines, oldest first."""
-        if cycle is None:
-            newest = await self._cycles.newest(flow_id, None, LOGGED_CYCLES)
-            return list({state.name.cycle: state for state in reversed(newest)}.values())
-        return [await self._read.cycle(flow_id, cycle, None)]
+        """Return the latest runs of the cycles that may have lines, oldest first."""
+        if cycle is not None:
+            return [await self._read.cycle(flow_id, cycle, None)]
+        found: dict[int, ChainState] = {}
+        below: RunName | None = None
+        while len(found) < LOGGED_CYCLES:
+            states = await self._cycles.newest(flow_id, below, LOGGED_CYCLES)
+            for state in states:
+                found.setdefault(state.name.cycle, state)
+            if len(states) < LOGGED_CYCLES:
+                break
+            # A cycle may have any number of runs: go on with the cycle before.
+            below = RunName(flow_id, states[-1].name.cycle)
+        return list(found.values())[:LOGGED_CYCLES][::-1]
