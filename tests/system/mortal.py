@@ -148,7 +148,7 @@ class World:
             return life.channels[-1]
 
         records = MemoryStores(
-            SystemClock(), lease_ms=86_400_000, data=self._data, tells_ends=lambda: scheduler.tells_ends
+            SystemClock(), lease_ms=86_400_000, data=self._data, publishes_ends=lambda: scheduler.publishes_ends
         )
         stores: Any = MortalStores(records, life)
         settings = SchedulerSettings(scheduler_lease_seconds=86_400, scheduler_sole=True)

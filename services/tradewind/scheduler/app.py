@@ -89,10 +89,10 @@ from tradewind.server.telemetry import open_tracing
 NAME = "tradewind-scheduler"
 
 _FOLLOWED_UP = {
-    FollowUp.QUEUE_MOVES: Work.WAITING,
-    FollowUp.OUTBOX_FILLS: Work.OUTBOX,
-    FollowUp.END_TOLD: Work.ENDS,
-    FollowUp.END_RETURNED: Work.RETURNS,
+    FollowUp.ADVANCE_QUEUE: Work.WAITING,
+    FollowUp.SETTLE_OUTBOX: Work.OUTBOX,
+    FollowUp.PUBLISH_END: Work.ENDS,
+    FollowUp.RETURN_END: Work.RETURNS,
 }
 """Whose work the write of a run leaves behind."""
 
@@ -125,7 +125,7 @@ class Scheduler:
                 link.subscriber,
                 replica=replica,
                 lease_ms=int(lease_s * 1000),
-                tells_ends=lambda: tell_ends.listened,
+                publishes_ends=lambda: tell_ends.has_listeners,
                 settle_ms=int(settings.scheduler_settle_seconds * 1000),
                 store_clock=link.clock,
             )
@@ -283,9 +283,9 @@ class Scheduler:
         return await self._read.any()
 
     @property
-    def tells_ends(self) -> bool:
+    def publishes_ends(self) -> bool:
         """Whether anybody listens to the ends of cycles, so that stores are to keep them until they are told."""
-        return self._tell_ends.listened
+        return self._tell_ends.has_listeners
 
     def bind(self, server: grpc.aio.Server) -> None:
         """Serve on this server."""
@@ -294,7 +294,7 @@ class Scheduler:
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._link.open()
-        self._deaf = await self._wakes.listen(self._wake.hear, self._wake.missed)
+        self._deaf = await self._wakes.listen(self._wake.receive, self._wake.missed)
         for loop in self._loops:
             self._tasks.begin(loop.run())
         self._tasks.begin(self._doctor.watch())

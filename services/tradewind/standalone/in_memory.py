@@ -66,7 +66,7 @@ class InMemory:
         self._flows = SchedulerStores(
             clock,
             lease_ms=round(scheduler.scheduler_lease_seconds * 1000),
-            tells_ends=lambda: bool(self.triggers.listening(FLOW_FINISHED)),
+            publishes_ends=lambda: bool(self.triggers.listening(FLOW_FINISHED)),
         )
         self._scheduler = Scheduler(scheduler, stores=self._flows, open_channel=open_channel)
         self.services: Sequence[Service] = [

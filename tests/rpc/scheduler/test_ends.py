@@ -28,7 +28,7 @@ async def heard(scheduler: Client, peers: Peers) -> None:
 async def test_an_end_is_told_while_somebody_listens(start: Start, peers: Peers) -> None:
     scheduler = await start(scheduler_listeners_seconds=0.05)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
-    await until(lambda: not scheduler.service.tells_ends, "it knows that nobody does")
+    await until(lambda: not scheduler.service.publishes_ends, "it knows that nobody does")
     await scheduler.register(user_id="ada")
     await scheduler.run()
     assert peers.triggers.events == []

@@ -64,7 +64,9 @@ async def stages(start: Start, embedded: RedisServer) -> AsyncIterator[tuple[Sta
             stages.append(Stage(scheduler, trigger_grpc.TriggerServiceStub(channel)))
         first, second = stages
         await share(first.scheduler, second.scheduler)
-        await until(lambda: not any(each.scheduler.service.tells_ends for each in stages), "nobody is known to listen")
+        await until(
+            lambda: not any(each.scheduler.service.publishes_ends for each in stages), "nobody is known to listen"
+        )
         yield first, second
 
 
@@ -74,7 +76,7 @@ async def test_the_end_of_a_flow_begins_another_that_was_started_elsewhere(stage
     await here.scheduler.register(before)
     await here.register("report", finished(before))
     await here.start("report")
-    await until(lambda: there.scheduler.service.tells_ends, "the other one hears of it", SOON_S)
+    await until(lambda: there.scheduler.service.publishes_ends, "the other one hears of it", SOON_S)
     ended = await here.scheduler.run(before)
     await until(lambda: there.firings("report"), "the end has begun a cycle", SOON_S)
     assert await there.firings("report") == [(ended.run_id, "fired", 0)]
@@ -86,7 +88,7 @@ async def test_a_trigger_of_anybody_for_ends_is_told_to_every_scheduler(stages: 
     trigger = trigger_pb2.Trigger(trigger_id="t", queue="q", schedule=trigger_pb2.Schedule(event=event))
     await here.triggers.SaveTrigger(trigger_pb2_service.SaveTriggerRequest(trigger=trigger))
     for each in (here, there):
-        await until(lambda each=each: each.scheduler.service.tells_ends, "it hears of it", SOON_S)
+        await until(lambda each=each: each.scheduler.service.publishes_ends, "it hears of it", SOON_S)
 
 
 async def test_a_bulk_job_begins_at_once(pair: tuple[Client, Client]) -> None:

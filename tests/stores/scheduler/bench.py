@@ -113,11 +113,11 @@ def memory_stores(
     clock: Callable[[], int],
     lease_ms: int = 10_000,
     kept_revisions: int = KEPT_REVISIONS,
-    tells_ends: Callable[[], bool] = lambda: False,
+    publishes_ends: Callable[[], bool] = lambda: False,
     settle_ms: int = 0,
 ) -> MemoryStores:
     return MemoryStores(
-        clock, lease_ms=lease_ms, kept_revisions=kept_revisions, tells_ends=tells_ends, settle_ms=settle_ms
+        clock, lease_ms=lease_ms, kept_revisions=kept_revisions, publishes_ends=publishes_ends, settle_ms=settle_ms
     )
 
 
@@ -126,7 +126,7 @@ def redis_stores(
     clock: Callable[[], int],
     lease_ms: int = 10_000,
     kept_revisions: int = KEPT_REVISIONS,
-    tells_ends: Callable[[], bool] = lambda: False,
+    publishes_ends: Callable[[], bool] = lambda: False,
     settle_ms: int = 0,
 ) -> RedisStores:
     """Return stores that are logged in as the service's own user."""
@@ -137,7 +137,7 @@ def redis_stores(
         Subscriber(server.url(ACL.name)),
         replica="here",
         lease_ms=lease_ms,
-        tells_ends=tells_ends,
+        publishes_ends=publishes_ends,
         kept_revisions=kept_revisions,
         settle_ms=settle_ms,
     )

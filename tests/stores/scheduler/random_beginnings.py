@@ -100,7 +100,7 @@ class RandomBeginnings(RandomFlows):
                 origin=CycleOrigin.SCHEDULE,
                 planned_ms=due,
                 due_ms=due,
-                next_ms=0 if over or flow is None else flow.schedule.stands_by_ms,
+                next_ms=0 if over or flow is None else flow.schedule.standby_ms,
                 schedule_epoch=flow.schedule_epoch - older if flow else 0,
                 inputs_json='{"n": 1,\n"event": {"id": "ü"}}',
                 event=EventFiring(event_id, *refused) if refused else EventFiring(event_id),

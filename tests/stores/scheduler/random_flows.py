@@ -117,7 +117,7 @@ class RandomFlows(TwinStores[Stores]):
             config_json=f"config {digest}",
             schedule=schedule,
             pause_after_failures=pause_after,
-            first_ms=schedule.stands_by_ms or (0 if schedule.begins_with_the_flow else self.clock.now_ms() + 5),
+            first_ms=schedule.standby_ms or (0 if schedule.begins_with_the_flow else self.clock.now_ms() + 5),
             overlap=overlap,
             keep_cycles=keep,
             user_id=user,
@@ -136,7 +136,7 @@ class RandomFlows(TwinStores[Stores]):
         passed = Span(start_at - 2000, start_at - 1000, 2) if later else None
         flow = self.flow(flow_id)
         if flow and flow.schedule.on and status is FlowStatus.RUNNING:
-            start_at = flow.schedule.stands_by_ms
+            start_at = flow.schedule.standby_ms
         change = StatusChange(flow_id, status, allowed, start_at, "me", reason, passed)
         self.both(lambda store: self.sorted_answer(store, change))
         self.refresh()

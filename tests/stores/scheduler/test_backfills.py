@@ -50,7 +50,7 @@ async def test_times_begin_in_order_as_others_end(bench: Bench) -> None:
     assert (await bench.begin(beyond)).outcome is BeginOutcome.SETTLED
     assert states[1] is not None
     ended = await bench.end(states[1])
-    assert ended.follow_up == FollowUp.QUEUE_MOVES
+    assert ended.follow_up == FollowUp.ADVANCE_QUEUE
     last = await begin_next(bench, backfill_id)
     assert (await bench.filled(backfill_id)).position_ms == 0
     assert states[0] is not None

@@ -211,10 +211,10 @@ async def test_only_its_own_run_gives_way(bench: Bench) -> None:
 async def test_an_overtaken_owner_begins_and_writes_nothing(bench: Bench) -> None:
     await bench.register()
     partition = partition_of("f")
-    old = await bench.stores.partitions.take(partition)
+    old = await bench.stores.partitions.acquire(partition)
     assert (await bench.begin(epoch=old)).outcome is BeginOutcome.BEGUN
     state = await bench.state(RunName("f", 0))
-    new = await bench.stores.partitions.take(partition)
+    new = await bench.stores.partitions.acquire(partition)
     assert (await bench.begin(epoch=old)).outcome is BeginOutcome.OVERTAKEN
     assert (await bench.end(state, epoch=old)).outcome is UpdateOutcome.OVERTAKEN
     assert (await bench.flow()).last_cycle == 0
@@ -226,8 +226,8 @@ async def test_only_what_is_of_a_lost_partition_is_refused(bench: Bench) -> None
     for flow_id in flows:
         await bench.register(flow_id)
     lost = partition_of(flows[2])
-    epochs = {partition: await bench.stores.partitions.take(partition) for partition in map(partition_of, flows)}
-    await bench.stores.partitions.take(lost)
+    epochs = {partition: await bench.stores.partitions.acquire(partition) for partition in map(partition_of, flows)}
+    await bench.stores.partitions.acquire(lost)
     answers = await bench.stores.cycles.begin([bench.request(flow_id) for flow_id in flows], epochs)
     expected = [BeginOutcome.OVERTAKEN if partition_of(flow_id) == lost else BeginOutcome.BEGUN for flow_id in flows]
     assert [answer.outcome for answer in answers] == expected

@@ -22,8 +22,8 @@ async def test_cycles_are_read_and_partitions_kept_without_the_pool(embedded: Re
             assert await stores.states.load_many([state.name]) == [state]
             assert await stores.states.load_many([]) == []
             assert await stores.flows.owners(["f", "nobody's"]) == ["default", None]
-            await stores.partitions.meet()
-            await stores.wakes.tell(WakeUp(Work.SHARES, EVERY, 0))
+            await stores.partitions.report_presence()
+            await stores.wakes.publish(WakeUp(Work.SHARES, EVERY, 0))
     finally:
         for connection in taken:
             await pool.release(connection)

@@ -15,7 +15,7 @@ from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import SubFlowWait
-from tradewind.scheduler.domain.submission import ComponentSight
+from tradewind.scheduler.domain.submission import ComponentView
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.scheduler.stores.redis.ranks import OPEN
@@ -47,11 +47,11 @@ class Peers:
             raise PeerUnavailable("trigger service", "away")
         return self.epochs.get(flow_id)
 
-    async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
+    async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
         if self.away:
             raise PeerUnavailable("node task manager", "away")
         return [
-            ComponentSight(state.name, state.facts.run_id, "0", False, ComponentEnd(), 2)
+            ComponentView(state.name, state.facts.run_id, "0", False, ComponentEnd(), 2)
             for state in runs
             if str(state.name) in self.known
         ]
@@ -82,7 +82,7 @@ class Ward(Bench):
         examiners = ExaminePartitions(stores.doctor, ask, own)
         if not everything:
             assert await examiners(False) == []
-            await own.take()
+            await own.acquire()
             assert len(list(await examiners(False))) == 16
         doctor = Doctor(examiners, again_s=0)
         return [finding async for step in doctor.run(mend=mend) for finding in step.findings]

@@ -22,15 +22,15 @@ async def test_ends_wait_while_somebody_listens(bench: Bench) -> None:
     for status in (CycleStatus.COMPLETED, CycleStatus.FAILED, CycleStatus.TIMEOUT):
         state = await bench.begun()
         bench.clock.advance(5)
-        assert (await bench.end(state, status)).follow_up == FollowUp.END_TOLD
+        assert (await bench.end(state, status)).follow_up == FollowUp.PUBLISH_END
         expected.append(EndedRun(state.name, state.facts.run_id, status, bench.now))
     assert await ends.waiting(HERE, 9) == expected
     assert await ends.waiting(HERE, 2) == expected[:2]
     await bench.write(await bench.begun(), "no end")
     bench.listens = False
-    await ends.told([expected[1]])
+    await ends.remove([expected[1]])
     assert await ends.waiting(HERE, 9) == [expected[0], expected[2]]
-    await ends.told(expected)
+    await ends.remove(expected)
     assert await ends.waiting(HERE, 9) == []
 
 
@@ -47,12 +47,12 @@ async def test_the_end_of_a_run_for_a_node_of_another_flow_waits_whoever_listens
     assert await bench.stores.states.load(answer.state.name) == answer.state
     await bench.end(other)
     next_one = await bench.begun()
-    assert (await bench.end(answer.state, CycleStatus.FAILED)).follow_up == FollowUp.END_RETURNED
+    assert (await bench.end(answer.state, CycleStatus.FAILED)).follow_up == FollowUp.RETURN_END
     ended = EndedRun(answer.state.name, "child", CycleStatus.FAILED, bench.now)
     assert await returns.waiting(HERE, 9) == [ended]
     assert await bench.stores.ends.waiting(HERE, 9) == []
     await bench.end(next_one)
-    await returns.told([ended])
+    await returns.remove([ended])
     assert await returns.waiting(HERE, 9) == []
 
 
@@ -75,6 +75,6 @@ async def test_a_run_stays_until_its_end_is_returned_however_few_are_kept(bench:
     ended = await bench.stores.returns.waiting(HERE, 9)
     found = await bench.stores.states.load_many([end.run for end in ended])
     assert [state.facts.run_id for state in found if state] == ["child0", "child1", "child2"]
-    await bench.stores.returns.told(ended)
+    await bench.stores.returns.remove(ended)
     await bench.end(await bench.begun(BeginRequest(shape("f", keep_cycles=1), "last", CycleOrigin.RUN_FLOW, 5000)))
     assert [state.name.cycle for state in await bench.stores.cycles.newest("f", None, 9)] == [3]

@@ -19,8 +19,8 @@ ON_PRICE = ScheduleDefinition(on=EventSchedule("price"))
 
 async def listening(bench: Bench, schedule: ScheduleDefinition = ON_PRICE, **changes: Any) -> None:
     """Register and start a flow that begins on events."""
-    await bench.register(schedule=schedule, first_ms=schedule.stands_by_ms, **changes)
-    await bench.move(FlowStatus.RUNNING, start_at_ms=schedule.stands_by_ms)
+    await bench.register(schedule=schedule, first_ms=schedule.standby_ms, **changes)
+    await bench.move(FlowStatus.RUNNING, start_at_ms=schedule.standby_ms)
 
 
 async def event(bench: Bench, name: str, came_ms: int = 0, **changes: Any) -> BeginRequest:
@@ -32,7 +32,7 @@ async def event(bench: Bench, name: str, came_ms: int = 0, **changes: Any) -> Be
         "origin": CycleOrigin.SCHEDULE,
         "planned_ms": came_ms,
         "due_ms": came_ms,
-        "next_ms": flow.schedule.stands_by_ms,
+        "next_ms": flow.schedule.standby_ms,
         "schedule_epoch": flow.schedule_epoch,
         "inputs_json": json.dumps({"n": name}),
         "event": EventFiring(name),

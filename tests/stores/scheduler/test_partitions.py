@@ -8,7 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from tests.servers import RedisServer
 from tests.stores.machines import StoreMachine
-from tradewind.scheduler.ports.owning import NOBODY_MET, Meeting, Partitions
+from tradewind.scheduler.ports.owning import NO_PRESENCE, Partitions, Presence
 from tradewind.scheduler.stores.keys import ACL, Keys
 from tradewind.scheduler.stores.memory.data import Data
 from tradewind.scheduler.stores.memory.partitions import MemoryPartitions
@@ -28,7 +28,7 @@ class Twins(StoreMachine):
 
     def __init__(self, server: RedisServer) -> None:
         super().__init__(server)
-        self.met = dict.fromkeys(NAMES, NOBODY_MET)
+        self.presence = dict.fromkeys(NAMES, NO_PRESENCE)
         self.held: dict[str, dict[int, int]] = {name: {} for name in NAMES}
         data = Data(self.clock)
         self.memory: dict[str, Partitions] = {name: MemoryPartitions(data, name, LEASE_MS) for name in NAMES}
@@ -39,11 +39,11 @@ class Twins(StoreMachine):
         return {name: RedisPartitions(scripted, name, LEASE_MS) for name in NAMES}
 
     @rule(name=replicas, alone=st.sampled_from([False, False, False, True]))
-    def meet(self, name: str, alone: bool) -> None:
-        expected: Meeting = self.run(self.memory[name].meet(alone=alone))
-        found: Meeting = self.run(self.redis[name].meet(alone=alone))
+    def report_presence(self, name: str, alone: bool) -> None:
+        expected: Presence = self.run(self.memory[name].report_presence(alone=alone))
+        found: Presence = self.run(self.redis[name].report_presence(alone=alone))
         assert found._replace(here=tuple(sorted(found.here))) == expected
-        self.met[name] = found
+        self.presence[name] = found
         if found.lapsed:
             self.held[name] = {}
 
@@ -54,14 +54,14 @@ class Twins(StoreMachine):
 
     @rule(name=replicas, partition=partitions)
     def take(self, name: str, partition: int) -> None:
-        met = self.met[name]
-        epoch = self.run(self.redis[name].take(partition, met))
-        assert epoch == self.run(self.memory[name].take(partition, met))
+        presence = self.presence[name]
+        epoch = self.run(self.redis[name].acquire(partition, presence))
+        assert epoch == self.run(self.memory[name].acquire(partition, presence))
         if epoch:
             for other in NAMES:
                 before = self.held[other].pop(partition, 0)
                 assert before < epoch
-                assert not before or other == name or (other not in met.here and before <= met.at_ms)
+                assert not before or other == name or (other not in presence.here and before <= presence.at_ms)
             self.held[name][partition] = epoch
 
     @rule(name=replicas, older=st.sampled_from([0, 0, 1]))
@@ -94,17 +94,17 @@ async def test_who_looked_too_early_takes_nothing_from_a_newcomer(gone_for_ms: i
     clock = ManualClock()
     data = Data(clock)
     first, second = (MemoryPartitions(data, name, LEASE_MS) for name in NAMES[:2])
-    met = await first.meet()
+    presence = await first.report_presence()
     clock.advance(gone_for_ms + 1)
-    await second.meet()
-    assert await second.take(3)
-    assert not await first.take(3, met)
+    await second.report_presence()
+    assert await second.acquire(3)
+    assert not await first.acquire(3, presence)
 
 
 async def test_what_is_released_twice_is_free_once() -> None:
     data = Data(ManualClock())
     first, second = (MemoryPartitions(data, name, LEASE_MS) for name in NAMES[:2])
-    held = {3: await first.take(3)}
+    held = {3: await first.acquire(3)}
     for _ in range(2):
         await first.release(held)
-    assert await second.take(3)
+    assert await second.acquire(3)

@@ -133,7 +133,7 @@ async def test_too_many_failures_in_a_row_pause_a_flow(bench: Bench) -> None:
         bench.clock.advance(MINUTE if place else 0)
         state = await tick(bench, due + place * MINUTE)
         assert state is not None
-        assert (await bench.end(state, status)).follow_up == (FollowUp.OUTBOX_FILLS if place == 3 else 0)
+        assert (await bench.end(state, status)).follow_up == (FollowUp.SETTLE_OUTBOX if place == 3 else 0)
     flow = await bench.flow()
     assert (flow.status, flow.pause and flow.pause.by) == (FlowStatus.PAUSED, "system")
     assert flow.pause is not None

@@ -108,9 +108,9 @@ class Twins(RandomBeginnings):
         self.listens = listens
         if tell:
             ends = self.both(lambda store: store.ends.waiting(EVERYWHERE, 2))
-            self.both(lambda store: store.ends.told(ends))
+            self.both(lambda store: store.ends.remove(ends))
             returns = self.both(lambda store: store.returns.waiting(EVERYWHERE, 2))
-            self.both(lambda store: store.returns.told(returns))
+            self.both(lambda store: store.returns.remove(returns))
 
     @rule(flow_id=ids, older=st.sampled_from([0, 0, 1]))
     def tidy(self, flow_id: str, older: int) -> None:
@@ -133,7 +133,7 @@ class Twins(RandomBeginnings):
     @rule(flow_id=ids, overtaken=st.booleans())
     def own(self, flow_id: str, overtaken: bool) -> None:
         partition = partition_of(flow_id)
-        epoch = self.both(lambda store: store.partitions.take(partition))
+        epoch = self.both(lambda store: store.partitions.acquire(partition))
         if not overtaken:
             self.epochs[partition] = epoch
 

@@ -71,7 +71,7 @@ async def test_one_that_waits_begins_at_the_end_of_the_one_before(bench: Bench) 
     assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.OVERLAP
     assert await tick(bench, due + 2 * MINUTE) is None
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == ["f"]
-    assert (await bench.end(first)).follow_up == FollowUp.QUEUE_MOVES
+    assert (await bench.end(first)).follow_up == FollowUp.ADVANCE_QUEUE
     second = await bench.begun(bench.waiting())
     assert second.facts.planned_ms == due + 2 * MINUTE
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == []

@@ -26,12 +26,12 @@ async def test_who_listens_hears_what_there_is_to_do_until_it_does_not(bench: Be
     await other.listen(second.append, lambda: None)
     told = [WakeUp(work, 15, at) for at, work in enumerate(Work)]
     for wake_up in told:
-        await bench.stores.wakes.tell(wake_up)
+        await bench.stores.wakes.publish(wake_up)
     # On a cluster messages come through several nodes, in any order.
     await until(lambda: set(first) == set(second) == set(told), "all is heard")
     end()
     last = WakeUp(Work.JOBS, 0, 5000)
-    await bench.stores.wakes.tell(last)
+    await bench.stores.wakes.publish(last)
     await until(lambda: last in second, "the last one is heard")
     assert last not in first
 
@@ -45,6 +45,6 @@ async def test_what_a_later_release_says_does_not_deafen_this_one(bench: Bench, 
     await RedisWakeChannel(server.connect(ACL.name), subscriber, Keys()).listen(heard.append, lambda: None)
     for message in ("chores 1 0", "jobs", "jobs x 0", "\xff"):
         await server.connect(ACL.name).publish(Keys().wake(), message)
-    await bench.stores.wakes.tell(WakeUp(Work.JOBS, 1, 0))
+    await bench.stores.wakes.publish(WakeUp(Work.JOBS, 1, 0))
     await until(lambda: heard == [WakeUp(Work.JOBS, 1, 0)], "what it knows is heard")
     await subscriber.stop()

@@ -20,7 +20,7 @@ from tradewind.scheduler.domain.due import DueAnswer, DueEvent, DueFlow
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import (
     ComponentEvent,
-    ComponentSight,
+    ComponentView,
     StopOrder,
     Submission,
     SubmitAnswer,
@@ -82,15 +82,15 @@ class SlowNodes:
         if order.run in self.running:
             self._end(order.run, ComponentEnd(terminated=1))
 
-    async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
-        sights = []
+    async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
+        views = []
         for run in runs:
             if run.name in self.running:
-                sights.append(ComponentSight(run.name, run.facts.run_id, "0", False, ComponentEnd(), 1))
+                views.append(ComponentView(run.name, run.facts.run_id, "0", False, ComponentEnd(), 1))
             elif run.name in self.ended:
                 end = self.ended[run.name].end
-                sights.append(ComponentSight(run.name, run.facts.run_id, "0", True, end, 1))
-        return sights
+                views.append(ComponentView(run.name, run.facts.run_id, "0", True, end, 1))
+        return views
 
     async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
         """Nobody listens."""
@@ -188,7 +188,7 @@ class Replica:
 
     async def own(self) -> None:
         """Take the partitions, whoever has them."""
-        self.epochs = {each: await self.stores.partitions.take(each) for each in self._partitions}
+        self.epochs = {each: await self.stores.partitions.acquire(each) for each in self._partitions}
         await self._triggers.subscribe(self._subscriptions())
 
     def _subscriptions(self) -> list[Subscription]:

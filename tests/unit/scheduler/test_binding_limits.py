@@ -4,7 +4,7 @@ from typing import Any
 
 from tradewind.scheduler.domain.binding_limits import Demand, binding_limits
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
-from tradewind.scheduler.domain.placement import Placement, WorkerSight, placements
+from tradewind.scheduler.domain.placement import Placement, WorkerView, placements
 from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.domain.weather import read_weather
 
@@ -103,10 +103,10 @@ def test_rate_binds_when_the_schedule_or_a_single_cycle_exceeds_it() -> None:
 def test_placements_group_workers_by_node_type_without_draining_ones() -> None:
     definition = fan(5)
     workers = [
-        WorkerSight("w1", frozenset({"model", "feed"}), 4, 1),
-        WorkerSight("w2", frozenset({"model"}), 1, 3),
-        WorkerSight("w3", frozenset({"model"}), 8, 0, draining=True),
-        WorkerSight("w4", frozenset({"other"}), 8, 0),
+        WorkerView("w1", frozenset({"model", "feed"}), 4, 1),
+        WorkerView("w2", frozenset({"model"}), 1, 3),
+        WorkerView("w3", frozenset({"model"}), 8, 0, draining=True),
+        WorkerView("w4", frozenset({"other"}), 8, 0),
     ]
     offers = placements(definition.nodes, workers)
     assert offers == (

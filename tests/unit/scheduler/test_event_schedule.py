@@ -60,9 +60,9 @@ def test_event_schedule_plans_no_times_and_listens_until_its_end() -> None:
     assert not definition.once
     assert not definition.begins_with_the_flow
     assert definition.planned(5).after(0) is None
-    assert definition.stands_by_ms == -1
-    assert ScheduleDefinition(end_ms=END, on=EventSchedule("a")).stands_by_ms == -END
-    assert ScheduleDefinition(1000).stands_by_ms == 0
+    assert definition.standby_ms == -1
+    assert ScheduleDefinition(end_ms=END, on=EventSchedule("a")).standby_ms == -END
+    assert ScheduleDefinition(1000).standby_ms == 0
 
 
 def test_event_older_than_the_catch_up_window_is_missed() -> None:

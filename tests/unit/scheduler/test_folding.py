@@ -81,8 +81,8 @@ async def test_fold_returns_partitions_that_another_replica_owns() -> None:
     await scheduler.register()
     run = (await scheduler.run()).state
     partition = partition_of("f")
-    old = await scheduler.stores.partitions.take(partition)
-    await scheduler.stores.partitions.take(partition)
+    old = await scheduler.stores.partitions.acquire(partition)
+    await scheduler.stores.partitions.acquire(partition)
     assert await scheduler.fold([event(run)], {partition: old}) == {partition}
     assert (await scheduler.state(run.name)).version == 1
 

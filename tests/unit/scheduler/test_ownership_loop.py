@@ -18,9 +18,9 @@ class Counted(OwnPartitions):
 
     shared = turns = 0
 
-    async def share(self, *, alone: bool = False) -> None:
+    async def rebalance(self, *, alone: bool = False) -> None:
         self.shared += 1
-        await super().share(alone=alone)
+        await super().rebalance(alone=alone)
 
     @property
     def complete(self) -> bool:

@@ -19,8 +19,8 @@ async def beat(*everybody: OwnPartitions) -> None:
     """Do what each replica does at its turn, twice, so that partitions given up by one are taken by another."""
     for _ in range(2):
         for own in everybody:
-            await own.share()
-            await own.take()
+            await own.rebalance()
+            await own.acquire()
 
 
 async def test_free_partitions_are_acquired_and_kept() -> None:
@@ -28,14 +28,14 @@ async def test_free_partitions_are_acquired_and_kept() -> None:
     (own,) = replicas(clock, "first")
     changes: list[int] = []
     own.on_change(lambda: changes.append(len(own.epochs)))
-    await own.share()
-    await own.take()
+    await own.rebalance()
+    await own.acquire()
     assert own.complete
     assert own.owns(3)
     before = own.epochs
     for _ in range(5):
         clock.advance(99)
-        await own.share()
+        await own.rebalance()
     assert own.epochs == before
     assert changes == [PARTITIONS]
 
@@ -46,22 +46,22 @@ async def test_lapsed_partitions_are_reacquired_under_a_higher_epoch() -> None:
     await beat(own)
     before = own.epochs
     clock.advance(100)
-    await own.share()
+    await own.rebalance()
     assert not own.epochs
-    await own.take()
+    await own.acquire()
     assert all(own.epochs[partition] > before[partition] for partition in before)
 
 
 async def test_only_a_sole_replica_takes_owned_partitions() -> None:
     first, second = replicas(ManualClock(), "first", "second")
     await beat(first)
-    await second.share()
-    await second.take()
+    await second.rebalance()
+    await second.acquire()
     assert not second.epochs
-    await second.share(alone=True)
-    await second.take()
+    await second.rebalance(alone=True)
+    await second.acquire()
     assert second.complete
-    await first.share()
+    await first.rebalance()
     assert not first.epochs
 
 
@@ -70,7 +70,7 @@ async def test_partitions_reported_lost_by_mistake_are_reacquired_at_once() -> N
     await beat(own)
     own.lose([1, 2, 99], "somebody said so")
     assert not own.owns(1)
-    await own.take()
+    await own.acquire()
     assert own.complete
 
 
@@ -118,7 +118,7 @@ async def test_share_of_a_dead_replica_is_acquired_when_its_lease_lapses() -> No
     await beat(first)
     assert first.complete
     assert len(first.epochs) == PARTITIONS
-    await dead.share()
+    await dead.rebalance()
     assert not dead.epochs
 
 
@@ -133,8 +133,8 @@ async def test_replicas_notify_others_only_when_they_join_give_up_or_leave() -> 
     await MemoryStores(clock, data=data).wakes.listen(wake_ups.append, lambda: None)
     shares = WakeUp(Work.SHARES, EVERY, 0)
     for own in (first, second, first):
-        await own.share()
-        await own.take()
+        await own.rebalance()
+        await own.acquire()
         assert wake_ups == [shares]
         wake_ups.clear()
     await beat(first, second)

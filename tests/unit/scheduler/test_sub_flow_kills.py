@@ -243,7 +243,7 @@ async def test_lost_end_of_a_child_is_reported_by_the_next_check() -> None:
     sub_flows, _ = world.sub_flows(never)
     await sub_flows.heard([await world.begin()])
     await world.end(CycleStatus.COMPLETED)
-    await world.scheduler.stores.returns.told(await world.scheduler.stores.returns.waiting(EVERYWHERE, 10))
+    await world.scheduler.stores.returns.remove(await world.scheduler.stores.returns.waiting(EVERYWHERE, 10))
     assert world.parent is not None
     await sub_flows.look(world.parent)
     assert (await world.nodes.task()).status == "completed"

@@ -16,7 +16,7 @@ class Events:
     def __init__(self) -> None:
         self.answer = asyncio.Event()
 
-    async def listened(self, name: str) -> bool:
+    async def has_listeners(self, name: str) -> bool:
         await self.answer.wait()
         return False
 
@@ -31,9 +31,9 @@ async def test_listener_added_during_a_check_is_not_lost() -> None:
     tell.hear_of_listener()
     events.answer.set()
     await looking
-    assert tell.listened
+    assert tell.has_listeners
     await tell.look()
-    assert not tell.listened
+    assert not tell.has_listeners
 
 
 class Own:
@@ -49,7 +49,7 @@ class Own:
 class Tell:
     """Gains another partition while the ends of the first are reported; nobody listens for ends."""
 
-    listened = False
+    has_listeners = False
 
     def __init__(self, own: Own) -> None:
         self._own = own

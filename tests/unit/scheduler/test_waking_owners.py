@@ -44,7 +44,7 @@ async def rings(rest: Callable[[], object], within_s: float = 1.0) -> bool:
 
 async def test_local_owner_is_woken_without_a_message() -> None:
     async with Replica() as replica:
-        await replica.own.take()
+        await replica.own.acquire()
         replica.wake(Work.RUNS, "f", 20)
         assert await rings(lambda: replica.wake.alarms[Work.RUNS].rest(HOUR_S))
         assert replica.sent == []
@@ -71,12 +71,12 @@ async def test_only_earlier_wake_ups_are_sent_again() -> None:
 async def test_replica_wakes_for_partitions_it_owns_and_for_all_after_a_gap() -> None:
     async with Replica() as replica:
         alarms = replica.wake.alarms
-        replica.wake.hear(WakeUp(Work.RUNS, 0, 0))
+        replica.wake.receive(WakeUp(Work.RUNS, 0, 0))
         assert not await rings(lambda: alarms[Work.RUNS].rest(HOUR_S, 0.05), 0.04)
-        await replica.own.take()
-        replica.wake.hear(WakeUp(Work.RUNS, 0, 0))
+        await replica.own.acquire()
+        replica.wake.receive(WakeUp(Work.RUNS, 0, 0))
         assert await rings(lambda: alarms[Work.RUNS].rest(HOUR_S))
-        replica.wake.hear(WakeUp(Work.SHARES, EVERY, 0))
+        replica.wake.receive(WakeUp(Work.SHARES, EVERY, 0))
         assert await rings(lambda: alarms[Work.SHARES].rest(HOUR_S))
         replica.wake.missed()
         for alarm in alarms.values():

@@ -178,10 +178,10 @@ class FollowUp(IntFlag):
     end paused the flow; publish the end to listeners; return the end to the node of another flow.
     """
 
-    QUEUE_MOVES = 1
-    OUTBOX_FILLS = 2
-    END_TOLD = 4
-    END_RETURNED = 8
+    ADVANCE_QUEUE = 1
+    SETTLE_OUTBOX = 2
+    PUBLISH_END = 4
+    RETURN_END = 8
 
 
 class UpdateResult(NamedTuple):

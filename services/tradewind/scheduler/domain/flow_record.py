@@ -65,7 +65,7 @@ class FlowRecord:
     `last_cycle` is -1 before the first cycle. `schedule_epoch` rises with each change that the trigger service must
     hear of. `anchor_ms` is the first planned time since the flow was last started, or was given another schedule while
     it ran. `config_json` is canonical Weather Syntax. `next_execution_ms` is below 0 while cycles begin on events; see
-    `ScheduleDefinition.stands_by_ms`.
+    `ScheduleDefinition.standby_ms`.
     """
 
     flow_id: str

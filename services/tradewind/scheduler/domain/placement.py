@@ -9,7 +9,7 @@ from tradewind.server.built_in import BUILT_IN
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSight:
+class WorkerView:
     """A live worker; a draining worker takes no work."""
 
     worker_id: str
@@ -31,20 +31,20 @@ class Placement:
     draining: int
 
 
-def placements(nodes: Sequence[NodeDefinition], workers: Iterable[WorkerSight]) -> tuple[Placement, ...]:
+def placements(nodes: Sequence[NodeDefinition], workers: Iterable[WorkerView]) -> tuple[Placement, ...]:
     """Return the workers that could run the nodes, by type, in the order in which types first appear in the flow.
 
     Built-in types need no worker and are left out.
     """
     counts = Counter(node.node_type for node in nodes if node.node_type not in BUILT_IN)
-    offering: dict[str, list[WorkerSight]] = {node_type: [] for node_type in counts}
+    offering: dict[str, list[WorkerView]] = {node_type: [] for node_type in counts}
     for worker in workers:
         for node_type in worker.node_types & offering.keys():
             offering[node_type].append(worker)
     return tuple(_placement(node_type, count, offering[node_type]) for node_type, count in counts.items())
 
 
-def _placement(node_type: str, count: int, workers: Sequence[WorkerSight]) -> Placement:
+def _placement(node_type: str, count: int, workers: Sequence[WorkerView]) -> Placement:
     taking = [worker for worker in workers if not worker.draining]
     return Placement(
         node_type,

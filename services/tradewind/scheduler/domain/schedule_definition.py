@@ -83,7 +83,7 @@ class ScheduleDefinition:
         return not (self.cron or self.times_ms or self.start_ms or self.on)
 
     @property
-    def stands_by_ms(self) -> int:
+    def standby_ms(self) -> int:
         """The standby time: the value that a flow that begins on events has instead of its next planned time.
 
         It is minus the moment at which its window ends, -1 for a window without an end; 0 when the flow begins at

@@ -55,7 +55,7 @@ class ComponentEvent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ComponentSight:
+class ComponentView:
     """A component as the node task manager sees it; `end` counts the nodes that are terminal."""
 
     run: RunName

@@ -36,10 +36,10 @@ class OwnershipLoop:
             try:
                 if rang or loop.time() >= due_s:
                     due_s = loop.time() + self._share_s
-                    await self._own.share(alone=self._alone)
+                    await self._own.rebalance(alone=self._alone)
                     self._alone = False
                 if not self._own.complete:
-                    await self._own.take()
+                    await self._own.acquire()
             except Exception as error:
                 self._failing.note(str(error), error=error)
             wait_s = max(0.0, due_s - loop.time())

@@ -26,7 +26,7 @@ class TellEndsLoop:
         while True:
             try:
                 await self._tell.look()
-                if self._tell.listened or self._left:
+                if self._tell.has_listeners or self._left:
                     self._left = False
                     if not await self._tell(list(self._own.epochs)):
                         self._left = True

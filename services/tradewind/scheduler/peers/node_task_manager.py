@@ -22,7 +22,7 @@ from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.domain.submission import (
-    ComponentSight,
+    ComponentView,
     StopOrder,
     Submission,
     SubmitAnswer,
@@ -146,12 +146,12 @@ class NodeTaskManagerPeer:
                 notification_pb2.PublishNotificationsRequest(notifications=[draft]), timeout=_READ_S
             )
 
-    async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
-        found: list[ComponentSight] = []
+    async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
+        found: list[ComponentView] = []
         for some in _references(runs):
             async with calling(NAME):
                 response = await self._stub.GetComponents(pb2.GetComponentsRequest(runs=some), timeout=_READ_S)
-            found += map(_sight, response.components)
+            found += map(_view, response.components)
         return found
 
     async def purge(self, flow_id: str, user_id: str) -> bool:
@@ -246,8 +246,8 @@ def _component_end(component: component_pb2.Component) -> ComponentEnd:
     return ComponentEnd(counts.completed, counts.failed, counts.terminated, counts.skipped, component.sinks_completed)
 
 
-def _sight(component: component_pb2.Component) -> ComponentSight:
-    return ComponentSight(
+def _view(component: component_pb2.Component) -> ComponentView:
+    return ComponentView(
         RunName(component.flow_id, component.cycle, component.run),
         component.run_id,
         component.component_id,

@@ -13,7 +13,7 @@ from tradewind.api.registry.v1.node_type_pb2 import NodeType
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.api.registry.v1.worker_pb2 import Worker, WorkerStatus
 from tradewind.scheduler.domain.node_types import InputDeclaration
-from tradewind.scheduler.domain.placement import WorkerSight
+from tradewind.scheduler.domain.placement import WorkerView
 from tradewind.scheduler.peers.calls import milliseconds
 from tradewind.scheduler.ports.explaining import KnownWorker
 from tradewind.server import json_schema
@@ -121,12 +121,12 @@ class RegistryPeer:
             if node_type in worker.node_types
         ]
 
-    async def offering(self, node_types: Collection[str]) -> list[WorkerSight] | None:
+    async def offering(self, node_types: Collection[str]) -> list[WorkerView] | None:
         found = await self._on_record(include_offline=False)
         if found is None:
             return None
         wanted = frozenset(node_types)
-        return [_sight(worker) for worker in found if not wanted.isdisjoint(worker.node_types)]
+        return [_view(worker) for worker in found if not wanted.isdisjoint(worker.node_types)]
 
     async def _on_record(self, *, include_offline: bool) -> list[Worker] | None:
         """Return the workers of the first ten pages; None when the registry is away."""
@@ -145,8 +145,8 @@ class RegistryPeer:
         return found
 
 
-def _sight(worker: Worker) -> WorkerSight:
-    return WorkerSight(
+def _view(worker: Worker) -> WorkerView:
+    return WorkerView(
         worker.worker_id,
         frozenset(worker.node_types),
         worker.capacity,

@@ -39,7 +39,7 @@ class TriggerPeer:
                 _raise_stale(error)
                 raise
 
-    async def listened(self, name: str) -> bool:
+    async def has_listeners(self, name: str) -> bool:
         async with calling(NAME):
             counted = await self._stub.CountListeners(pb2.CountListenersRequest(name=name), timeout=_CALL_S)
         return counted.listeners > 0

@@ -25,9 +25,9 @@ class ChangeFeed(Protocol):
     """Changes to runs as they happen, whichever replica makes them."""
 
     async def subscribe(
-        self, partition: int, heard: Callable[[Sequence[RunChange]], None], resync: Callable[[], None]
+        self, partition: int, on_changes: Callable[[Sequence[RunChange]], None], resync: Callable[[], None]
     ) -> Callable[[], None]:
-        """Call `heard` with each batch of changes of a partition from now on, and `resync` when some may be missed.
+        """Call `on_changes` with each batch of changes of a partition from now on, `resync` when some may be missed.
 
         Returns as soon as no change can be missed any more; the returned function ends the subscription.
         """

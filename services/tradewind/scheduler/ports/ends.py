@@ -17,7 +17,7 @@ class Ends(Protocol):
         """Return up to `limit` ends of each partition that have not been delivered, oldest first."""
         ...
 
-    async def told(self, ends: Sequence[EndedRun]) -> None:
+    async def remove(self, ends: Sequence[EndedRun]) -> None:
         """Remove ends that have been delivered."""
         ...
 
@@ -25,7 +25,7 @@ class Ends(Protocol):
 class Events(Protocol):
     """Events of the trigger service. Every method raises PeerUnavailable when it cannot be reached."""
 
-    async def listened(self, name: str) -> bool:
+    async def has_listeners(self, name: str) -> bool:
         """Say whether any trigger listens to events of this name."""
         ...
 

@@ -12,7 +12,7 @@ NOT_OWNER: Epochs = MappingProxyType({})
 """For callers that do not act as an owner: any replica may do what a client asks for."""
 
 
-class Meeting(NamedTuple):
+class Presence(NamedTuple):
     """The replicas present at a time, in ms of the store's clock; `lapsed`: the caller's own presence had lapsed."""
 
     at_ms: int
@@ -20,8 +20,8 @@ class Meeting(NamedTuple):
     here: tuple[str, ...]
 
 
-NOBODY_MET = Meeting(0, False, ())
-"""Before the first meeting: partitions that somebody owns stay with their owner."""
+NO_PRESENCE = Presence(0, False, ())
+"""Before the first report: partitions that somebody owns stay with their owner."""
 
 
 class Partitions(Protocol):
@@ -29,15 +29,15 @@ class Partitions(Protocol):
 
     A replica that reports its presence counts as present for the length of a lease. When that lapses, it no longer owns
     anything. Ownership itself need not be renewed: the other replicas take the partitions of a replica that is missing
-    from their meeting, and epochs fence it off.
+    from what they last saw, and epochs fence it off.
     """
 
     @property
     def replica(self) -> str:
-        """The name of this replica in meetings."""
+        """The name under which this replica is present."""
         ...
 
-    async def meet(self, *, alone: bool = False) -> Meeting:
+    async def report_presence(self, *, alone: bool = False) -> Presence:
         """Report that this replica is present, and with `alone` that no other is; return who is present."""
         ...
 
@@ -45,8 +45,8 @@ class Partitions(Protocol):
         """Report that this replica leaves."""
         ...
 
-    async def take(self, partition: int, met: Meeting = NOBODY_MET) -> int:
-        """Take a partition unless a replica in the meeting `met` owns it, or another has taken it since that meeting.
+    async def acquire(self, partition: int, presence: Presence = NO_PRESENCE) -> int:
+        """Take a partition unless a replica in `presence` owns it, or another has taken it since then.
 
         Returns the new epoch, higher than any before, or 0 when somebody else owns the partition.
         """

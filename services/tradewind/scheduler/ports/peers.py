@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.domain.sub_flow import Event
-from tradewind.scheduler.domain.submission import ComponentSight, StopOrder, Submission, SubmitAnswer
+from tradewind.scheduler.domain.submission import ComponentView, StopOrder, Submission, SubmitAnswer
 from tradewind.server.faults import Unavailable
 
 
@@ -121,7 +121,7 @@ class NodeTasks(Protocol):
         """Notify a user that a flow was stopped."""
         ...
 
-    async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
+    async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
         """Return the components of up to 500 runs as they stand; unknown ones are left out."""
         ...
 

@@ -3,14 +3,14 @@
 from collections.abc import Collection
 from typing import Protocol
 
-from tradewind.scheduler.domain.placement import WorkerSight
+from tradewind.scheduler.domain.placement import WorkerView
 from tradewind.scheduler.domain.standing_limits import StandingLimits
 
 
 class Workers(Protocol):
     """The workers that are alive."""
 
-    async def offering(self, node_types: Collection[str]) -> list[WorkerSight] | None:
+    async def offering(self, node_types: Collection[str]) -> list[WorkerView] | None:
         """Return live workers, even draining ones, that offer any of these types; None when nobody could be asked."""
         ...
 

@@ -16,7 +16,7 @@ class Work(StrEnum):
     JOBS = "jobs"
     """Bulk jobs to carry out."""
     OUTBOX = "outbox"
-    """Schedules that the trigger service must hear of."""
+    """Schedules that the trigger service must learn of."""
     ENDS = "ends"
     """Ends of cycles to publish."""
     RETURNS = "returns"
@@ -46,12 +46,12 @@ class WakeUp:
 class WakeChannel(Protocol):
     """Tells every replica about work that any of them has found; may lose messages, so nobody relies on it alone."""
 
-    async def tell(self, wake_up: WakeUp) -> None:
+    async def publish(self, wake_up: WakeUp) -> None:
         """Send a wake-up to all listeners."""
         ...
 
-    async def listen(self, hear: Callable[[WakeUp], None], missed: Callable[[], None]) -> Callable[[], None]:
-        """Call `hear` with each message from now on, and `missed` when some may have been lost.
+    async def listen(self, receive: Callable[[WakeUp], None], missed: Callable[[], None]) -> Callable[[], None]:
+        """Call `receive` with each message from now on, and `missed` when some may have been lost.
 
         The returned function ends the listening.
         """

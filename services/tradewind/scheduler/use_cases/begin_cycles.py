@@ -187,7 +187,7 @@ class BeginCycles:
         schedule = planned.shape.schedule
         event, inputs_json = None, wish.inputs_json
         if wish.event is not None:
-            verdict = Verdict(wish.due_ms, schedule.stands_by_ms)
+            verdict = Verdict(wish.due_ms, schedule.standby_ms)
             event, inputs_json = _judged(wish.event, wish, schedule), wish.event.inputs_json
         elif wish.due_ms:
             verdict = schedule.judge(wish.due_ms, wish.now_ms)

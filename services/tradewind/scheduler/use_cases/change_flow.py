@@ -189,7 +189,7 @@ def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int 
         passed = planned.span(pause.next_ms - 1, first_ms or now_ms + 1)
     elif not schedule.is_over(max(start_at_ms, now_ms)):
         if schedule.on:
-            first_ms = schedule.stands_by_ms
+            first_ms = schedule.standby_ms
         elif schedule.begins_with_the_flow:
             first_ms = start_at_ms
         else:

@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLook:
+class PartitionReport:
     """The findings of a step in the store, and what other services must know: running flows and submitted runs.
 
     `running` has, for each flow, its id, its schedule epoch, and how many ms ago its next planned time was, 0 for a
@@ -45,7 +45,7 @@ class PartitionDoctor(Protocol):
 
     async def examine(
         self, partition: int, epoch: int, at: str, records: int, again: Collection[str] | None, mend: bool
-    ) -> PartitionLook:
+    ) -> PartitionReport:
         """Take a step, as Examiner says; with the epoch of a former owner, it finds nothing and is the last."""
         ...
 
@@ -84,7 +84,7 @@ class AskPeers:
         self._wake = wake
         self._clock = clock
 
-    async def __call__(self, look: PartitionLook, again: Collection[str] | None, mend: bool) -> list[Finding]:
+    async def __call__(self, look: PartitionReport, again: Collection[str] | None, mend: bool) -> list[Finding]:
         """Return findings of what the services do not know; with `again`, only those made before, mended if `mend`."""
         open_states = [state for state in await self._stores.states.load_many(look.submitted) if state is not None]
         found = await self._without_trigger(look.running)
@@ -130,7 +130,7 @@ class AskPeers:
     async def _unknown(self, states: Sequence[ChainState]) -> list[Finding]:
         if not states:
             return []
-        known = {(sight.run, sight.run_id) for sight in await self._node_tasks.components(states)}
+        known = {(view.run, view.run_id) for view in await self._node_tasks.components(states)}
         return [
             Finding("run-unknown", str(state.name), "it was submitted, but the node task manager does not know it")
             for state in states

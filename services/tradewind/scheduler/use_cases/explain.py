@@ -151,7 +151,7 @@ async def _is_known(node_tasks: NodeTasks, state: ChainState) -> bool:
     if state.submitted_ms or state.components:
         return True
     try:
-        return any(sight.run_id == state.facts.run_id for sight in await node_tasks.components([state]))
+        return any(view.run_id == state.facts.run_id for view in await node_tasks.components([state]))
     except PeerUnavailable:
         return False
 

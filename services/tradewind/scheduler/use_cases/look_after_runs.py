@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.handlers import HANDLERS_MS
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
-from tradewind.scheduler.domain.submission import ComponentEvent, ComponentSight, StopOrder
+from tradewind.scheduler.domain.submission import ComponentEvent, ComponentView, StopOrder
 from tradewind.scheduler.ports.cycles import ChainStateRepository, OpenRuns
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
@@ -102,8 +102,8 @@ class LookAfterRuns:
         """Return the runs whose components have all ended: they may have done so while no scheduler was running."""
         if not states:
             return set()
-        sights = await self._node_tasks.components(states)
-        ended = Counter((sight.run, sight.run_id) for sight in sights if sight.finished)
+        views = await self._node_tasks.components(states)
+        ended = Counter((view.run, view.run_id) for view in views if view.finished)
         return {state.name for state in states if ended[state.name, state.facts.run_id] == state.facts.component_count}
 
     async def _timed_out(self, state: ChainState, epochs: Epochs) -> ChainState:
@@ -138,17 +138,17 @@ class LookAfterRuns:
 
     async def _compare(self, states: Sequence[ChainState], epochs: Epochs) -> None:
         """Compare runs with the node task manager's view of their components."""
-        seen: dict[RunName, list[ComponentSight]] = {}
-        for sight in await self._node_tasks.components(states):
-            seen.setdefault(sight.run, []).append(sight)
+        seen: dict[RunName, list[ComponentView]] = {}
+        for view in await self._node_tasks.components(states):
+            seen.setdefault(view.run, []).append(view)
         missed: list[ComponentEvent] = []
         again: list[ChainState] = []
         calm: dict[RunName, int] = {}
         for state in states:
-            sights = [sight for sight in seen.get(state.name, ()) if sight.run_id == state.facts.run_id]
-            missed += [_as_event(sight) for sight in sights if sight.finished]
-            await self._release(state, {sight.component_id for sight in sights if sight.withheld})
-            if len(sights) < state.facts.component_count:
+            views = [view for view in seen.get(state.name, ()) if view.run_id == state.facts.run_id]
+            missed += [_as_event(view) for view in views if view.finished]
+            await self._release(state, {view.component_id for view in views if view.withheld})
+            if len(views) < state.facts.component_count:
                 again.append(state)
                 continue
             wait_ms = self._wait_ms(state, _STOP_AGAIN_MS if state.stop is not None else self._compare_ms)
@@ -214,7 +214,5 @@ class LookAfterRuns:
         return state
 
 
-def _as_event(sight: ComponentSight) -> ComponentEvent:
-    return ComponentEvent(
-        sight.run, sight.run_id, sight.component_id, sight.end, partition_of(sight.run.flow_id), 0, ""
-    )
+def _as_event(view: ComponentView) -> ComponentEvent:
+    return ComponentEvent(view.run, view.run_id, view.component_id, view.end, partition_of(view.run.flow_id), 0, "")

@@ -6,7 +6,7 @@ import structlog
 
 from tradewind.scheduler.domain.sharing import shares_of
 from tradewind.scheduler.metrics import PARTITIONS_OWNED
-from tradewind.scheduler.ports.owning import NOBODY_MET, Partitions
+from tradewind.scheduler.ports.owning import NO_PRESENCE, Partitions
 from tradewind.scheduler.ports.waking import EVERY, WakeChannel, WakeUp, Work
 from tradewind.server.partitions import PARTITIONS
 
@@ -14,7 +14,7 @@ _log = structlog.get_logger(__name__)
 
 
 class OwnPartitions:
-    """Takes this replica's share of the partitions: all of them until `share` has found other replicas.
+    """Takes this replica's share of the partitions: all of them until `rebalance` has found other replicas.
 
     `name` is the name of this replica. `changed` callbacks run after every gain or loss. The other replicas are told
     when this one comes, leaves or gives up partitions.
@@ -25,9 +25,9 @@ class OwnPartitions:
         self._wakes = wakes
         self._name = name
         self._wanted = frozenset(range(PARTITIONS))
-        self._met = NOBODY_MET
+        self._presence = NO_PRESENCE
         self._held: dict[int, int] = {}
-        self._doubted: dict[int, int] = {}
+        self._suspect: dict[int, int] = {}
         self._changed: list[Callable[[], None]] = []
 
     @property
@@ -52,58 +52,58 @@ class OwnPartitions:
         """Call back after every gain or loss."""
         self._changed.append(changed)
 
-    async def take(self) -> None:
-        """Take the partitions of this replica's share that no replica in the last meeting of `share` owns."""
-        if self._doubted:
+    async def acquire(self) -> None:
+        """Take the partitions of this replica's share that no replica in the last report of `rebalance` owns."""
+        if self._suspect:
             # The report that they are lost may have been about an older epoch.
-            doubted, self._doubted = self._doubted, {}
-            await self._partitions.release(doubted)
+            suspect, self._suspect = self._suspect, {}
+            await self._partitions.release(suspect)
         gained = {}
         for partition in sorted(self._wanted - self._held.keys()):
-            epoch = await self._partitions.take(partition, self._met)
+            epoch = await self._partitions.acquire(partition, self._presence)
             if epoch:
                 gained[partition] = epoch
         if gained:
             _log.info("partitions_taken", partitions=sorted(gained))
             self._held.update(gained)
-            self._tell()
+            self._notify()
 
-    async def share(self, *, alone: bool = False) -> None:
+    async def rebalance(self, *, alone: bool = False) -> None:
         """Report that this replica is present, with `alone` that no other is; give up partitions of others' shares.
 
         If the lease had lapsed since the last report, all partitions are lost: others may have taken them.
         """
-        self._met = met = await self._partitions.meet(alone=alone)
-        if met.lapsed:
+        self._presence = presence = await self._partitions.report_presence(alone=alone)
+        if presence.lapsed:
             self.lose(list(self._held), "the lease has lapsed")
-        self._wanted = shares_of([*met.here, self._name])[self._name]
-        if too_much := {each: self._held.pop(each) for each in self._held.keys() - self._wanted}:
-            _log.info("partitions_given_up", partitions=sorted(too_much), replicas=len(met.here))
-            self._tell()
-            await self._partitions.release(too_much)
-        if met.lapsed or too_much:
-            await self._have_shared()
+        self._wanted = shares_of([*presence.here, self._name])[self._name]
+        if surplus := {each: self._held.pop(each) for each in self._held.keys() - self._wanted}:
+            _log.info("partitions_given_up", partitions=sorted(surplus), replicas=len(presence.here))
+            self._notify()
+            await self._partitions.release(surplus)
+        if presence.lapsed or surplus:
+            await self._notify_replicas()
 
-    def lose(self, partitions: Iterable[int], why: str) -> None:
+    def lose(self, partitions: Iterable[int], reason: str) -> None:
         """Note that somebody else owns these partitions."""
         lost = {partition: self._held.pop(partition) for partition in partitions if partition in self._held}
         if lost:
-            _log.warning("partitions_lost", partitions=sorted(lost), why=why)
-            self._doubted |= lost
-            self._tell()
+            _log.warning("partitions_lost", partitions=sorted(lost), why=reason)
+            self._suspect |= lost
+            self._notify()
 
     async def release(self) -> None:
         """Give up all partitions, so that others need not wait for the lease to lapse."""
         held, self._held = self._held, {}
-        self._tell()
+        self._notify()
         await self._partitions.leave()
         await self._partitions.release(held)
-        await self._have_shared()
+        await self._notify_replicas()
 
-    async def _have_shared(self) -> None:
-        await self._wakes.tell(WakeUp(Work.SHARES, EVERY, 0))
+    async def _notify_replicas(self) -> None:
+        await self._wakes.publish(WakeUp(Work.SHARES, EVERY, 0))
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         PARTITIONS_OWNED.set(len(self._held))
         for changed in self._changed:
             changed()

@@ -153,7 +153,7 @@ def first_planned_of(definition: FlowDefinition, now_ms: int) -> int:
     if schedule.on:
         if schedule.is_over(now_ms):
             raise InvalidInput([Violation("schedule.end", "has passed, so no event would ever begin a cycle")])
-        return schedule.stands_by_ms
+        return schedule.standby_ms
     first_ms = schedule.planned(0).after(now_ms - 1)
     if first_ms is None:
         raise InvalidInput([Violation("schedule", "has no times left: all of them have passed")])

@@ -56,7 +56,7 @@ class ReturnEnds:
             except PeerRefused as error:
                 # Other ends must not wait behind these: looking after the parent runs reports them again.
                 _log.error("ends_refused", runs=[str(end.run) for end in ends], error=str(error))
-            await self._returns.told(ends)
+            await self._returns.remove(ends)
 
     async def states(self, ended: Sequence[ChainState]) -> None:
         """Report how these cycles ended. Raises PeerUnavailable."""

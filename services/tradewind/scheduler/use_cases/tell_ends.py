@@ -18,7 +18,7 @@ _log = structlog.get_logger(__name__)
 
 
 class TellEnds:
-    """While nobody listens, no ends are written or read; `listened` is the trigger service's last answer.
+    """While nobody listens, no ends are written or read; `has_listeners` is the trigger service's last answer.
 
     Before its first answer somebody may be listening, so ends in the first moments of a scheduler are published too.
     """
@@ -27,20 +27,20 @@ class TellEnds:
         self._ends = ends
         self._states = states
         self._events = events
-        self.listened = True
+        self.has_listeners = True
         self._heard = 0
 
     def hear_of_listener(self) -> None:
         """Note that somebody has begun to listen."""
-        self.listened = True
+        self.has_listeners = True
         self._heard += 1
 
     async def look(self) -> None:
-        """Ask whether anybody listens. Raises PeerUnavailable; then `listened` stays as it was."""
+        """Ask whether anybody listens. Raises PeerUnavailable; then `has_listeners` stays as it was."""
         heard = self._heard
-        listened = await self._events.listened(FLOW_FINISHED)
+        listened = await self._events.has_listeners(FLOW_FINISHED)
         # A listener heard of meanwhile may have come too late for this answer.
-        self.listened = listened or heard != self._heard
+        self.has_listeners = listened or heard != self._heard
 
     async def __call__(self, partitions: Collection[int]) -> bool:
         """Publish the ends that wait in partitions that the caller owns; return whether all have been published.
@@ -64,7 +64,7 @@ class TellEnds:
         calls = (self._publish(end, payload) for end, payload in zip(ends, payloads, strict=True))
         told = [end for end, done in zip(ends, await asyncio.gather(*calls), strict=True) if done]
         if told:
-            await self._ends.told(told)
+            await self._ends.remove(told)
         return len(told) == len(ends)
 
     async def _publish(self, end: EndedRun, payload: str) -> bool:

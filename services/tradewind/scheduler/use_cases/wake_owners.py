@@ -30,7 +30,7 @@ class WakeOwners:
         elif in_ms < self._look_ms:
             self._tell(WakeUp(work, partition, in_ms))
 
-    def hear(self, wake_up: WakeUp) -> None:
+    def receive(self, wake_up: WakeUp) -> None:
         """Take a message from a replica, if it is about a partition owned here, or about all partitions."""
         if wake_up.partition == EVERY or self._own.owns(wake_up.partition):
             self.alarms[wake_up.work].ring_in(wake_up.in_ms)
@@ -47,4 +47,4 @@ class WakeOwners:
         if now_s < self._told_s.get((wake_up.work, wake_up.partition), 0) <= at_s:
             return
         self._told_s[wake_up.work, wake_up.partition] = at_s
-        self._background.begin(self._channel.tell(wake_up), "waking of another replica")
+        self._background.begin(self._channel.publish(wake_up), "waking of another replica")

@@ -6,7 +6,7 @@
 local TRIMMED, EARLIER, NOTHING = 20, 200, {}
 local MANY, TOGETHER = 100, 10
 -- What follows a write: flags that are added up, as in domain/chain_state.py.
-local QUEUE_MOVES, OUTBOX_FILLS, END_TOLD, END_RETURNED = 1, 2, 4, 8
+local ADVANCE_QUEUE, SETTLE_OUTBOX, PUBLISH_END, RETURN_END = 1, 2, 4, 8
 
 -- Whether planned times of any flow wait, for each partition by its `base`.
 local queues
@@ -31,12 +31,12 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
   call('ZADD', flow .. ':cycles', cycle * RUNS + run, name)
   close(subject)
   if args.tell then
-    follow_up = END_TOLD
+    follow_up = PUBLISH_END
     call('ZADD', base .. 'ends', time, subject .. ' ' .. run_id .. ' ' .. ending)
     call('ZREMRANGEBYRANK', base .. 'ends', 0, -args.most_told - 1)
   end
   if parent then
-    follow_up = follow_up + END_RETURNED
+    follow_up = follow_up + RETURN_END
     call('ZREM', flow .. ':filling', name)
     call('ZADD', base .. 'returns', time, subject .. ' ' .. run_id .. ' ' .. ending)
     call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
@@ -47,12 +47,12 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
   local filled = backfill > 0
   if most > 0 and run == 0 and not filled and not parent
     and count_failures(flow, flow_id, status, most, digits('%d', cycle), ending) then
-    follow_up, status = follow_up + OUTBOX_FILLS, 'paused'
+    follow_up, status = follow_up + SETTLE_OUTBOX, 'paused'
   end
   local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
   end_flow_that_is_over(flow, status, next_at, flow_status)
   if filled then backfills.ended(flow, flow_id, backfill, name, ending) end
-  return (filled or status == 'running' and is_awaited(flow)) and follow_up + QUEUE_MOVES or follow_up
+  return (filled or status == 'running' and is_awaited(flow)) and follow_up + ADVANCE_QUEUE or follow_up
 end
 
 local function update(flow_id, name, cycle, run, run_id, start, expected, fields, check_in, ending, keep, keep_for, flow_status,

@@ -32,13 +32,13 @@ class MemoryStores:
         lease_ms: int = 10_000,
         data: Data | None = None,
         kept_revisions: int = KEPT_REVISIONS,
-        tells_ends: Callable[[], bool] = lambda: False,
+        publishes_ends: Callable[[], bool] = lambda: False,
         settle_ms: int = 0,
     ) -> None:
         self.data = data or Data(clock)
         self.flows = MemoryFlows(self.data, kept_revisions)
         self.revisions = MemoryRevisions(self.data)
-        self.cycles = MemoryCycles(self.data, tells_ends, settle_ms)
+        self.cycles = MemoryCycles(self.data, publishes_ends, settle_ms)
         self.states = self.cycles
         self.open_runs = MemoryOpenRuns(self.data)
         self.outbox = MemoryOutbox(self.data)

@@ -13,13 +13,13 @@ class MemoryChanges:
         self._data = data
 
     async def subscribe(
-        self, partition: int, heard: Callable[[Sequence[RunChange]], None], resync: Callable[[], None]
+        self, partition: int, on_changes: Callable[[Sequence[RunChange]], None], resync: Callable[[], None]
     ) -> Callable[[], None]:
         listeners = self._data.listeners.setdefault(partition, [])
-        listeners.append(heard)
+        listeners.append(on_changes)
 
         def end() -> None:
-            if heard in listeners:
-                listeners.remove(heard)
+            if on_changes in listeners:
+                listeners.remove(on_changes)
 
         return end

@@ -58,9 +58,9 @@ _MANY, _TOGETHER = 100, 10
 class MemoryCycles:
     """Implements CycleRecords and ChainStateRepository."""
 
-    def __init__(self, data: Data, tells_ends: Callable[[], bool], settle_ms: int) -> None:
+    def __init__(self, data: Data, publishes_ends: Callable[[], bool], settle_ms: int) -> None:
         self._data = data
-        self._tells_ends = tells_ends
+        self._publishes_ends = publishes_ends
         self._settle_ms = settle_ms
 
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
@@ -321,14 +321,14 @@ class MemoryCycles:
                 and not parent
                 and count_failures(self._data, flow, now, new.name.cycle, update.ending)
             )
-            told = self._tells_ends()
+            told = self._publishes_ends()
             if told:
                 tell_end(self._data.ends, EndedRun(new.name, new.facts.run_id, update.ending, now))
             follow_up = (
-                (FollowUp.QUEUE_MOVES if filled or flow.queued else FollowUp(0))
-                | (FollowUp.OUTBOX_FILLS if paused else FollowUp(0))
-                | (FollowUp.END_TOLD if told else FollowUp(0))
-                | (FollowUp.END_RETURNED if parent else FollowUp(0))
+                (FollowUp.ADVANCE_QUEUE if filled or flow.queued else FollowUp(0))
+                | (FollowUp.SETTLE_OUTBOX if paused else FollowUp(0))
+                | (FollowUp.PUBLISH_END if told else FollowUp(0))
+                | (FollowUp.RETURN_END if parent else FollowUp(0))
             )
             end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
             if filled:

@@ -15,7 +15,7 @@ class MemoryEnds:
     async def waiting(self, partitions: Collection[int], limit: int) -> list[EndedRun]:
         return [end for partition in partitions for end in self._ends.get(partition, [])[:limit]]
 
-    async def told(self, ends: Sequence[EndedRun]) -> None:
+    async def remove(self, ends: Sequence[EndedRun]) -> None:
         for end in ends:
             left = self._ends.get(partition_of(end.run.flow_id), [])
             if end in left:

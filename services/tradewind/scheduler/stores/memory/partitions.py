@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tradewind.scheduler.ports.owning import NOBODY_MET, Meeting
+from tradewind.scheduler.ports.owning import NO_PRESENCE, Presence
 from tradewind.scheduler.stores.memory.data import Data
 
 
@@ -14,21 +14,21 @@ class MemoryPartitions:
         self.replica = replica
         self._lease_ms = lease_ms
 
-    async def meet(self, *, alone: bool = False) -> Meeting:
+    async def report_presence(self, *, alone: bool = False) -> Presence:
         now, replicas = self._data.now(), self._data.replicas
         if alone:
             replicas.clear()
         lapsed = replicas.get(self.replica, 0) <= now
         replicas[self.replica] = now + self._lease_ms
-        return Meeting(now, lapsed, tuple(sorted(name for name, until in replicas.items() if until > now)))
+        return Presence(now, lapsed, tuple(sorted(name for name, until in replicas.items() if until > now)))
 
     async def leave(self) -> None:
         self._data.replicas.pop(self.replica, None)
 
-    async def take(self, partition: int, met: Meeting = NOBODY_MET) -> int:
+    async def acquire(self, partition: int, presence: Presence = NO_PRESENCE) -> int:
         now = self._data.now()
         holder, last = self._data.owners.get(partition), self._data.epochs.get(partition, 0)
-        if holder not in (None, self.replica) and (last > met.at_ms or holder in met.here):
+        if holder not in (None, self.replica) and (last > presence.at_ms or holder in presence.here):
             return 0
         self._data.owners[partition] = self.replica
         self._data.epochs[partition] = max(last + 1, now)

@@ -12,10 +12,10 @@ class MemoryWakeChannel:
     def __init__(self, data: Data) -> None:
         self._ears = data.ears
 
-    async def tell(self, wake_up: WakeUp) -> None:
-        for hear in list(self._ears):
-            hear(wake_up)
+    async def publish(self, wake_up: WakeUp) -> None:
+        for receive in list(self._ears):
+            receive(wake_up)
 
-    async def listen(self, hear: Callable[[WakeUp], None], missed: Callable[[], None]) -> Callable[[], None]:
-        self._ears.append(hear)
-        return lambda: self._ears.remove(hear)
+    async def listen(self, receive: Callable[[WakeUp], None], missed: Callable[[], None]) -> Callable[[], None]:
+        self._ears.append(receive)
+        return lambda: self._ears.remove(receive)

@@ -38,7 +38,7 @@ class RedisStores:
         *,
         replica: str,
         lease_ms: int = 10_000,
-        tells_ends: Callable[[], bool] = lambda: False,
+        publishes_ends: Callable[[], bool] = lambda: False,
         kept_revisions: int = KEPT_REVISIONS,
         settle_ms: int = 0,
         store_clock: Clock | None = None,
@@ -46,7 +46,7 @@ class RedisStores:
         scripted = Scripted(client, keys, clock, store_clock)
         self.flows = RedisFlows(scripted, kept_revisions)
         self.revisions = RedisRevisions(scripted)
-        self.cycles = RedisCycles(scripted, tells_ends, settle_ms)
+        self.cycles = RedisCycles(scripted, publishes_ends, settle_ms)
         self.states = self.cycles
         self.open_runs = RedisOpenRuns(scripted)
         self.outbox = RedisOutbox(scripted)

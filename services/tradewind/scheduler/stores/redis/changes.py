@@ -36,7 +36,7 @@ class RedisChanges:
         self._keys = keys
 
     async def subscribe(
-        self, partition: int, heard: Callable[[Sequence[RunChange]], None], resync: Callable[[], None]
+        self, partition: int, on_changes: Callable[[Sequence[RunChange]], None], resync: Callable[[], None]
     ) -> Callable[[], None]:
         def decode(channel: str, message: bytes) -> None:
             try:
@@ -44,7 +44,7 @@ class RedisChanges:
             except msgspec.MsgspecError:
                 _log.exception("change_unreadable", channel=channel)
                 return
-            heard([_run_change(change) for change in changes])
+            on_changes([_run_change(change) for change in changes])
 
         return await self._subscriber.subscribe(self._keys.channel(partition), decode, resync)
 

@@ -76,9 +76,9 @@ _NOT_WRITTEN = UpdateResult(UpdateOutcome.OVERTAKEN)
 class RedisCycles:
     """Implements CycleRecords and ChainStateRepository."""
 
-    def __init__(self, scripted: Scripted, tells_ends: Callable[[], bool], settle_ms: int) -> None:
+    def __init__(self, scripted: Scripted, publishes_ends: Callable[[], bool], settle_ms: int) -> None:
         self._scripted = scripted
-        self._tells_ends = tells_ends
+        self._publishes_ends = publishes_ends
         self._settle_ms = settle_ms
         self._client = scripted.client
         self._keys = scripted.keys
@@ -177,7 +177,7 @@ class RedisCycles:
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         items = [_update_item(update) for update in updates]
         flow_ids = [update.state.name.flow_id for update in updates]
-        told = {"tell": self._tells_ends(), "most_told": MOST_KEPT, "settle": self._settle_ms}
+        told = {"tell": self._publishes_ends(), "most_told": MOST_KEPT, "settle": self._settle_ms}
         replies = await self._scripted.call_in_groups(_UPDATE, items, flow_ids, epochs, **told)
         results = [
             _NOT_WRITTEN if reply is None else _result(update, *reply)

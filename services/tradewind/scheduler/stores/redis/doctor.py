@@ -8,7 +8,7 @@ import msgspec
 from tradewind.scheduler.domain.flow_record import REMEMBERED_MS
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
-from tradewind.scheduler.use_cases.doctor import PartitionLook
+from tradewind.scheduler.use_cases.doctor import PartitionReport
 from tradewind.server.doctor import Examined, Finding
 
 
@@ -32,7 +32,7 @@ class RedisPartitionDoctor:
 
     async def examine(
         self, partition: int, epoch: int, at: str, records: int, again: Collection[str] | None, mend: bool
-    ) -> PartitionLook:
+    ) -> PartitionReport:
         section, _, cursor = (at or "1:").partition(":")
         more: dict[str, Any] = {"section": int(section), "cursor": cursor, "records": records, "mend": mend}
         if again is not None:
@@ -42,4 +42,4 @@ class RedisPartitionDoctor:
         following = f"{looked.section}:{looked.cursor}" if looked.section else ""
         findings = tuple(Finding(*finding) for finding in looked.findings)
         runs = tuple(map(RunName.parse, looked.submitted))
-        return PartitionLook(Examined(looked.records, findings, following), tuple(looked.running), runs)
+        return PartitionReport(Examined(looked.records, findings, following), tuple(looked.running), runs)

@@ -25,7 +25,7 @@ class RedisEnds:
                 found.append(EndedRun(RunName.parse(run), run_id, CycleStatus(status), int(score)))
         return found
 
-    async def told(self, ends: Sequence[EndedRun]) -> None:
+    async def remove(self, ends: Sequence[EndedRun]) -> None:
         pipeline = self._client.pipeline(transaction=False)
         for end in ends:
             key = self._key_of(partition_of(end.run.flow_id))

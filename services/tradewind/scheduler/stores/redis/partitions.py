@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tradewind.scheduler.ports.owning import NOBODY_MET, Meeting
+from tradewind.scheduler.ports.owning import NO_PRESENCE, Presence
 from tradewind.scheduler.stores.redis.scripts import Scripted, script
 
 _OWN = script("own_partition", int)
@@ -20,14 +20,14 @@ class RedisPartitions:
         self.replica = replica
         self._lease_ms = lease_ms
 
-    async def meet(self, *, alone: bool = False) -> Meeting:
-        return await self._meet(self._lease_ms, alone)
+    async def report_presence(self, *, alone: bool = False) -> Presence:
+        return await self._report(self._lease_ms, alone)
 
     async def leave(self) -> None:
-        await self._meet(0, False)
+        await self._report(0, False)
 
-    async def take(self, partition: int, met: Meeting = NOBODY_MET) -> int:
-        args = self._scripted.args(partition, replica=self.replica, here=met.here, at=met.at_ms)
+    async def acquire(self, partition: int, presence: Presence = NO_PRESENCE) -> int:
+        args = self._scripted.args(partition, replica=self.replica, here=presence.here, at=presence.at_ms)
         return await _OWN(self._client, [self._keys.owner(partition)], args)
 
     async def release(self, held: Mapping[int, int]) -> None:
@@ -37,6 +37,6 @@ class RedisPartitions:
         if calls:
             await _RELEASE.many(self._client, calls)
 
-    async def _meet(self, keep_ms: int, alone: bool) -> Meeting:
+    async def _report(self, keep_ms: int, alone: bool) -> Presence:
         args = self._scripted.args(0, replica=self.replica, keep=keep_ms, alone=alone)
-        return Meeting(*await _MEET(self._client, [self._keys.replicas()], args))
+        return Presence(*await _MEET(self._client, [self._keys.replicas()], args))

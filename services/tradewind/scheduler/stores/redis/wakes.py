@@ -20,11 +20,11 @@ class RedisWakeChannel:
         self._subscriber = subscriber
         self._channel = keys.wake()
 
-    async def tell(self, wake_up: WakeUp) -> None:
+    async def publish(self, wake_up: WakeUp) -> None:
         message = f"{wake_up.work.value} {wake_up.partition} {wake_up.in_ms}"
         await self._client.call(self._channel, "PUBLISH", self._channel, message)
 
-    async def listen(self, hear: Callable[[WakeUp], None], missed: Callable[[], None]) -> Callable[[], None]:
+    async def listen(self, receive: Callable[[WakeUp], None], missed: Callable[[], None]) -> Callable[[], None]:
         def deliver(_channel: str, message: bytes) -> None:
             try:
                 work, partition, in_ms = message.decode().split(" ")
@@ -33,6 +33,6 @@ class RedisWakeChannel:
                 # A later release may know more kinds of work.
                 _log.warning("unknown_wake_up", message=message[:100])
             else:
-                hear(wake_up)
+                receive(wake_up)
 
         return await self._subscriber.subscribe(self._channel, deliver, missed)
