@@ -13,9 +13,9 @@ from tradewind.scheduler.domain.chain_state import FollowUp
 from tradewind.scheduler.loops.bulk_jobs import bulk_jobs_loop
 from tradewind.scheduler.loops.ends import event_loop, open_runs_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
-from tradewind.scheduler.loops.returning import return_ends_loop
+from tradewind.scheduler.loops.publishing import PublishEndsLoop
+from tradewind.scheduler.loops.return_ends import return_ends_loop
 from tradewind.scheduler.loops.schedule import due_loop, outbox_loop, queued_loop
-from tradewind.scheduler.loops.telling import TellEndsLoop
 from tradewind.scheduler.loops.tidying import TidyLoop
 from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
 from tradewind.scheduler.peers.registry import RegistryPeer
@@ -36,23 +36,22 @@ from tradewind.scheduler.use_cases.begin_backfilled import BeginBackfilled
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.begin_queued import BeginQueued
-from tradewind.scheduler.use_cases.bulk_jobs import CarryOutJobs, KeepBulkJobs
+from tradewind.scheduler.use_cases.bulk_jobs import ExecuteJobs, ManageBulkJobs
 from tradewind.scheduler.use_cases.chained_flows import ChainedFlows
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
-from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions, PartitionDoctor
+from tradewind.scheduler.use_cases.doctor import CheckPeers, ExaminePartitions, PartitionDoctor
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver
-from tradewind.scheduler.use_cases.keep_memory import KeepMemory
-from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
+from tradewind.scheduler.use_cases.manage_memory import ManageMemory
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.scheduler.use_cases.plan_flow import PlanFlow
-from tradewind.scheduler.use_cases.put_on_record import PutOnRecord
+from tradewind.scheduler.use_cases.publish_ends import PublishEnds
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_logs import ReadLogs
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
@@ -65,9 +64,10 @@ from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+from tradewind.scheduler.use_cases.store_definition import StoreDefinition
 from tradewind.scheduler.use_cases.sub_flow_paths import SubFlowPaths
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
-from tradewind.scheduler.use_cases.tell_ends import TellEnds
+from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
 from tradewind.scheduler.use_cases.wake_owners import WakeOwners
@@ -88,7 +88,7 @@ from tradewind.server.telemetry import open_tracing
 
 NAME = "tradewind-scheduler"
 
-_FOLLOWED_UP = {
+_FOLLOW_UP_WORK = {
     FollowUp.ADVANCE_QUEUE: Work.WAITING,
     FollowUp.SETTLE_OUTBOX: Work.OUTBOX,
     FollowUp.PUBLISH_END: Work.ENDS,
@@ -125,7 +125,7 @@ class Scheduler:
                 link.subscriber,
                 replica=replica,
                 lease_ms=int(lease_s * 1000),
-                publishes_ends=lambda: tell_ends.has_listeners,
+                publishes_ends=lambda: publish_ends.has_listeners,
                 settle_ms=int(settings.scheduler_settle_seconds * 1000),
                 store_clock=link.clock,
             )
@@ -140,16 +140,16 @@ class Scheduler:
         triggers = TriggerPeer(to_triggers, replica, round(settings.scheduler_lead_seconds * 1000))
         node_types = RegistryPeer(to_registry)
 
-        clock, look_s = self._link.clock, settings.scheduler_look_seconds
-        self._tell_ends = tell_ends = TellEnds(stores.ends, stores.states, triggers)
+        clock, poll_s = self._link.clock, settings.scheduler_look_seconds
+        self._publish_ends = publish_ends = PublishEnds(stores.ends, stores.states, triggers)
         self._background = Background()
         self._own = OwnPartitions(stores.partitions, stores.partitions.replica, stores.wakes)
         self._wakes = stores.wakes
-        self._wake = wake = WakeOwners(stores.wakes, self._own, self._background, look_s)
+        self._wake = wake = WakeOwners(stores.wakes, self._own, self._background, poll_s)
 
-        def follow_up(flow_id: str, what: int) -> None:
-            for each, work in _FOLLOWED_UP.items():
-                if what & each:
+        def follow_up(flow_id: str, follow_ups: int) -> None:
+            for each, work in _FOLLOW_UP_WORK.items():
+                if follow_ups & each:
                     wake(work, flow_id, 0)
 
         runs_alarm = wake.alarms[Work.RUNS]
@@ -165,20 +165,18 @@ class Scheduler:
         )
         fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: runs_alarm.ring_in(0), traces)
         self._hand_over = HandOver(node_tasks, stores.states, begin, fold, open_states, wake, clock)
-        outputs = SinkOutputs(node_tasks, waiters.wanted)
+        outputs = SinkOutputs(node_tasks, waiters.is_awaited)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)
-        forget = (definitions.forget, waiters.flow_gone)
-        settle = SettleOutbox(
-            stores.flows, stores.outbox, triggers, node_tasks, forget, wake, tell_ends.hear_of_listener
-        )
+        forget = (definitions.forget, waiters.flow_removed)
+        settle = SettleOutbox(stores.flows, stores.outbox, triggers, node_tasks, forget, wake, publish_ends.on_listener)
         change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, wake, clock)
         self._read = read = ReadFlows(stores.flows, stores.cycles, stores.states)
         logs = ReadLogs(read, stores.cycles, stores.states, stores.logs, node_tasks)
         revisions = ReadRevisions(read, stores.flows, stores.revisions)
-        put = PutOnRecord(stores.flows, definitions, change)
+        store = StoreDefinition(stores.flows, definitions, change)
         register = RegisterFlow(
-            node_types, node_tasks, SubFlowPaths(stores.flows), ChainedFlows(stores.flows), put, clock
+            node_types, node_tasks, SubFlowPaths(stores.flows), ChainedFlows(stores.flows), store, clock
         )
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states, definitions)
@@ -187,10 +185,10 @@ class Scheduler:
         waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
         backfills = BackfillFlows(read, stores.backfills, begin_backfilled, self._hand_over, self._background, clock)
         sub_flow_nodes = SubFlowNodesPeer(to_node_tasks)
-        ask_peers = AskPeers(triggers, node_tasks, sub_flow_nodes, stores, wake, clock)
+        check_peers = CheckPeers(triggers, node_tasks, sub_flow_nodes, stores, wake, clock)
         examiners: Examiners = no_examiners
         if doctor is not None:
-            examiners = ExaminePartitions(doctor, ask_peers, self._own)
+            examiners = ExaminePartitions(doctor, check_peers, self._own)
         self._doctor = doctor_of(examiners, settings)
         rerun = RerunCycle(
             read, stores.cycles, stores.states, node_tasks, definitions, begin, self._hand_over, self._await_ends
@@ -198,7 +196,7 @@ class Scheduler:
         stop_cycle = StopCycle(read, definitions, stores.states, node_tasks, self._background, wake, clock)
         return_ends = ReturnEnds(stores.returns, stores.states, definitions, outputs, sub_flow_nodes, node_tasks)
         sub_flows = SubFlows(sub_flow_nodes, stores.flows, stores.states, self._run, stop_cycle, return_ends)
-        look_after = LookAfterRuns(
+        supervise = SuperviseRuns(
             stores.open_runs,
             stores.states,
             node_tasks,
@@ -214,7 +212,7 @@ class Scheduler:
         self._handlers = SchedulerHandlers(
             register=register,
             plan=PlanFlow(register, stores.flows, node_types, node_tasks, clock),
-            revise=ReviseFlow(read, revisions, register, put, clock),
+            revise=ReviseFlow(read, revisions, register, store, clock),
             revisions=revisions,
             read=read,
             schedules=ReadSchedules(read, stores.firings, clock),
@@ -239,40 +237,40 @@ class Scheduler:
                 clock,
             ),
             explain_node=ExplainNode(read, definitions, node_tasks, node_tasks, node_types, self._link.takes_no_writes),
-            memory=KeepMemory(read, stores.states, stores.memories, open_states),
+            memory=ManageMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,
             rerun=rerun,
             stop_cycle=stop_cycle,
-            jobs=KeepBulkJobs(stores.jobs, wake, clock),
+            jobs=ManageBulkJobs(stores.jobs, wake, clock),
         )
         self._loops = (
             bulk_jobs_loop(
                 stores.jobs,
-                CarryOutJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop_cycle, clock),
+                ExecuteJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop_cycle, clock),
                 self._own,
                 wake.alarms[Work.JOBS],
-                look_s,
+                poll_s,
             ),
             OwnershipLoop(self._own, wake.alarms[Work.SHARES], lease_s, sole=settings.scheduler_sole),
             event_loop(node_tasks, fold, outputs, self._own, self._background, sub_flows),
-            return_ends_loop(return_ends, self._own, wake.alarms[Work.RETURNS], look_s),
+            return_ends_loop(return_ends, self._own, wake.alarms[Work.RETURNS], poll_s),
             due_loop(
                 triggers,
                 BeginDue(begin),
                 self._hand_over,
                 self._own,
                 self._background,
-                tell_ends.hear_of_listener,
+                publish_ends.on_listener,
             ),
-            open_runs_loop(stores.open_runs, look_after, self._own, runs_alarm, clock, look_s),
-            queued_loop(waiting, self._hand_over, self._own, self._background, wake.alarms[Work.WAITING], look_s),
-            TellEndsLoop(tell_ends, self._own, wake.alarms[Work.ENDS], settings.scheduler_listeners_seconds),
+            open_runs_loop(stores.open_runs, supervise, self._own, runs_alarm, clock, poll_s),
+            queued_loop(waiting, self._hand_over, self._own, self._background, wake.alarms[Work.WAITING], poll_s),
+            PublishEndsLoop(publish_ends, self._own, wake.alarms[Work.ENDS], settings.scheduler_listeners_seconds),
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
-            outbox_loop(stores.outbox, settle, self._own, wake.alarms[Work.OUTBOX], 3 * look_s),
+            outbox_loop(stores.outbox, settle, self._own, wake.alarms[Work.OUTBOX], 3 * poll_s),
         )
         self._tasks = SideTasks()
-        self._deaf: Callable[[], None] | None = None
+        self._stop_listening: Callable[[], None] | None = None
 
     async def owners(self, request: Any) -> Collection[str]:
         """Return to whom the flows belong that a request names; for the gate."""
@@ -284,8 +282,8 @@ class Scheduler:
 
     @property
     def publishes_ends(self) -> bool:
-        """Whether anybody listens to the ends of cycles, so that stores are to keep them until they are told."""
-        return self._tell_ends.has_listeners
+        """Whether anybody listens to the ends of cycles, so that stores are to keep them until they are published."""
+        return self._publish_ends.has_listeners
 
     def bind(self, server: grpc.aio.Server) -> None:
         """Serve on this server."""
@@ -294,7 +292,7 @@ class Scheduler:
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._link.open()
-        self._deaf = await self._wakes.listen(self._wake.receive, self._wake.missed)
+        self._stop_listening = await self._wakes.listen(self._wake.receive, self._wake.missed)
         for loop in self._loops:
             self._tasks.begin(loop.run())
         self._tasks.begin(self._doctor.watch())
@@ -313,17 +311,17 @@ class Scheduler:
 
     async def stop(self) -> None:
         """End."""
-        async with AsyncExitStack() as last_to_first:
-            last_to_first.push_async_callback(self._link.close)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._link.close)
             for channel in self._channels:
-                last_to_first.push_async_callback(channel.close)
-            last_to_first.push_async_callback(self._node_tasks.close)
-            last_to_first.push_async_callback(self._hub.stop)
-            last_to_first.push_async_callback(self._background.stop)
-            last_to_first.push_async_callback(self._await_ends.stop)
-            last_to_first.push_async_callback(self._tasks.end)
-            if self._deaf is not None:
-                last_to_first.callback(self._deaf)
+                stack.push_async_callback(channel.close)
+            stack.push_async_callback(self._node_tasks.close)
+            stack.push_async_callback(self._hub.stop)
+            stack.push_async_callback(self._background.stop)
+            stack.push_async_callback(self._await_ends.stop)
+            stack.push_async_callback(self._tasks.end)
+            if self._stop_listening is not None:
+                stack.callback(self._stop_listening)
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""

@@ -119,7 +119,7 @@ def peer(server: tuple[Scripted, Server]) -> Scripted:
 @pytest_asyncio.fixture
 async def stream(server: tuple[Scripted, Server], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SubmissionStream]:
     """The client side, which keeps one stream for as long as it holds."""
-    monkeypatch.setattr(submissions, "_LASTS_S", 3600.0)
+    monkeypatch.setattr(submissions, "_USE_S", 3600.0)
     async with open_channel(server[1].address) as channel:
         stub = pb2_grpc.NodeTaskManagerServiceStub(channel)
         stream = SubmissionStream("node task manager", stub.StreamSubmissions)
@@ -195,7 +195,7 @@ async def test_an_answer_that_does_not_come_in_time_is_waited_for_no_longer(
 ) -> None:
     assert await submit(stream, "a") == ["a"]
     peer.script = [be_silent]
-    monkeypatch.setattr(submissions, "_ANSWER_S", 0.05)
+    monkeypatch.setattr(submissions, "_TIMEOUT_S", 0.05)
     with pytest.raises(PeerUnavailable) as caught:
         await submit(stream, "b")
     assert caught.value.detail == "no answer within 0.05 s"
@@ -215,7 +215,7 @@ async def test_who_gives_up_leaves_no_answer_to_others(stream: SubmissionStream,
 
 
 async def test_replicas_take_turns(stream: SubmissionStream, peer: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "_LASTS_S", 0.0)
+    monkeypatch.setattr(submissions, "_USE_S", 0.0)
     assert [await submit(stream, each) for each in "abc"] == [["a"], ["b"], ["c"]]
     assert peer.opened == 3
     await until(lambda: peer.open == 1, "the streams before have ended")

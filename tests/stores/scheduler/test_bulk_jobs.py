@@ -7,7 +7,7 @@ import pytest
 from tests.stores.scheduler.bench import Bench
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkItem, BulkJob, BulkStatus
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.use_cases.bulk_jobs import KeepBulkJobs
+from tradewind.scheduler.use_cases.bulk_jobs import ManageBulkJobs
 from tradewind.server.faults import Conflict
 from tradewind.server.partitions import PARTITIONS, partition_of
 
@@ -30,7 +30,7 @@ async def test_a_job_is_created_once(bench: Bench) -> None:
 
 
 async def test_a_request_id_stands_for_one_request_to_the_letter(bench: Bench) -> None:
-    keep = KeepBulkJobs(bench.stores.jobs, lambda work, key, in_ms: None, bench.clock)
+    keep = ManageBulkJobs(bench.stores.jobs, lambda work, key, in_ms: None, bench.clock)
     wanted = job(bench, "").filter
 
     async def start(by: str, reason: str) -> BulkJob:

@@ -19,7 +19,7 @@ from tradewind.scheduler.domain.submission import ComponentView
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.scheduler.stores.redis.ranks import OPEN
-from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions
+from tradewind.scheduler.use_cases.doctor import CheckPeers, ExaminePartitions
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.clock import ManualClock
 from tradewind.server.doctor import Doctor, Finding
@@ -77,7 +77,7 @@ class Ward(Bench):
         stores, peers = self.stores, self.peers
         assert isinstance(stores, RedisStores)
         asked: Any = peers
-        ask = AskPeers(asked, asked, asked, stores, wakes_nobody, self.clock)
+        ask = CheckPeers(asked, asked, asked, stores, wakes_nobody, self.clock)
         own = OwnPartitions(stores.partitions, "here", stores.wakes)
         examiners = ExaminePartitions(stores.doctor, ask, own)
         if not everything:

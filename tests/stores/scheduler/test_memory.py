@@ -28,7 +28,7 @@ CURSOR = MemoryChange({"cursor": "17", "ü": '["ä", 1.50]'}, change_id="c1")
 async def test_each_note_is_a_field_of_its_own(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
-    notes = Notes("NODES_FAILED", Memory().after(CURSOR), '{"profit":1}')
+    notes = Notes("NODES_FAILED", Memory().with_change(CURSOR), '{"profit":1}')
     parts = {"error": ERROR, "memory": MEMORY, "result_json": RESULT}
     expected = state.notes
     for version, (part, field) in enumerate(parts.items(), start=1):
@@ -44,7 +44,7 @@ async def test_each_note_is_a_field_of_its_own(bench: Bench) -> None:
 async def test_large_variables_are_compressed(bench: Bench, server: RedisServer | None) -> None:
     await bench.register()
     state = await bench.begun()
-    memory = Memory().after(MemoryChange({"text": LARGE}))
+    memory = Memory().with_change(MemoryChange({"text": LARGE}))
     assert (await bench.stores.states.try_update(state._replace(notes=Notes(memory=memory)), {MEMORY})).ok
     assert (await bench.stores.memories.try_save("f", memory)).ok
     assert (await bench.state(state.name)).notes.memory == memory
@@ -58,7 +58,7 @@ async def test_large_variables_are_compressed(bench: Bench, server: RedisServer 
 async def test_variables_stay_with_an_ended_run_and_change_no_more(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
-    kept = state._replace(notes=Notes(memory=Memory().after(CURSOR)))
+    kept = state._replace(notes=Notes(memory=Memory().with_change(CURSOR)))
     assert (await bench.stores.states.try_update(kept, {MEMORY})).ok
     assert (await bench.end(state._replace(version=2))).ok
     late = state._replace(version=3, notes=Notes(memory=Memory()))
@@ -70,7 +70,7 @@ async def test_variables_stay_with_an_ended_run_and_change_no_more(bench: Bench)
 async def test_what_waits_outlives_every_retention(bench: Bench, server: RedisServer | None) -> None:
     await bench.register()
     state = await bench.begun()
-    waits = state._replace(notes=Notes(memory=Memory().after(CURSOR)))
+    waits = state._replace(notes=Notes(memory=Memory().with_change(CURSOR)))
     assert (await bench.stores.states.try_update(waits, {MEMORY})).ok
     bench.clock.advance(400 * 24 * 3600 * 1000)
     assert (await bench.state(state.name)).notes == waits.notes
@@ -81,21 +81,21 @@ async def test_what_waits_outlives_every_retention(bench: Bench, server: RedisSe
 async def test_a_flow_has_variables_from_its_first_change_to_its_end(bench: Bench) -> None:
     memories = bench.stores.memories
     assert await memories.load("f") is None
-    assert (await memories.try_save("f", Memory().after(CURSOR))).outcome is UpdateOutcome.MISSING
+    assert (await memories.try_save("f", Memory().with_change(CURSOR))).outcome is UpdateOutcome.MISSING
     await bench.register()
     assert await memories.load("f") == Memory()
-    first = Memory().after(CURSOR)
+    first = Memory().with_change(CURSOR)
     assert await memories.try_save("f", first) == (UpdateOutcome.OK, 1, 0, False)
     assert await memories.load("f") == first
     assert await memories.try_save("f", first) == (UpdateOutcome.CONFLICT, 1, 0, False)
-    second = first.after(MemoryChange(deleted=("cursor",)))
+    second = first.with_change(MemoryChange(deleted=("cursor",)))
     assert (await memories.try_save("f", second)).ok
     assert await memories.load("f") == Memory({"ü": '["ä", 1.50]'}, 2, ("c1",))
     await bench.register(digest="d2")
     assert await memories.load("f") == second
     await bench.move(FlowStatus.DELETING)
     assert await memories.load("f") is None
-    assert (await memories.try_save("f", second.after(CURSOR))).outcome is UpdateOutcome.MISSING
+    assert (await memories.try_save("f", second.with_change(CURSOR))).outcome is UpdateOutcome.MISSING
     await bench.remove()
     await bench.register()
     assert await memories.load("f") == Memory()
@@ -108,7 +108,7 @@ async def test_five_thousand_increments_of_fifty_writers(bench: Bench) -> None:
 
     def one_more(current: ChainState) -> tuple[ChainState, set[str]]:
         count = int(current.notes.memory.variables.get("count", "0")) + 1
-        memory = current.notes.memory.after(MemoryChange({"count": str(count)}))
+        memory = current.notes.memory.with_change(MemoryChange({"count": str(count)}))
         return current._replace(notes=replace(current.notes, memory=memory)), {MEMORY}
 
     async def increments() -> None:

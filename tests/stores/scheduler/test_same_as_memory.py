@@ -47,7 +47,7 @@ memory_changes = st.builds(
 notes = st.builds(
     Notes,
     st.sampled_from(["", "E"]),
-    st.builds(lambda change: Memory().after(change), memory_changes),
+    st.builds(lambda change: Memory().with_change(change), memory_changes),
     texts,
 )
 
@@ -94,7 +94,7 @@ class Twins(RandomBeginnings):
     @rule(flow_id=ids, offset=offsets, change=memory_changes)
     def keep_memory(self, flow_id: str, offset: int, change: MemoryChange) -> None:
         memory = self.both(lambda store: store.memories.load(flow_id)) or Memory()
-        changed = replace(memory.after(change), version=memory.version + 1 + offset)
+        changed = replace(memory.with_change(change), version=memory.version + 1 + offset)
         self.both(lambda store: store.memories.try_save(flow_id, changed))
 
     @precondition(lambda self: self.seen)

@@ -37,10 +37,10 @@ from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver
-from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
 from tradewind.scheduler.use_cases.open_states import OpenStates
-from tradewind.scheduler.use_cases.put_on_record import Author, registration_of
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
+from tradewind.scheduler.use_cases.store_definition import Author, registration_of
+from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
@@ -174,7 +174,7 @@ class Replica:
             wakes_nobody,
             clock,
         )
-        self._look_after = LookAfterRuns(
+        self._supervise = SuperviseRuns(
             stores.open_runs,
             stores.states,
             node_tasks,
@@ -201,7 +201,7 @@ class Replica:
         await self.hand_over(await self._begin_queued(self._partitions, self.epochs))
         checks = await self.stores.open_runs.check(self._partitions, 500)
         due = [run for check in checks.values() for run in check.due]
-        await self._look_after(due, self.epochs)
+        await self._supervise(due, self.epochs)
         if await self.tick() or due:
             await self.step()
 

@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.submission import ComponentEvent, StopOrder, Sub
 from tradewind.scheduler.domain.weather import read_weather
 from tradewind.scheduler.ports.waking import Work
 from tradewind.scheduler.stores.memory import MemoryStores
-from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
@@ -95,7 +95,7 @@ class MemoryScheduler:
 
     async def run(self, flow_id: str = "f", **changes: Any) -> PlannedRun:
         """Begin a cycle."""
-        (begun,) = await self.begin([Wish(flow_id, **changes)])
+        (begun,) = await self.begin([CycleRequest(flow_id, **changes)])
         assert begun.run is not None, begun.answer
         return begun.run
 

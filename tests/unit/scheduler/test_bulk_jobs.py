@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.scheduler.memory_scheduler import wakes_nobody
 from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob, BulkStatus
-from tradewind.scheduler.use_cases.bulk_jobs import KeepBulkJobs
+from tradewind.scheduler.use_cases.bulk_jobs import ManageBulkJobs
 from tradewind.server.clock import ManualClock
 from tradewind.server.faults import Aborted
 
@@ -34,7 +34,7 @@ class Contended:
 
 
 async def cancelled(jobs: Any) -> BulkJob:
-    return await KeepBulkJobs(jobs, wakes_nobody, ManualClock()).cancel("job-1")
+    return await ManageBulkJobs(jobs, wakes_nobody, ManualClock()).cancel("job-1")
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ async def cancelled(jobs: Any) -> BulkJob:
 )
 def test_only_star_and_question_mark_are_wildcards_in_flow_ids(pattern: str, matching: list[str]) -> None:
     wanted = BulkFilter((pattern,), (), 0, 1, 10)
-    assert [flow_id for flow_id in ("eu.a", "eu.b", "eu.c1", "us.a") if wanted.takes_flow(flow_id)] == matching
-    assert (wanted.named is None) == ("*" in pattern or "?" in pattern)
+    assert [flow_id for flow_id in ("eu.a", "eu.b", "eu.c1", "us.a") if wanted.matches_flow(flow_id)] == matching
+    assert (wanted.exact_flow_ids is None) == ("*" in pattern or "?" in pattern)
 
 
 async def test_cancelling_a_job_retries_after_conflicts() -> None:

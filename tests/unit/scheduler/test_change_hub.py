@@ -91,7 +91,7 @@ async def test_leaving_a_flow_does_not_scan_runs_of_other_flows() -> None:
     others = [f"g{at}" for at in range(1000)]
     for flow_id in ("f", *others):
         await hub.listen(flow_id, listener)
-    hub.seen([run._replace(name=RunName("f", cycle)) for cycle in range(50_000)])
+    hub.add_known([run._replace(name=RunName("f", cycle)) for cycle in range(50_000)])
     began = time.process_time()
     for flow_id in others:
         hub.leave(flow_id, listener)

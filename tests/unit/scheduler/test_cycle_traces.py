@@ -5,7 +5,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, wakes_nobody
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.telemetry import Tracing
 
@@ -21,7 +21,7 @@ async def test_beginning_span_is_the_parent_of_its_cycle() -> None:
         scheduler.stores.cycles, scheduler.definitions, scheduler.open_states, TraceRuns(tracing), wakes_nobody, 5000
     )
     trace_id = "0af7651916cd43dd8448eb211c80319c"
-    asked = await begin([Wish("f", traceparent=f"00-{trace_id}-b7ad6b7169203331-01"), Wish("f")])
+    asked = await begin([CycleRequest("f", traceparent=f"00-{trace_id}-b7ad6b7169203331-01"), CycleRequest("f")])
     tracing.shutdown()
     first, second = (begun.answer.state.facts.traceparent for begun in asked if begun.answer.state)
     spans = exporter.get_finished_spans()
@@ -53,7 +53,7 @@ def test_span_of_a_rerun_links_the_previous_run_and_shows_a_store_failure() -> N
 async def test_end_of_a_sampled_cycle_is_a_span_below_its_beginning() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register()
-    (begun,) = await scheduler.begin([Wish("f")])
+    (begun,) = await scheduler.begin([CycleRequest("f")])
     state = begun.answer.state
     assert state is not None
     exporter = InMemorySpanExporter()

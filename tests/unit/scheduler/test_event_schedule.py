@@ -23,7 +23,7 @@ def read(weather: dict[str, Any]) -> ScheduleDefinition:
 
 
 @pytest.mark.parametrize(
-    ("weather", "words"),
+    ("weather", "description"),
     [
         ({"event": {"name": "price"}}, 'event "price"'),
         (
@@ -41,12 +41,12 @@ def read(weather: dict[str, Any]) -> ScheduleDefinition:
         ),
     ],
 )
-def test_event_schedule_round_trips_and_describes_its_event(weather: dict[str, Any], words: str) -> None:
+def test_event_schedule_round_trips_and_describes_its_event(weather: dict[str, Any], description: str) -> None:
     definition = read(weather)
     assert definition.to_weather() == weather
     assert schedule_from_json(definition.to_json()) == definition
     assert definition.on is not None
-    assert definition.on.words == words
+    assert definition.on.description == description
 
 
 def test_filters_are_equal_in_any_order_of_fields() -> None:

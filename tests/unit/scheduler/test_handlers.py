@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd, Cyc
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.ending import ended, outcome_so_far
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
-from tradewind.scheduler.domain.handlers import SKIPPED_WELL, Handlers, Phase
+from tradewind.scheduler.domain.handlers import NOT_FAILED, Handlers, Phase
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.weather import definition_from_json
 
@@ -58,7 +58,7 @@ def test_phase_follows_from_ended_components(over: str, phase: str) -> None:
 
 def test_due_handlers_follow_from_the_outcome() -> None:
     assert HANDLERS.due((), 4, CycleStatus.COMPLETED) == {}
-    skipped = {"1": SKIPPED_WELL, "2": SKIPPED_WELL, "3": ""}
+    skipped = {"1": NOT_FAILED, "2": NOT_FAILED, "3": ""}
     assert HANDLERS.due({"0"}, 4, CycleStatus.COMPLETED) == skipped
     assert HANDLERS.due({"0"}, 4, CycleStatus.CANCELLED) == skipped
     for outcome in (CycleStatus.FAILED, CycleStatus.PARTIAL, CycleStatus.TIMEOUT):

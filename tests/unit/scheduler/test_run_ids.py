@@ -5,14 +5,14 @@ from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.use_cases.begin_cycles import Wish
+from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 
 PLANNED = 1_800_000_000_000
-DUE = Wish("f", CycleOrigin.SCHEDULE, due_ms=PLANNED, now_ms=PLANNED, schedule_epoch=2**60)
-CHILD = Wish("f", CycleOrigin.SUB_FLOW, parent=Parent(RunName("above", 1), "r0", "sub", 1))
+DUE = CycleRequest("f", CycleOrigin.SCHEDULE, due_ms=PLANNED, now_ms=PLANNED, schedule_epoch=2**60)
+CHILD = CycleRequest("f", CycleOrigin.SUB_FLOW, parent=Parent(RunName("above", 1), "r0", "sub", 1))
 
 
-async def run_id(*wishes: Wish, nodes: int = 1) -> list[str]:
+async def run_id(*wishes: CycleRequest, nodes: int = 1) -> list[str]:
     """Return the ids of the runs that a scheduler begins when its store knows nothing but the flow."""
     scheduler = MemoryScheduler()
     await scheduler.register(nodes=nodes)
@@ -39,4 +39,4 @@ async def test_run_id_differs_for_another_definition() -> None:
 
 
 async def test_run_id_of_a_manual_run_is_unique() -> None:
-    assert await run_id(Wish("f")) != await run_id(Wish("f"))
+    assert await run_id(CycleRequest("f")) != await run_id(CycleRequest("f"))

@@ -22,9 +22,9 @@ def state(cycle: int, version: int = 1, inputs: int = 0) -> ChainState:
     return ChainState(RunName("f", cycle), FACTS._replace(inputs_json="x" * inputs), version)
 
 
-def taken(backlog: Backlog) -> list[list[ChainState]]:
+def popped(backlog: Backlog) -> list[list[ChainState]]:
     messages = []
-    while message := backlog.take():
+    while message := backlog.pop():
         messages.append(message)
     return messages
 
@@ -34,7 +34,7 @@ def test_backlog_within_its_limits_keeps_all_states_in_order() -> None:
     states = [state(at // 2, at) for at in range(100)]
     for each in states:
         backlog.add(each)
-    assert taken(backlog) == [states]
+    assert popped(backlog) == [states]
     assert len(backlog) == 0
 
 
@@ -42,7 +42,7 @@ def test_full_backlog_keeps_the_newest_state_of_each_run() -> None:
     backlog = Backlog()
     for version in range(MOST_STATES + 1):
         backlog.add(state(version % 3, version))
-    received = [each for message in taken(backlog) for each in message]
+    received = [each for message in popped(backlog) for each in message]
     assert sorted((each.name.cycle, each.version) for each in received) == [(0, 4998), (1, 4999), (2, 5000)]
 
 
@@ -53,7 +53,7 @@ def test_full_backlog_keeps_the_latest_of_large_runs() -> None:
         backlog.add(state(cycle, inputs=1_000_000))
         most = max(most, len(backlog))
     assert most == MOST_BYTES // weight_of(state(0, inputs=1_000_000)) == len(backlog)
-    assert [[each.name.cycle for each in message] for message in taken(backlog)] == [
+    assert [[each.name.cycle for each in message] for message in popped(backlog)] == [
         [at] for at in range(100 - most, 100)
     ]
 
@@ -64,7 +64,7 @@ def test_new_state_moves_its_run_to_the_end_of_a_full_backlog() -> None:
         backlog.add(state(cycle))
     backlog.add(state(0, version=2))
     backlog.add(state(MOST_STATES))
-    received = [each for message in taken(backlog) for each in message]
+    received = [each for message in popped(backlog) for each in message]
     assert [(each.name.cycle, each.version) for each in received[-2:]] == [(0, 2), (MOST_STATES, 1)]
     assert [each.name.cycle for each in received[:-2]] == list(range(2, MOST_STATES))
 
@@ -92,7 +92,7 @@ def test_backlog_is_sent_in_messages_of_limited_size() -> None:
     backlog = Backlog()
     for cycle in range(200):
         backlog.add(state(cycle, inputs=20_000))
-    messages = taken(backlog)
+    messages = popped(backlog)
     assert [each.name.cycle for message in messages for each in message] == list(range(200))
     assert max(sum(map(weight_of, message)) for message in messages) <= MESSAGE_BYTES
 
@@ -101,16 +101,16 @@ class SilentCall:
     """The context of a stream whose client sends as much as is accepted, and reads nothing."""
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.popped = 0
 
     async def read(self) -> Any:
-        if self.taken == 1000:
+        if self.popped == 1000:
             return grpc.aio.EOF
-        self.taken += 1
+        self.popped += 1
         # Runs that have begun get a turn before more come.
         for _ in range(5):
             await asyncio.sleep(0)
-        return pb2.StreamRunsRequest(runs=[pb2.StreamedRun(number=self.taken * 10 + at) for at in range(10)])
+        return pb2.StreamRunsRequest(runs=[pb2.StreamedRun(number=self.popped * 10 + at) for at in range(10)])
 
     async def write(self, _message: Any) -> None:
         await asyncio.Event().wait()
@@ -131,8 +131,8 @@ async def test_stream_begins_limited_runs_for_a_client_that_reads_nothing(monkey
     for _ in range(100):
         await asyncio.sleep(0)
     # Some answers are already on their way, in the one message that nobody reads.
-    assert call.taken < 20
-    assert len(begun) == 10 * call.taken
+    assert call.popped < 20
+    assert len(begun) == 10 * call.popped
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
 
@@ -151,6 +151,6 @@ async def test_stream_limits_bytes_of_unread_answers(monkeypatch: Any) -> None:
     await until(lambda: stream._waiting_bytes > 100_000, "it takes no more")
     for _ in range(100):
         await asyncio.sleep(0)
-    assert call.taken < 100
+    assert call.popped < 100
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)

@@ -26,7 +26,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.sub_flow import SubFlowEvent, SubFlowReport, SubFlowWait
-from tradewind.scheduler.loops.ends import heard
+from tradewind.scheduler.loops.ends import handle_sub_flows
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
@@ -183,11 +183,11 @@ async def test_scheduler_killed_while_beginning_the_child_cycle(when: str, heard
         world = World()
         event = await world.begin()
         first, _ = world.sub_flows(at_call(fatal, when))
-        alive = await survived(first.heard([event]))
+        alive = await survived(first.handle([event]))
         second, _ = world.sub_flows(never)
         assert world.parent is not None
         # Either the event comes again, or it is lost and the run is looked after.
-        await (second.heard([event]) if heard_again else second.look(world.parent))
+        await (second.handle([event]) if heard_again else second.check(world.parent))
         (child,) = await world.children()
         assert child.facts.parent is not None
         assert (child.facts.parent.task_id, child.facts.inputs_json) == ("above:0:0:sub", '{"x":1}')
@@ -207,7 +207,7 @@ async def test_scheduler_killed_while_reporting_the_end(when: str, ending: Cycle
         world = World()
         event = await world.begin()
         sub_flows, _ = world.sub_flows(never)
-        await sub_flows.heard([event])
+        await sub_flows.handle([event])
         await world.end(ending)
         _, first = world.sub_flows(at_call(fatal, when))
         alive = await survived(first(EVERYWHERE))
@@ -230,7 +230,7 @@ async def test_unavailable_node_task_manager_is_retried() -> None:
         event = await world.begin()
         numbers = itertools.count()
         sub_flows, _ = world.sub_flows(lambda fatal=fatal, numbers=numbers: "away" if next(numbers) == fatal else "")  # type: ignore[misc]
-        await heard(sub_flows, [event])
+        await handle_sub_flows(sub_flows, [event])
         (child,) = await world.children()
         assert (await world.nodes.task()).child == str(child.name)
         if next(numbers) <= fatal:
@@ -241,33 +241,33 @@ async def test_unavailable_node_task_manager_is_retried() -> None:
 async def test_lost_end_of_a_child_is_reported_by_the_next_check() -> None:
     world = World()
     sub_flows, _ = world.sub_flows(never)
-    await sub_flows.heard([await world.begin()])
+    await sub_flows.handle([await world.begin()])
     await world.end(CycleStatus.COMPLETED)
     await world.scheduler.stores.returns.remove(await world.scheduler.stores.returns.waiting(EVERYWHERE, 10))
     assert world.parent is not None
-    await sub_flows.look(world.parent)
+    await sub_flows.check(world.parent)
     assert (await world.nodes.task()).status == "completed"
 
 
 async def test_child_cycle_without_waiting_node_is_stopped_by_the_next_check() -> None:
     world = World()
     sub_flows, _ = world.sub_flows(never)
-    await sub_flows.heard([await world.begin()])
-    await sub_flows.still_wanted(await world.children())
+    await sub_flows.handle([await world.begin()])
+    await sub_flows.stop_unwanted(await world.children())
     assert world.stopped == []
     await world.nodes.shard.terminate("above:0:0:sub", "0", 0, "enough", "ann")
-    await sub_flows.still_wanted(await world.children())
+    await sub_flows.stop_unwanted(await world.children())
     assert world.stopped == [RunName("f", 0, 0)]
 
 
 async def test_removed_child_cycle_fails_its_node() -> None:
     world = World()
     sub_flows, _ = world.sub_flows(never)
-    await sub_flows.heard([await world.begin()])
+    await sub_flows.handle([await world.begin()])
     stores = world.scheduler.stores
     stores.data.drop_run(stores.data.flows["f"], RunName("f", 0))
     assert world.parent is not None
-    await sub_flows.look(world.parent)
+    await sub_flows.check(world.parent)
     task = await world.nodes.task()
     assert task.error == TaskError("SUB_FLOW_FAILED", 'cycle 0 of flow "f" is no longer on record')
 
@@ -277,7 +277,7 @@ async def test_flow_of_another_user_is_not_run() -> None:
     event = await world.begin()
     world.scheduler.stores.data.flows["f"].user_id = "eve"
     sub_flows, _ = world.sub_flows(never)
-    await sub_flows.heard([event])
+    await sub_flows.handle([event])
     task = await world.nodes.task()
     assert task.error is not None
     assert "belongs to somebody else" in task.error.message
@@ -294,9 +294,9 @@ async def test_node_waits_while_its_flow_keeps_changing_revision(monkeypatch: py
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(world.scheduler.stores.cycles, "begin", always_another)
-        await sub_flows.heard([event])
+        await sub_flows.handle([event])
     task = await world.nodes.task()
     assert (task.status, task.error, task.attempt) == ("suspended", None, 1)
     assert world.parent is not None
-    await sub_flows.look(world.parent)
+    await sub_flows.check(world.parent)
     assert (await world.nodes.task()).child == "f:0:0"

@@ -87,7 +87,7 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True)
 class BackfillStep:
-    """A wish to begin the cycle planned at a backfill's position, and to move the position on to the next time."""
+    """A request to begin the cycle planned at a backfill's position, and to move the position on to the next time."""
 
     backfill_id: int
     position_ms: int = 0
@@ -134,7 +134,7 @@ def past_times(schedule: ScheduleDefinition, flow_anchor_ms: int, from_ms: int, 
 
 
 class BackfillOutcome(StrEnum):
-    """What became of a wish for a backfill."""
+    """The outcome of a request for a backfill."""
 
     CREATED = "created"
     REPEATED = "repeated"

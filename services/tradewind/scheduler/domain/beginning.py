@@ -54,10 +54,10 @@ class EventFiring:
 
 
 class BeginRequest(NamedTuple):
-    """A wish for a cycle now.
+    """A request for a cycle now.
 
-    A scheduled wish answers a trigger's `due_ms` under its schedule epoch, and begins a cycle only in a running flow.
-    The cycle begins at the planned time `planned_ms` (0 when none is to begin), which with `ahead` is still to come;
+    A scheduled request answers a trigger's `due_ms` under its schedule epoch, and begins a cycle only in a flow that is
+    running. The cycle begins at the planned time `planned_ms` (0 when none is to begin), which lies ahead with `ahead`;
     `next_ms` is due after it (0 for none), and the planned times `missed` are passed over. With `queued`, `planned_ms`
     is the planned time that has waited longest in the flow's queue. RunFlow sets none of these.
 
@@ -96,7 +96,7 @@ class BeginRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RerunRequest:
-    """A wish for a further run of the cycle whose latest run was `source` when it was read."""
+    """A request for a further run of the cycle whose latest run was `source` when it was read."""
 
     source: ChainState
     run_id: str

@@ -69,22 +69,22 @@ def binding_limits(
     cycle begins.
     """
     return (
-        *_own(definition, demand),
-        *_of_workers(demand, offers),
-        *_of_system(demand, standing),
-        *_of_rates(definition, standing, planned),
+        *_flow_limits(definition, demand),
+        *_worker_limits(demand, offers),
+        *_system_limits(demand, standing),
+        *_rate_limits(definition, standing, planned),
     )
 
 
-def _own(definition: FlowDefinition, demand: Demand) -> Iterator[BindingLimit]:
-    yield from _at_once("max_running", "", definition.max_running, demand.total)
+def _flow_limits(definition: FlowDefinition, demand: Demand) -> Iterator[BindingLimit]:
+    yield from _count_limit("max_running", "", definition.max_running, demand.total)
     most = {node.concurrency.key: node.concurrency.most for node in definition.nodes if node.concurrency}
     wanted = demand.widest(lambda node: node.concurrency.key if node.concurrency else None)
     for key, limit in most.items():
-        yield from _at_once("concurrency", key, limit, wanted[key], f"nodes with key {quoted(key)}")
+        yield from _count_limit("concurrency", key, limit, wanted[key], f"nodes with key {quoted(key)}")
 
 
-def _of_workers(demand: Demand, offers: Iterable[Placement]) -> Iterator[BindingLimit]:
+def _worker_limits(demand: Demand, offers: Iterable[Placement]) -> Iterator[BindingLimit]:
     wanted = demand.widest(lambda node: node.node_type)
     for offer in offers:
         if 0 < offer.slots < wanted[offer.node_type]:
@@ -100,32 +100,36 @@ def _of_workers(demand: Demand, offers: Iterable[Placement]) -> Iterator[Binding
             )
 
 
-def _of_system(demand: Demand, standing: StandingLimits) -> Iterator[BindingLimit]:
+def _system_limits(demand: Demand, standing: StandingLimits) -> Iterator[BindingLimit]:
     total, running = demand.total, standing.running
-    yield from _at_once("config.max_running", "", standing.max_running, total, in_use=running)
-    yield from _at_once("config.max_running_per_user", "", standing.max_running_per_user, total, in_use=running)
-    yield from _at_once("config.max_running_per_flow", "", standing.max_running_per_flow, total)
+    yield from _count_limit("config.max_running", "", standing.max_running, total, in_use=running)
+    yield from _count_limit("config.max_running_per_user", "", standing.max_running_per_user, total, in_use=running)
+    yield from _count_limit("config.max_running_per_flow", "", standing.max_running_per_flow, total)
     for node_type, wanted in demand.widest(lambda node: node.node_type).items():
         most = standing.max_running_per_node_type.get(node_type, 0)
-        what = f"nodes of type {quoted(node_type)}"
-        yield from _at_once("config.max_running_per_node_type", node_type, most, wanted, what)
+        noun = f"nodes of type {quoted(node_type)}"
+        yield from _count_limit("config.max_running_per_node_type", node_type, most, wanted, noun)
 
 
-def _at_once(
-    limit: str, subject: str, most: int, wanted: int, what: str = "nodes", in_use: int = 0
+def _count_limit(
+    limit: str, subject: str, most: int, wanted: int, noun: str = "nodes", in_use: int = 0
 ) -> Iterator[BindingLimit]:
     if most and wanted + in_use > most:
-        message = f"{wanted} {what} can be ready at once, but at most {most} may run"
+        message = f"{wanted} {noun} can be ready at once, but at most {most} may run"
         message += f", and {in_use} of this user's are running now" if in_use else ""
         yield BindingLimit(limit, subject, str(most), str(wanted), in_use, message)
 
 
-def _of_rates(definition: FlowDefinition, standing: StandingLimits, planned: Sequence[int]) -> Iterator[BindingLimit]:
+def _rate_limits(
+    definition: FlowDefinition, standing: StandingLimits, planned: Sequence[int]
+) -> Iterator[BindingLimit]:
     of_types = Counter(node.node_type for node in definition.nodes)
     for node_type, cost in of_types.items():
         if node_type in standing.rates:
             limit = Rate.parse(standing.rates[node_type])
-            yield from _in_time("config.rates", node_type, limit, cost, planned, f"nodes of type {quoted(node_type)}")
+            yield from _rate_limit(
+                "config.rates", node_type, limit, cost, planned, f"nodes of type {quoted(node_type)}"
+            )
     costs: Counter[str] = Counter()
     rates: dict[str, Rate] = {}
     for node in definition.nodes:
@@ -133,25 +137,25 @@ def _of_rates(definition: FlowDefinition, standing: StandingLimits, planned: Seq
             costs[node.rate.key] += node.rate.cost
             rates[node.rate.key] = Rate.parse(node.rate.limit)
     for key, rate in rates.items():
-        yield from _in_time("rate", key, rate, costs[key], planned, f"nodes with key {quoted(key)}")
+        yield from _rate_limit("rate", key, rate, costs[key], planned, f"nodes with key {quoted(key)}")
 
 
-def _in_time(
-    limit: str, subject: str, rate: Rate, cost: int, planned: Sequence[int], what: str
+def _rate_limit(
+    limit: str, subject: str, rate: Rate, cost: int, planned: Sequence[int], noun: str
 ) -> Iterator[BindingLimit]:
     unit = str(rate).partition("/")[2]
     if len(planned) > 1:
         asked = cost * rate.period_ms * (len(planned) - 1) / (planned[-1] - planned[0])
         if asked > rate.count:
             message = (
-                f"the schedule starts {asked:.4g}/{unit} {what}, but only {rate} may begin, so cycles will fall behind"
+                f"the schedule starts {asked:.4g}/{unit} {noun}, but only {rate} may begin, so cycles will fall behind"
             )
             yield BindingLimit(limit, subject, str(rate), f"{asked:.4g}/{unit}", 0, message)
             return
     if cost > rate.count:
         seconds = (cost - rate.count) * rate.period_ms / rate.count / 1000
         message = (
-            f"a cycle starts {cost} {what}, but only {rate} may begin, so its last one begins "
+            f"a cycle starts {cost} {noun}, but only {rate} may begin, so its last one begins "
             f"{seconds:.4g} s after the first"
         )
         yield BindingLimit(limit, subject, str(rate), str(cost), 0, message)

@@ -44,18 +44,18 @@ class BulkFilter:
     limit: int
 
     @property
-    def named(self) -> tuple[str, ...] | None:
+    def exact_flow_ids(self) -> tuple[str, ...] | None:
         """The flow ids, sorted, when none of them is a pattern; else None."""
         if any(set(each) & set("*?") for each in self.flow_ids):
             return None
         return tuple(sorted(set(self.flow_ids)))
 
-    def takes_flow(self, flow_id: str) -> bool:
+    def matches_flow(self, flow_id: str) -> bool:
         """Say whether the filter selects cycles of a flow."""
         # Of the characters that are special to fnmatch, a bracket is not special here.
         return any(fnmatchcase(flow_id, pattern.replace("[", "[[]")) for pattern in self.flow_ids)
 
-    def takes(self, state: ChainState) -> bool:
+    def matches(self, state: ChainState) -> bool:
         """Say whether the filter selects the cycle that has this latest run; the flow is not checked."""
         start_ms = state.facts.start_ms
         return state.status in self.statuses and self.started_after_ms <= start_ms < self.started_before_ms
@@ -110,19 +110,19 @@ class BulkJob:
         """Whether the job has met as many cycles as it may."""
         return self.matched >= self.filter.limit
 
-    def met(self, state: ChainState, error: tuple[str, str] | None) -> "BulkJob":
+    def with_match(self, state: ChainState, error: tuple[str, str] | None) -> "BulkJob":
         """Return the job after a cycle that its filter selects; `error` is why the action failed: name and text."""
         item = BulkItem(*state.name, *(error or ("", "")))
-        named = (self.dry_run or error is not None) and len(self.items) < MOST_ITEMS
+        listed = (self.dry_run or error is not None) and len(self.items) < MOST_ITEMS
         return replace(
             self,
             matched=self.matched + 1,
             done=self.done + (error is None and not self.dry_run),
             failed=self.failed + (error is not None),
-            items=(*self.items, item) if named else self.items,
+            items=(*self.items, item) if listed else self.items,
         )
 
-    def at(self, run: RunName) -> "BulkJob":
+    def moved_to(self, run: RunName) -> "BulkJob":
         """Return the job after it has looked at a run."""
         return replace(self, flow_id=run.flow_id, cycle=run.cycle, run=run.run, through=False)
 

@@ -174,7 +174,7 @@ class UpdateOutcome(StrEnum):
 class FollowUp(IntFlag):
     """Work that the end of a run leads to.
 
-    In order: go on with planned times that waited for the end, also of a backfill; tell the trigger service that the
+    In order: go on with planned times that waited for the end, also of a backfill; notify the trigger service that the
     end paused the flow; publish the end to listeners; return the end to the node of another flow.
     """
 

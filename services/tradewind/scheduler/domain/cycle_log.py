@@ -18,22 +18,22 @@ _LEVELS = {
 
 def cycle_log(runs: Iterable[ChainState], written: Sequence[LogLine]) -> list[LogLine]:
     """Return all lines of a cycle, oldest first, from its runs in order and the lines written, oldest first."""
-    left = deque(written)
+    remaining = deque(written)
     lines: list[LogLine] = []
     for state in runs:
         if state.name.run:
-            lines += _until(left, state.facts.start_ms - 1)
+            lines += _until(remaining, state.facts.start_ms - 1)
         lines.append(_beginning(state))
         if state.end_ms:
-            lines += _until(left, state.end_ms)
+            lines += _until(remaining, state.end_ms)
             lines.append(_end(state))
-    lines += left
+    lines += remaining
     return lines
 
 
-def _until(left: deque[LogLine], at_ms: int) -> Iterable[LogLine]:
-    while left and left[0].at_ms <= at_ms:
-        yield left.popleft()
+def _until(remaining: deque[LogLine], at_ms: int) -> Iterable[LogLine]:
+    while remaining and remaining[0].at_ms <= at_ms:
+        yield remaining.popleft()
 
 
 def _beginning(state: ChainState) -> LogLine:
@@ -49,6 +49,6 @@ def _end(state: ChainState) -> LogLine:
     return _line(state, "ended", _LEVELS[state.status], text, state.end_ms)
 
 
-def _line(state: ChainState, what: str, level: LogLevel, text: str, at_ms: int) -> LogLine:
+def _line(state: ChainState, kind: str, level: LogLevel, text: str, at_ms: int) -> LogLine:
     flow_id, cycle, run = state.name
-    return LogLine(f"{at_ms}-{what}-{run}", flow_id, cycle, "", level, LogSource.SCHEDULER, text, at_ms)
+    return LogLine(f"{at_ms}-{kind}-{run}", flow_id, cycle, "", level, LogSource.SCHEDULER, text, at_ms)

@@ -16,7 +16,7 @@ from tradewind.server.quoting import quoted
 
 
 @dataclass(slots=True)
-class _Fed:
+class _IncomingEdges:
     """The edges that reach a node: for each handle, the path of its first edge."""
 
     handles: dict[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ def check_declared_types(
     `handlers`, which run on failure or last, are given `outcome`.
     """
     declarations = _declarations(nodes.values(), catalogue, warnings)
-    fed = _check_edges(nodes, edges, declarations, faults)
+    incoming = _check_edges(nodes, edges, declarations, faults)
     warn_of_errors_handle(nodes.values(), {name: each.outputs for name, each in declarations.items()}, warnings)
     warn_of_ignored_fields(nodes.values(), warnings)
     for node_id, node in nodes.items():
@@ -56,24 +56,24 @@ def check_declared_types(
             if len(keys) == 1 and not faults.full and (known := declaration.config_keys) and keys[0] not in known:
                 message += _hint(str(keys[0]), known)
             faults.add(path, message)
-        has_edges = fed[node_id].has_edges
-        given = {*fed[node_id].handles, *node.config}
+        has_edges = incoming[node_id].has_edges
+        given = {*incoming[node_id].handles, *node.config}
         if node_id in handlers and not has_edges:
             given.add("outcome")
         for name, declared in declaration.inputs.items():
             if declared.required and name not in given:
-                (faults if has_edges else warnings).add(node.path, _required(node, name, has_edges))
+                (faults if has_edges else warnings).add(node.path, _required_message(node, name, has_edges))
 
 
 def _declarations(
     nodes: Iterable[NodeDraft], catalogue: NodeTypeCatalogue | None, warnings: FaultList
 ) -> dict[str, NodeTypeDeclaration]:
     found: dict[str, NodeTypeDeclaration] = {}
-    asked: set[str] = set()
+    seen: set[str] = set()
     for node in nodes:
-        if node.node_type is None or node.node_type in asked:
+        if node.node_type is None or node.node_type in seen:
             continue
-        asked.add(node.node_type)
+        seen.add(node.node_type)
         built_in = BuiltInDeclaration.of(node.node_type)
         declaration = built_in or (catalogue.declared(node.node_type) if catalogue is not None else None)
         if declaration is not None:
@@ -90,34 +90,36 @@ def _check_edges(
     edges: Iterable[EdgeDraft],
     declarations: Mapping[str, NodeTypeDeclaration],
     faults: FaultList,
-) -> dict[str, _Fed]:
-    fed: dict[str, _Fed] = defaultdict(_Fed)
+) -> dict[str, _IncomingEdges]:
+    incoming: dict[str, _IncomingEdges] = defaultdict(_IncomingEdges)
     for edge in edges:
         source = nodes.get(edge.source or "")
         if source is not None and edge.source_handle is not None:
-            giving = declarations.get(source.node_type or "")
+            source_type = declarations.get(source.node_type or "")
             mapped = source.definition is not None and source.definition.fan_out is not None
             known = mapped and edge.source_handle == ERRORS
-            if giving is not None and edge.source_handle not in giving.outputs and not known:
-                message = _unknown_handle(source, "output", edge.source_handle, giving.outputs, faults)
+            if source_type is not None and edge.source_handle not in source_type.outputs and not known:
+                message = _unknown_handle(source, "output", edge.source_handle, source_type.outputs, faults)
                 faults.add(join(edge.path, "source_handle"), message)
         target = nodes.get(edge.target or "")
         if target is None:
             continue
-        reached = fed[edge.target or ""]
-        reached.has_edges = True
+        target_edges = incoming[edge.target or ""]
+        target_edges.has_edges = True
         if edge.target_handle is None:
             continue
-        taking = declarations.get(target.node_type or "")
-        if taking is not None:
+        target_type = declarations.get(target.node_type or "")
+        if target_type is not None:
             path = join(edge.path, "target_handle")
-            declared = taking.inputs.get(edge.target_handle)
+            declared = target_type.inputs.get(edge.target_handle)
             if declared is None:
-                faults.add(path, _unknown_handle(target, "input", edge.target_handle, taking.inputs, faults))
-            elif edge.target_handle in reached.handles and not declared.gather:
-                faults.add(path, _fed_twice(target, edge.target_handle, reached.handles[edge.target_handle]))
-        reached.handles.setdefault(edge.target_handle, edge.path)
-    return fed
+                faults.add(path, _unknown_handle(target, "input", edge.target_handle, target_type.inputs, faults))
+            elif edge.target_handle in target_edges.handles and not declared.gather:
+                faults.add(
+                    path, _second_edge_message(target, edge.target_handle, target_edges.handles[edge.target_handle])
+                )
+        target_edges.handles.setdefault(edge.target_handle, edge.path)
+    return incoming
 
 
 def _unknown_handle(node: NodeDraft, kind: str, handle: str, handles: Collection[str], faults: FaultList) -> str:
@@ -132,14 +134,14 @@ def _hint(word: str, known: Collection[str]) -> str:
     return NearestName(names).hint(word, f"; it has {listed(names)}" if names else "; it has none")
 
 
-def _fed_twice(node: NodeDraft, handle: str, first: str) -> str:
+def _second_edge_message(node: NodeDraft, handle: str, first: str) -> str:
     return (
         f"input {quoted(handle)} of node {quoted(node.node_id or '')} takes only one edge, and {first} already "
         f"feeds it; only an input that node type {quoted(node.node_type or '')} declares as gathering takes several"
     )
 
 
-def _required(node: NodeDraft, name: str, has_edges: bool) -> str:
+def _required_message(node: NodeDraft, name: str, has_edges: bool) -> str:
     message = f"input {quoted(name)} of node type {quoted(node.node_type or '')} is required"
     if has_edges:
         return f'{message}; give it an edge, or a value as "{name}" in config'

@@ -20,8 +20,8 @@ class DueEvent:
         field of that name.
         """
         inputs = json.loads(self.payload_json) if self.payload_json else {}
-        told = {"event": {"id": self.event_id, "name": self.name}}
-        return json.dumps(told | inputs, ensure_ascii=False, separators=(",", ":"))
+        event_field = {"event": {"id": self.event_id, "name": self.name}}
+        return json.dumps(event_field | inputs, ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,25 +23,25 @@ class EndedRun:
 
     def payload(self, state: ChainState | None) -> str:
         """Return the event's payload, a JSON object; `state` is the run's record, None if it is gone."""
-        told: dict[str, object] = {
+        payload: dict[str, object] = {
             "flow_id": self.run.flow_id,
             "cycle": self.run.cycle,
             "run": self.run.run,
             "run_id": self.run_id,
             "status": self.status.value,
-            "end_time": _moment(self.end_ms),
+            "end_time": _timestamp(self.end_ms),
         }
         if state is not None and state.facts.run_id == self.run_id:
             facts = state.facts
-            told |= {
+            payload |= {
                 "user_id": facts.user_id,
                 "origin": facts.origin.value,
-                "planned_time": _moment(facts.planned_ms),
-                "start_time": _moment(facts.start_ms),
+                "planned_time": _timestamp(facts.planned_ms),
+                "start_time": _timestamp(facts.start_ms),
                 "error_code": state.notes.error,
             }
-        return json.dumps(told, separators=(",", ":"))
+        return json.dumps(payload, separators=(",", ":"))
 
 
-def _moment(at_ms: int) -> str:
+def _timestamp(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -24,10 +24,10 @@ def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
     else:
         status, reason = outcome_so_far(state)
         handlers = _sum(state, state.facts.handlers.all) if state.facts.handlers is not None else ComponentEnd()
-        if ill := handlers.failed + handlers.terminated:
+        if unsuccessful := handlers.failed + handlers.terminated:
             status = CycleStatus.PARTIAL if status is CycleStatus.COMPLETED else status
-            words = f"{ill} of the nodes that handle the outcome did not complete"
-            reason = f"{reason}; {words}" if reason else words
+            handlers_text = f"{unsuccessful} of the nodes that handle the outcome did not complete"
+            reason = f"{reason}; {handlers_text}" if reason else handlers_text
     error = _ERRORS.get(status, "")
     final = ChainState(
         state.name,
@@ -85,7 +85,11 @@ def _reason(state: ChainState, status: CycleStatus, counts: ComponentEnd) -> str
     parts = [f"{counts.failed} failed"] if counts.failed else []
     parts += [f"{counts.terminated} terminated"] if counts.terminated else []
     parts += [f"{counts.skipped} skipped"] if counts.skipped else []
-    told = f"{', '.join(parts) or 'all completed'} of {state.facts.node_count} nodes"
+    counts_text = f"{', '.join(parts) or 'all completed'} of {state.facts.node_count} nodes"
     if state.stop is not None:
-        return f"{state.stop.reason} ({told})" if state.stop.reason else f"stopped by {state.stop.by} ({told})"
-    return told if status is not CycleStatus.COMPLETED else ""
+        return (
+            f"{state.stop.reason} ({counts_text})"
+            if state.stop.reason
+            else f"stopped by {state.stop.by} ({counts_text})"
+        )
+    return counts_text if status is not CycleStatus.COMPLETED else ""

@@ -51,7 +51,7 @@ class EventSchedule:
         return canonical_json(wanted)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """A description for people: `event "price"`, `the end of flow "prices" as completed`."""
         if self.name:
             return f"event {quoted(self.name)}" + (f" with {self.filter_json}" if self.filter_json else "")

@@ -74,14 +74,14 @@ def check_fan_outs(nodes: Iterable["NodeDraft"], edges: Iterable["EdgeDraft"], f
     mapped = [node for node in nodes if node.definition is not None and node.definition.fan_out is not None]
     if not mapped:
         return
-    into = Counter((edge.target, edge.target_handle) for edge in edges)
+    incoming = Counter((edge.target, edge.target_handle) for edge in edges)
     for node in mapped:
         assert node.definition is not None
         assert node.definition.fan_out is not None
         handle, path = node.definition.fan_out.handle, join(node.path, "map")
-        count = into[node.node_id, handle]
+        count = incoming[node.node_id, handle]
         if not count:
-            names = sorted(name for target, name in into if target == node.node_id and name is not None)
+            names = sorted(name for target, name in incoming if target == node.node_id and name is not None)
             hint = NearestName(names).hint(handle, f"; edges lead into {listed(names)}" if names else "")
             faults.add(path, f"no edge leads into input {quoted(handle)}, whose list the node is to run over{hint}")
         elif count > 1:

@@ -23,10 +23,10 @@ class Fields:
         self._path = path
         self._faults = faults
 
-    def refuse_unknown(self, known: Sequence[str], told: Sequence[str] = ()) -> None:
-        """Note a fault for every field that is not in `known`, except those already reported, in `told`."""
+    def refuse_unknown(self, known: Sequence[str], reported: Sequence[str] = ()) -> None:
+        """Note a fault for every field that is not in `known`, except those already reported, in `reported`."""
         for name in self._value:
-            if name in known or name in told:
+            if name in known or name in reported:
                 continue
             if not self._faults.full:
                 self._fault(
@@ -85,18 +85,18 @@ class Fields:
             return default_ms
         return milliseconds
 
-    def choice(self, name: str, words: Sequence[str], default: str) -> str:
-        """Return one of `words`."""
+    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
+        """Return one of `choices`."""
         value = self._value.get(name)
         if value is None:
             return default
-        if isinstance(value, str) and value in words:
+        if isinstance(value, str) and value in choices:
             return value
-        choices = f"use one of {listed(list(words))}"
+        allowed = f"use one of {listed(list(choices))}"
         if isinstance(value, str):
-            self._fault(name, f"unknown value {quoted(value)}{NearestName(words).hint(value, f'; {choices}')}")
+            self._fault(name, f"unknown value {quoted(value)}{NearestName(choices).hint(value, f'; {allowed}')}")
         else:
-            self._fault(name, f"must be text, is {shown(value)}; {choices}")
+            self._fault(name, f"must be text, is {shown(value)}; {allowed}")
         return default
 
     def integer(self, name: str, default: int, least: int, most: int) -> int:

@@ -49,7 +49,7 @@ def analyze(
     check_handlers(draft, nodes, [(edge.path, ends) for edge, ends in joined], faults)
     structure = structure_of(list(nodes), [ends for _, ends in joined])
     if not structure.is_dag:
-        _tell_closed_paths(list(nodes), joined, faults)
+        _report_closed_paths(list(nodes), joined, faults)
     if len(structure.components) > MOST_COMPONENTS:
         faults.add(
             "nodes",
@@ -102,7 +102,7 @@ def _check_ends(nodes: Mapping[str, NodeDraft], edges: Sequence[EdgeDraft], faul
     return joined
 
 
-def _tell_closed_paths(node_ids: Sequence[str], joined: _Joined, faults: FaultList) -> None:
+def _report_closed_paths(node_ids: Sequence[str], joined: _Joined, faults: FaultList) -> None:
     """Note a closed path for each group of nodes that all reach each other; self-loops have been noted before."""
     place = {node_id: index for index, node_id in enumerate(node_ids)}
     successors: list[list[int]] = [[] for _ in node_ids]

@@ -159,7 +159,7 @@ class RegisterOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """A wish for another status. `allowed_from` are the statuses from which it may be reached.
+    """A request for another status. `allowed_from` are the statuses from which it may be reached.
 
     `start_at_ms` is the first planned time, 0 for now, below 0 for a flow that begins on events. Nothing is planned at
     the end of a pause if the flow's schedule was over when the pause began, or is `over` since. When a flow leaves
@@ -178,7 +178,7 @@ class StatusChange:
 
 
 class StatusOutcome(StrEnum):
-    """The outcome of a wish for another status."""
+    """The outcome of a request for another status."""
 
     CHANGED = "changed"
     UNCHANGED = "unchanged"

@@ -16,9 +16,9 @@ def check_handlers(
     if not draft.on_failure and not draft.last:
         return
     role: dict[str, str] = {}
-    for name, listed in (("on_failure", draft.on_failure), ("finally", draft.last)):
+    for name, node_ids in (("on_failure", draft.on_failure), ("finally", draft.last)):
         names = NearestName(nodes)
-        for place, node_id in enumerate(listed):
+        for place, node_id in enumerate(node_ids):
             path = join(name, place)
             if node_id not in nodes:
                 faults.add(path, f"no node {quoted(node_id)}{names.hint(node_id)}")
@@ -30,9 +30,9 @@ def check_handlers(
         faults.add("nodes", "all of them are in on_failure or finally; at least one must be in neither")
     for path, (source, target) in joined:
         if role.get(source) != role.get(target):
-            words = [f"{quoted(each)} ({role.get(each, 'neither')})" for each in (source, target)]
+            ends = [f"{quoted(each)} ({role.get(each, 'neither')})" for each in (source, target)]
             faults.add(
                 path,
-                f"joins {words[0]} and {words[1]}; nodes that run on failure or last get the outcome in "
+                f"joins {ends[0]} and {ends[1]}; nodes that run on failure or last get the outcome in "
                 'their parameter "outcome", not over edges',
             )

@@ -7,11 +7,11 @@ from typing import Any
 
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 
-BAD = frozenset({CycleStatus.FAILED, CycleStatus.PARTIAL, CycleStatus.TIMEOUT})
+FAILURES = frozenset({CycleStatus.FAILED, CycleStatus.PARTIAL, CycleStatus.TIMEOUT})
 """Outcomes on which `on_failure` runs; not `cancelled`, because whoever cancels a cycle knows about it."""
 HANDLERS_MS = 600_000
 """How long handlers may go on once their cycle has been asked to stop, or has timed out."""
-SKIPPED_WELL = "the cycle did not fail"
+NOT_FAILED = "the cycle did not fail"
 MOST_FAILED = 100
 
 
@@ -52,7 +52,7 @@ class Handlers:
         """Return the components to release now, even if released before, each with why it is skipped, "" if it runs."""
         if self.phase(ended, count) is Phase.MAIN:
             return {}
-        skip = "" if outcome in BAD else SKIPPED_WELL
+        skip = "" if outcome in FAILURES else NOT_FAILED
         due = {each: skip for each in self.on_failure if each not in ended}
         if skip or not due:
             due |= {each: "" for each in self.last if each not in ended}

@@ -15,7 +15,7 @@ class LogLevel(StrEnum):
     CRITICAL = "CRITICAL"
 
     @property
-    def gravity(self) -> int:
+    def severity(self) -> int:
         """Orders levels: 1 for DEBUG to 5 for CRITICAL."""
         return list(LogLevel).index(self) + 1
 

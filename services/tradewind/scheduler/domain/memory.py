@@ -32,15 +32,15 @@ class Memory:
     version: int = 0
     changes: tuple[str, ...] = ()
 
-    def knows(self, change: MemoryChange) -> bool:
+    def has_applied(self, change: MemoryChange) -> bool:
         """Say whether the change is among the newest changes made."""
         return change.change_id != "" and change.change_id in self.changes
 
-    def expected_by(self, change: MemoryChange) -> bool:
+    def accepts(self, change: MemoryChange) -> bool:
         """Say whether the change may be made to this version."""
         return change.expected_version in (None, self.version)
 
-    def after(self, change: MemoryChange) -> "Memory":
+    def with_change(self, change: MemoryChange) -> "Memory":
         """Return the memory with the change made, one version up."""
         kept = {name: value for name, value in self.variables.items() if name not in change.deleted}
         known = (*self.changes, change.change_id) if change.change_id else self.changes

@@ -35,8 +35,8 @@ def shown(value: object) -> str:
             return f"a {type(value).__name__}"
 
 
-def listed(words: list[str]) -> str:
+def listed(names: list[str]) -> str:
     """Return quoted words joined for a sentence, at most twenty: enough for every field of a flow or a node."""
-    rest = len(words) - 20
-    text = ", ".join(quoted(word) for word in words[:20])
+    rest = len(names) - 20
+    text = ", ".join(quoted(name) for name in names[:20])
     return f"{text} and {rest} more" if rest > 0 else text

@@ -54,43 +54,45 @@ def divide(plan: ComponentPlan, results: Mapping[str, NodeResult], begin_at: Col
 
     A node that a branch skipped is skipped again unless a node that it waits for runs again. Linear time.
     """
-    into: list[list[PlanEdge]] = [[] for _ in plan.nodes]
+    incoming: list[list[PlanEdge]] = [[] for _ in plan.nodes]
     for edge in plan.edges:
-        into[edge.target].append(edge)
+        incoming[edge.target].append(edge)
     kept: list[int] = []
     again: set[int] = set()
     expired: list[int] = []
-    for place in _in_order(plan):
+    for place in _topological_order(plan):
         node = plan.nodes[place]
         result = results.get(node.node_id)
-        if node.node_id in begin_at or any(edge.source in again for edge in into[place]):
+        if node.node_id in begin_at or any(edge.source in again for edge in incoming[place]):
             again.add(place)
         elif result is None or not is_terminal(result.status):
             expired.append(place)
         elif result.status is NodeStatus.COMPLETED:
             kept.append(place)
-        elif result.status is not NodeStatus.SKIPPED or _wants(node.run_if, into[place], plan, results):
+        elif result.status is not NodeStatus.SKIPPED or _would_run(node.run_if, incoming[place], plan, results):
             again.add(place)
     return Division(tuple(sorted(kept)), tuple(sorted(again)), tuple(expired))
 
 
-def _wants(run_if: RunIf, into: Collection[PlanEdge], plan: ComponentPlan, results: Mapping[str, NodeResult]) -> bool:
+def _would_run(
+    run_if: RunIf, incoming: Collection[PlanEdge], plan: ComponentPlan, results: Mapping[str, NodeResult]
+) -> bool:
     """Say whether a node would run on the signals of its sources, none of which runs again."""
     live = sum(
         result.status is NodeStatus.COMPLETED and edge.source_handle in result.emitted
-        for edge in into
+        for edge in incoming
         if (result := results.get(plan.nodes[edge.source].node_id)) is not None
     )
     match run_if:
         case RunIf.ALL_SUCCEEDED:
-            return live == len(into)
+            return live == len(incoming)
         case RunIf.ANY_SUCCEEDED:
-            return live > 0 or not into
+            return live > 0 or not incoming
         case RunIf.ALL_DONE:
             return True
 
 
-def _in_order(plan: ComponentPlan) -> Iterator[int]:
+def _topological_order(plan: ComponentPlan) -> Iterator[int]:
     """Yield the indexes of the nodes in topological order."""
     waiting = [0] * len(plan.nodes)
     successors: list[list[int]] = [[] for _ in plan.nodes]

@@ -26,7 +26,7 @@ def shares_of(replicas: Iterable[str], partitions: int = PARTITIONS) -> Mapping[
         larger -= load[name] == least
         owner[partition] = name
         load[name] += 1
-    return {name: frozenset(each for each, whose in owner.items() if whose == name) for name in names}
+    return {name: frozenset(each for each, holder in owner.items() if holder == name) for name in names}
 
 
 def _weight(name: str, partition: int) -> bytes:

@@ -123,8 +123,8 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
         return FlowDraft((), (), None, faults)
     fields = Fields(value, "", faults)
     misplaced = _misplaced(value, faults)
-    fields.refuse_unknown(FLOW_FIELDS, told=misplaced)
-    schedule = _schedule(fields, value, faults, when_is_told=any(name in KINDS for name in misplaced))
+    fields.refuse_unknown(FLOW_FIELDS, reported=misplaced)
+    schedule = _schedule(fields, value, faults, timing_reported=any(name in KINDS for name in misplaced))
     overlap = OverlapPolicy(fields.choice("overlap", list(OverlapPolicy), OverlapPolicy.SKIP))
     policy = FailurePolicy(fields.choice("failure_policy", list(FailurePolicy), FailurePolicy.SKIP_DOWNSTREAM))
     cycle_timeout_ms = fields.duration("timeout", 0) or None
@@ -173,7 +173,7 @@ def _misplaced(value: dict[str, Any], faults: FaultList) -> list[str]:
 
 
 def _schedule(
-    fields: Fields, value: dict[str, Any], faults: FaultList, *, when_is_told: bool = False
+    fields: Fields, value: dict[str, Any], faults: FaultList, *, timing_reported: bool = False
 ) -> ScheduleDefinition:
     """Return the schedule given by `interval` or `schedule`.
 
@@ -184,7 +184,7 @@ def _schedule(
             faults.add(name, f'is a cron expression: write "schedule": {{"cron": {quoted(text)}}}')
             return ScheduleDefinition()
     if value.get("schedule") is None:
-        if not when_is_told:
+        if not timing_reported:
             fields.required("interval", 'is required; give seconds, or text such as "5m"; 0 runs once')
         return ScheduleDefinition(fields.duration("interval", 0))
     if value.get("interval") is not None:

@@ -13,23 +13,23 @@ _ACK_S = 0.05
 
 
 class Batch:
-    """Events that came together, in `parts` parts; `seen_to` is called for each part."""
+    """Events that came together, in `parts` parts; `part_done` is called for each part."""
 
     def __init__(self, acks: "Acks", stream: EventStream, parts: int) -> None:
         self._acks = acks
         self.stream = stream
         self.events: list[Event] = []
-        self.open = parts
+        self.open_parts = parts
         self._lost: set[int] = set()
 
-    def seen_to(self, events: Sequence[Event], lost: Collection[int] = ()) -> None:
+    def part_done(self, events: Sequence[Event], lost: Collection[int] = ()) -> None:
         """Note that a part is done: its events are on record, unless their partitions turn out to be lost."""
         self.events += events
         self._lost.update(lost)
-        self.open -= 1
-        if not self.open:
+        self.open_parts -= 1
+        if not self.open_parts:
             self.events = [event for event in self.events if event.partition not in self._lost]
-            self._acks.closed()
+            self._acks.acknowledge_done()
 
 
 class Acks:
@@ -53,9 +53,9 @@ class Acks:
         self._batches.append(batch)
         return batch
 
-    def closed(self) -> None:
+    def acknowledge_done(self) -> None:
         """Take out and acknowledge the first batches, as far as they are done."""
-        while self._batches and not self._batches[0].open:
+        while self._batches and not self._batches[0].open_parts:
             self._add(self._batches.popleft())
 
     def _add(self, batch: Batch) -> None:

@@ -8,7 +8,7 @@ from tradewind.scheduler.loops.owned_work import OwnedWork
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.alarm import Alarm
-from tradewind.scheduler.use_cases.bulk_jobs import CarryOutJobs
+from tradewind.scheduler.use_cases.bulk_jobs import ExecuteJobs
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 
 _REST_S = 0.02
@@ -17,9 +17,7 @@ _REST_S = 0.02
 _log = structlog.get_logger(__name__)
 
 
-def bulk_jobs_loop(
-    jobs: BulkJobs, carry_out: CarryOutJobs, own: OwnPartitions, alarm: Alarm, look_s: float
-) -> OwnedWork:
+def bulk_jobs_loop(jobs: BulkJobs, execute: ExecuteJobs, own: OwnPartitions, alarm: Alarm, poll_s: float) -> OwnedWork:
     """Return the loop that takes one step of each open job in turn."""
 
     async def work(epochs: Epochs) -> float:
@@ -30,9 +28,9 @@ def bulk_jobs_loop(
 
     async def step(job_id: str) -> bool:
         try:
-            return await carry_out.step(job_id)
+            return await execute.step(job_id)
         except Exception as error:
             _log.warning("job_step_failed", job_id=job_id, error=error)
             return False
 
-    return OwnedWork("jobs_not_read", work, own, alarm, look_s)
+    return OwnedWork("jobs_not_read", work, own, alarm, poll_s)

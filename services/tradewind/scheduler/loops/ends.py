@@ -17,24 +17,24 @@ from tradewind.scheduler.ports.peers import EventStream, NodeTasks
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
-from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
+from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
 from tradewind.server.backoff import Backoff
 from tradewind.server.clock import Clock
 
 _FOLD_BACKOFF_S = (0.05, 2.0)
-_HEARD_TRIES = 8
-_MOST_UNHEARD = 100
-"""The most batches that may wait to be heard before `take` waits."""
+_SUB_FLOW_TRIES = 8
+_MOST_WAITING = 100
+"""The most batches that may wait to be handled before `put` waits."""
 _RUNS_AT_ONCE = 500
 _RETRY_S = 1.0
 
 _log = structlog.get_logger(__name__)
 
 
-class Ears:
+class SubFlowQueue:
     """Handles the events of nodes that run flows, in order, while ends of components are folded.
 
     Beginning a cycle takes calls to other services, and ends must not wait for them: ends wait only while too many
@@ -45,27 +45,27 @@ class Ears:
         self._sub_flows = sub_flows
         self._background = background
         self._waiting: list[tuple[list[SubFlowEvent], Batch]] = []
-        self._taken = asyncio.Event()
+        self._room = asyncio.Event()
         self._busy = False
 
-    async def take(self, events: list[SubFlowEvent], batch: Batch) -> None:
-        """Handle these events soon, and tell their batch; waits while too many other batches are waiting."""
+    async def put(self, events: list[SubFlowEvent], batch: Batch) -> None:
+        """Handle these events soon, as a part of their batch; wait while too many other batches are waiting."""
         self._waiting.append((events, batch))
         if not self._busy:
             self._busy = True
-            self._background.begin(self._work_off(), "sub-flows")
-        while len(self._waiting) > _MOST_UNHEARD:
-            self._taken.clear()
-            await self._taken.wait()
+            self._background.begin(self._process(), "sub-flows")
+        while len(self._waiting) > _MOST_WAITING:
+            self._room.clear()
+            await self._room.wait()
 
-    async def _work_off(self) -> None:
+    async def _process(self) -> None:
         try:
             while self._waiting:
-                taken, self._waiting = self._waiting, []
-                self._taken.set()
-                await heard(self._sub_flows, [event for events, _ in taken for event in events])
-                for events, batch in taken:
-                    batch.seen_to(events)
+                batches, self._waiting = self._waiting, []
+                self._room.set()
+                await handle_sub_flows(self._sub_flows, [event for events, _ in batches for event in events])
+                for events, batch in batches:
+                    batch.part_done(events)
         finally:
             self._busy = False
 
@@ -80,24 +80,24 @@ def event_loop(
 ) -> OwnedStream[Event, EventStream]:
     """Return the loop that folds events into chain states, begins sub-flows, and acknowledges events on record."""
 
-    acks, ears = Acks(background), Ears(sub_flows, background)
+    acks, queue = Acks(background), SubFlowQueue(sub_flows, background)
 
     async def work(stream: EventStream, events: list[Event]) -> None:
         ends = [event for event in events if isinstance(event, ComponentEvent)]
-        asked = [event for event in events if isinstance(event, SubFlowEvent) and own.owns(event.partition)]
-        batch = acks.batch(stream, parts=2 if asked else 1)
-        if asked:
-            await ears.take(asked, batch)
+        sub_flow_events = [event for event in events if isinstance(event, SubFlowEvent) and own.owns(event.partition)]
+        batch = acks.batch(stream, parts=2 if sub_flow_events else 1)
+        if sub_flow_events:
+            await queue.put(sub_flow_events, batch)
         folded, lost = await fold_all(ends)
         own.lose(lost, "a write was refused")
         # A partition that was not owned during the fold may be owned again: acknowledge only the events folded.
-        batch.seen_to([event for event in ends if event.partition in folded], lost)
+        batch.part_done([event for event in ends if event.partition in folded], lost)
 
     async def fold_all(events: list[ComponentEvent]) -> tuple[set[int], set[int]]:
         """Return the partitions whose events were folded, and the partitions that turned out to be lost."""
         backoff = Backoff(*_FOLD_BACKOFF_S)
         for event in events:
-            outputs.notice(event)
+            outputs.collect(event)
         while True:
             mine = [event for event in events if own.owns(event.partition)]
             try:
@@ -110,12 +110,12 @@ def event_loop(
     return OwnedStream("events", node_tasks.events, lambda stream: stream.receive(), work, own)
 
 
-async def heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
-    """Do what events ask for; if that keeps failing, leave it to LookAfterRuns."""
+async def handle_sub_flows(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
+    """Do what events ask for; if that keeps failing, leave it to SuperviseRuns."""
     backoff = Backoff(*_FOLD_BACKOFF_S)
-    for _ in range(_HEARD_TRIES):
+    for _ in range(_SUB_FLOW_TRIES):
         try:
-            await sub_flows.heard(events)
+            await sub_flows.handle(events)
             return
         except Exception as error:
             _log.warning("sub_flows_wait", events=len(events), error=error)
@@ -123,7 +123,7 @@ async def heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
 
 
 def open_runs_loop(
-    open_runs: OpenRuns, look_after: LookAfterRuns, own: OwnPartitions, alarm: Alarm, clock: Clock, look_s: float
+    open_runs: OpenRuns, supervise: SuperviseRuns, own: OwnPartitions, alarm: Alarm, clock: Clock, poll_s: float
 ) -> OwnedWork:
     """Return the loop that looks after open runs, and sleeps until the earliest check is due."""
 
@@ -131,11 +131,11 @@ def open_runs_loop(
         checks = await open_runs.check(list(epochs), _RUNS_AT_ONCE)
         due: list[RunName] = [run for check in checks.values() for run in check.due]
         for first in range(0, len(due), _RUNS_AT_ONCE):
-            await look_after(due[first : first + _RUNS_AT_ONCE], epochs)
+            await supervise(due[first : first + _RUNS_AT_ONCE], epochs)
         upcoming = [check.next_ms for check in checks.values() if check.next_ms is not None]
         if not upcoming:
             return _RETRY_S if due else math.inf
         wait_s = max(0.0, (min(upcoming) - clock.now_ms()) / 1000)
         return min(wait_s, _RETRY_S) if due else wait_s
 
-    return OwnedWork("open_runs_not_looked_after", work, own, alarm, look_s, _RETRY_S)
+    return OwnedWork("open_runs_not_looked_after", work, own, alarm, poll_s, _RETRY_S)

@@ -40,13 +40,13 @@ class OwnedStream(Generic[Item, OpenStream]):
 
     def __init__(
         self,
-        what: str,
+        name: str,
         open_stream: Callable[[], OpenStream],
         receive: Callable[[OpenStream], Awaitable[tuple[list[Item], list[int]]]],
         work: Callable[[OpenStream, list[Item]], Awaitable[None]],
         own: OwnPartitions,
     ) -> None:
-        self._what = what
+        self._name = name
         self._open_stream = open_stream
         self._receive = receive
         self._work = work
@@ -63,9 +63,9 @@ class OwnedStream(Generic[Item, OpenStream]):
                 await self._serve()
             except* PeerUnavailable as group:
                 error = _first(group)
-                (_log.debug if failing else _log.warning)("stream_lost", what=self._what, error=error.detail)
+                (_log.debug if failing else _log.warning)("stream_lost", what=self._name, error=error.detail)
             except* Exception:
-                _log.exception("stream_failed", what=self._what)
+                _log.exception("stream_failed", what=self._name)
             failing = asyncio.get_running_loop().time() - begun <= 2 * _BACKOFF_S[1]
             if not failing:
                 backoff.reset()
@@ -77,12 +77,12 @@ class OwnedStream(Generic[Item, OpenStream]):
             await self._owned_changed.wait()
         stream = self._open_stream()
         waiting: list[Item] = []
-        arrived, taken = asyncio.Event(), asyncio.Event()
+        arrived, room = asyncio.Event(), asyncio.Event()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._subscribe(stream))
-                group.create_task(self._read(stream, waiting, arrived, taken))
-                group.create_task(self._work_off(stream, waiting, arrived, taken))
+                group.create_task(self._read(stream, waiting, arrived, room))
+                group.create_task(self._process(stream, waiting, arrived, room))
         finally:
             await stream.close()
 
@@ -101,22 +101,20 @@ class OwnedStream(Generic[Item, OpenStream]):
                 await stream.subscribe(gained)
             await self._owned_changed.wait()
 
-    async def _read(
-        self, stream: OpenStream, waiting: list[Item], arrived: asyncio.Event, taken: asyncio.Event
-    ) -> None:
+    async def _read(self, stream: OpenStream, waiting: list[Item], arrived: asyncio.Event, room: asyncio.Event) -> None:
         while True:
             items, ended = await self._receive(stream)
             if ended:
-                self._own.lose(ended, f"a higher epoch has taken over the {self._what} stream")
+                self._own.lose(ended, f"a higher epoch has taken over the {self._name} stream")
             waiting += items
             if items:
                 arrived.set()
             while len(waiting) > MOST_WAITING:
-                taken.clear()
-                await taken.wait()
+                room.clear()
+                await room.wait()
 
-    async def _work_off(
-        self, stream: OpenStream, waiting: list[Item], arrived: asyncio.Event, taken: asyncio.Event
+    async def _process(
+        self, stream: OpenStream, waiting: list[Item], arrived: asyncio.Event, room: asyncio.Event
     ) -> None:
         while True:
             arrived.clear()
@@ -124,7 +122,7 @@ class OwnedStream(Generic[Item, OpenStream]):
                 await arrived.wait()
             items = waiting[:]
             waiting.clear()
-            taken.set()
+            room.set()
             await self._work(stream, items)
 
 

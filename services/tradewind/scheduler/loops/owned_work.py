@@ -13,7 +13,7 @@ _log = structlog.get_logger(__name__)
 
 
 class OwnedWork:
-    """Works when the alarm rings or the owned partitions change, and every `look_s` in case nobody rang.
+    """Works when the alarm rings or the owned partitions change, and every `poll_s` in case nobody rang.
 
     `work` returns in how many seconds there is more to do, infinity if it does not know. When it fails, `failure` is
     logged, and the work is repeated after `retry_s`.
@@ -25,14 +25,14 @@ class OwnedWork:
         work: Callable[[Epochs], Awaitable[float]],
         own: OwnPartitions,
         alarm: Alarm,
-        look_s: float,
+        poll_s: float,
         retry_s: float = 1.0,
     ) -> None:
         self._failure = failure
         self._work = work
         self._own = own
         self._alarm = alarm
-        self._look_s = look_s
+        self._poll_s = poll_s
         self._retry_s = retry_s
         own.on_change(lambda: alarm.ring_in(0))
 
@@ -46,4 +46,4 @@ class OwnedWork:
                 _log.warning(self._failure, error=error.detail)
             except Exception as error:
                 _log.warning(self._failure, error=error)
-            await self._alarm.rest(self._look_s, wait_s)
+            await self._alarm.rest(self._poll_s, wait_s)

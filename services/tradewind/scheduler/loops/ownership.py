@@ -9,7 +9,7 @@ from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.spells import Spells
 
-_TAKE_S = 1.0
+_ACQUIRE_S = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -24,23 +24,23 @@ class OwnershipLoop:
     def __init__(self, own: OwnPartitions, alarm: Alarm, lease_s: float, *, sole: bool) -> None:
         self._own = own
         self._alarm = alarm
-        self._share_s = lease_s / 3
-        self._alone = sole
+        self._report_s = lease_s / 3
+        self._sole = sole
         self._failing = Spells(_log, "partitions_not_renewed", "partitions_renewed_again")
 
     async def run(self) -> None:
         """Run forever."""
         loop = asyncio.get_running_loop()
-        due_s, rang = loop.time(), False
+        due_s, woken = loop.time(), False
         while True:
             try:
-                if rang or loop.time() >= due_s:
-                    due_s = loop.time() + self._share_s
-                    await self._own.rebalance(alone=self._alone)
-                    self._alone = False
+                if woken or loop.time() >= due_s:
+                    due_s = loop.time() + self._report_s
+                    await self._own.rebalance(alone=self._sole)
+                    self._sole = False
                 if not self._own.complete:
                     await self._own.acquire()
             except Exception as error:
                 self._failing.note(str(error), error=error)
             wait_s = max(0.0, due_s - loop.time())
-            rang = await self._alarm.rest(math.inf, wait_s if self._own.complete else min(wait_s, _TAKE_S))
+            woken = await self._alarm.rest(math.inf, wait_s if self._own.complete else min(wait_s, _ACQUIRE_S))

@@ -35,36 +35,36 @@ def due_loop(
     hand_over: HandOver,
     own: OwnPartitions,
     background: Background,
-    ends_listened: Callable[[], None],
+    on_ends_listener: Callable[[], None],
 ) -> OwnedStream[DueFlow, DueStream]:
     """Return the loop that begins due cycles: it puts them on record, then hands them over and answers the triggers.
 
-    A trigger that comes before its time while a cycle runs waits here until it is due. `ends_listened` is called when
-    somebody has begun to listen to ends of cycles.
+    A trigger that comes before its time while a cycle runs waits here until it is due. `on_ends_listener` is called
+    when somebody has begun to listen to ends of cycles.
     """
 
     async def receive(stream: DueStream) -> tuple[list[DueFlow], list[int]]:
-        due, ended, listened = await stream.receive()
-        if listened:
-            ends_listened()
+        due, ended, new_listener = await stream.receive()
+        if new_listener:
+            on_ends_listener()
         return due, ended
 
     async def work(stream: DueStream, due: list[DueFlow]) -> None:
-        taken_s = asyncio.get_running_loop().time()
+        received_s = asyncio.get_running_loop().time()
         try:
             begun = await begin_due(due, own.epochs)
         except Exception as error:
             _log.warning("due_flows_not_begun", flows=len(due), error=error)
-            await stream.answer([_again(flow) for flow in due])
+            await stream.answer([_retry(flow) for flow in due])
             return
         if begun.runs:
             background.begin(hand_over(begun.runs), "handing over of due cycles")
         await stream.answer(begun.answers)
         for _, early in groupby(sorted(begun.early, key=_due), _due):
-            background.begin(come_back(stream, list(early), taken_s), "beginning of cycles on time")
+            background.begin(retry_when_due(stream, list(early), received_s), "beginning of cycles on time")
 
-    async def come_back(stream: DueStream, flows: list[DueFlow], taken_s: float) -> None:
-        due_s = taken_s + max(flow.planned_ms - flow.now_ms for flow in flows) / 1000
+    async def retry_when_due(stream: DueStream, flows: list[DueFlow], received_s: float) -> None:
+        due_s = received_s + max(flow.planned_ms - flow.now_ms for flow in flows) / 1000
         await asyncio.sleep(due_s - asyncio.get_running_loop().time())
         await work(stream, [replace(flow, now_ms=flow.planned_ms) for flow in flows])
 
@@ -75,7 +75,7 @@ def _due(flow: DueFlow) -> int:
     return flow.planned_ms
 
 
-def _again(flow: DueFlow) -> DueAnswer:
+def _retry(flow: DueFlow) -> DueAnswer:
     """Ask for a trigger that could not begin to come again: a planned time soon, an event with growing delays."""
     return DueAnswer(flow.token, retry_ms=_STORE_RETRY_MS if flow.event is None else -1, error="the store is away")
 
@@ -94,7 +94,7 @@ def queued_loop(
     own: OwnPartitions,
     background: Background,
     alarm: Alarm,
-    look_s: float,
+    poll_s: float,
 ) -> OwnedWork:
     """Return the loop that begins cycles that waited for an end."""
 
@@ -105,13 +105,13 @@ def queued_loop(
                 background.begin(hand_over(runs), "handing over of cycles that waited")
         return math.inf
 
-    return OwnedWork("queued_cycles_not_begun", work, own, alarm, look_s)
+    return OwnedWork("queued_cycles_not_begun", work, own, alarm, poll_s)
 
 
-def outbox_loop(outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm: Alarm, look_s: float) -> OwnedWork:
+def outbox_loop(outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm: Alarm, poll_s: float) -> OwnedWork:
     """Return the loop that repeats unconfirmed messages to the trigger service.
 
-    It is a safety net: the calls that change flows tell the trigger service at once.
+    It is a safety net: the calls that change flows update the trigger service at once.
     """
 
     async def work(epochs: Epochs) -> float:
@@ -124,4 +124,4 @@ def outbox_loop(outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm:
                 left = not await settle.attempt(flow_id) or left
         return RETRY_MS / 1000 if left else math.inf
 
-    return OwnedWork("outbox_not_settled", work, own, alarm, look_s)
+    return OwnedWork("outbox_not_settled", work, own, alarm, poll_s)

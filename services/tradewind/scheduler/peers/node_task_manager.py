@@ -40,7 +40,7 @@ _READ_S = 10.0
 _WORKERS_AT_ONCE = 1000
 _COMPONENTS_AT_ONCE = 500
 """The states of this many components fit into one message, even if each was stopped with a long reason."""
-_RELEASE_BYTES, _RELEASE = 512 * 1024, 1024
+_RELEASE_BYTES, _RELEASE_OVERHEAD = 512 * 1024, 1024
 """How many characters of releases go with one call, and how many each release takes besides its inputs."""
 
 
@@ -111,7 +111,7 @@ class NodeTaskManagerPeer:
             pb2.ComponentRelease(component_id=each, inputs_json="" if skip else inputs_json, skip_reason=skip)
             for each, skip in skips.items()
         ]
-        at_once = max(1, _RELEASE_BYTES // (_RELEASE + len(inputs_json)))
+        at_once = max(1, _RELEASE_BYTES // (_RELEASE_OVERHEAD + len(inputs_json)))
         for first in range(0, len(releases), at_once):
             request = pb2.ReleaseComponentsRequest(
                 flow_id=state.name.flow_id,
@@ -148,9 +148,9 @@ class NodeTaskManagerPeer:
 
     async def components(self, runs: Sequence[ChainState]) -> list[ComponentView]:
         found: list[ComponentView] = []
-        for some in _references(runs):
+        for references in _references(runs):
             async with calling(NAME):
-                response = await self._stub.GetComponents(pb2.GetComponentsRequest(runs=some), timeout=_READ_S)
+                response = await self._stub.GetComponents(pb2.GetComponentsRequest(runs=references), timeout=_READ_S)
             found += map(_view, response.components)
         return found
 
@@ -231,10 +231,10 @@ class NodeTaskManagerPeer:
 
 def _references(runs: Sequence[ChainState]) -> Iterator[list[pb2.RunReference]]:
     """Yield the names of all components of runs, in pieces whose answers fit into one message."""
-    named = [(state, str(place)) for state in runs for place in range(state.facts.component_count)]
-    for first in range(0, len(named), _COMPONENTS_AT_ONCE):
+    components = [(state, str(place)) for state in runs for place in range(state.facts.component_count)]
+    for first in range(0, len(components), _COMPONENTS_AT_ONCE):
         by_run: dict[RunName, pb2.RunReference] = {}
-        for state, component_id in named[first : first + _COMPONENTS_AT_ONCE]:
+        for state, component_id in components[first : first + _COMPONENTS_AT_ONCE]:
             if state.name not in by_run:
                 by_run[state.name] = pb2.RunReference(**state.name._asdict(), user_id=state.facts.user_id)
             by_run[state.name].component_ids.append(component_id)

@@ -90,7 +90,7 @@ class RegistryPeer:
                 self._known[name] = (now + _FRESH_S, declaration)
         found = {name: self._known[name][1] for name in node_types if name in self._known}
         declarations = {name: declaration for name, declaration in found.items() if declaration is not None}
-        workers = await self._on_record(include_offline=False) if hints and len(declarations) < len(found) else None
+        workers = await self._list_workers(include_offline=False) if hints and len(declarations) < len(found) else None
         return Catalogue(declarations, sorted({name for worker in workers or () for name in worker.node_types}))
 
     async def _declared(self, names: Sequence[str]) -> list[NodeType]:
@@ -105,7 +105,7 @@ class RegistryPeer:
         return list(answer.node_types)
 
     async def workers(self, node_type: str) -> list[KnownWorker] | None:
-        found = await self._on_record(include_offline=True)
+        found = await self._list_workers(include_offline=True)
         if found is None:
             return None
         return [
@@ -122,13 +122,13 @@ class RegistryPeer:
         ]
 
     async def offering(self, node_types: Collection[str]) -> list[WorkerView] | None:
-        found = await self._on_record(include_offline=False)
+        found = await self._list_workers(include_offline=False)
         if found is None:
             return None
         wanted = frozenset(node_types)
         return [_view(worker) for worker in found if not wanted.isdisjoint(worker.node_types)]
 
-    async def _on_record(self, *, include_offline: bool) -> list[Worker] | None:
+    async def _list_workers(self, *, include_offline: bool) -> list[Worker] | None:
         """Return the workers of the first ten pages; None when the registry is away."""
         found: list[Worker] = []
         request = pb2.ListWorkersRequest(page_size=_PAGE, include_offline=include_offline)

@@ -84,14 +84,14 @@ class DueStreamPeer(PeerStream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueResp
 
 def _event(event: component_pb2.Event) -> Event:
     if event.WhichOneof("kind") == "sub_flow":
-        told = event.sub_flow
-        flow_id, cycle, run, node = told.node_task_id.split(":", 3)
+        sub_flow = event.sub_flow
+        flow_id, cycle, run, node = sub_flow.node_task_id.split(":", 3)
         return SubFlowEvent(
             RunName(flow_id, int(cycle), int(run)),
-            told.run_id,
-            told.user_id,
+            sub_flow.run_id,
+            sub_flow.user_id,
             node,
-            run_name_of(told.abandoned) if told.HasField("abandoned") else None,
+            run_name_of(sub_flow.abandoned) if sub_flow.HasField("abandoned") else None,
             event.partition,
             event.shard,
             event.event_id,

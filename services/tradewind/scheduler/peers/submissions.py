@@ -14,8 +14,8 @@ from tradewind.scheduler.peers.stream import PeerStream
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.server.statuses import code_of
 
-_ANSWER_S = 10.0
-_LASTS_S = 1.0
+_TIMEOUT_S = 10.0
+_USE_S = 1.0
 """How long a stream is used before the next request opens another, so that replicas take turns, as with plain calls."""
 
 _Stream: TypeAlias = PeerStream[pb2.StreamSubmissionsRequest, pb2.StreamSubmissionsResponse]
@@ -29,7 +29,7 @@ class SubmissionStream:
         self._open_call = open_call
         self._turn = asyncio.Lock()
         self._stream: _Stream | None = None
-        self._lasts_until = 0.0
+        self._use_until = 0.0
         self._number = 0
 
     async def submit(self, request: pb2.StreamSubmissionsRequest) -> Sequence[component_pb2.SubmitResult]:
@@ -39,10 +39,10 @@ class SubmissionStream:
         not answer within 10 s.
         """
         try:
-            async with asyncio.timeout(_ANSWER_S), self._turn:
-                response = await self._answer(request)
+            async with asyncio.timeout(_TIMEOUT_S), self._turn:
+                response = await self._submit(request)
         except TimeoutError:
-            raise PeerUnavailable(self._peer, f"no answer within {_ANSWER_S:g} s") from None
+            raise PeerUnavailable(self._peer, f"no answer within {_TIMEOUT_S:g} s") from None
         if response.HasField("error_status"):
             status = Status.FromString(response.error_status)
             raise failure(self._peer, code_of(status), status.message)
@@ -54,18 +54,18 @@ class SubmissionStream:
         if stream is not None:
             await stream.close()
 
-    async def _answer(self, request: pb2.StreamSubmissionsRequest) -> pb2.StreamSubmissionsResponse:
+    async def _submit(self, request: pb2.StreamSubmissionsRequest) -> pb2.StreamSubmissionsResponse:
         stream, now = self._stream, asyncio.get_running_loop().time()
-        if stream is not None and not stream.ended and now < self._lasts_until:
+        if stream is not None and not stream.ended and now < self._use_until:
             # If the stream breaks, the replica at its other end has left; another one may answer now.
             with suppress(PeerUnavailable):
-                return await self._ask(stream, request)
+                return await self._exchange(stream, request)
         await self.close()
         stream = self._stream = PeerStream(self._peer, self._open_call())
-        self._lasts_until = now + _LASTS_S
-        return await self._ask(stream, request)
+        self._use_until = now + _USE_S
+        return await self._exchange(stream, request)
 
-    async def _ask(self, stream: _Stream, request: pb2.StreamSubmissionsRequest) -> pb2.StreamSubmissionsResponse:
+    async def _exchange(self, stream: _Stream, request: pb2.StreamSubmissionsRequest) -> pb2.StreamSubmissionsResponse:
         self._number = request.number = self._number + 1
         try:
             await stream.write(request)

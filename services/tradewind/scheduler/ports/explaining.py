@@ -10,7 +10,7 @@ from tradewind.server.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class KnownWorker:
-    """A worker on record that offers a node type, or did so when it was last heard from."""
+    """A worker on record that offers a node type, or did so when it was last seen."""
 
     worker_id: str
     capacity: int

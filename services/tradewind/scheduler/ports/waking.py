@@ -44,7 +44,7 @@ class WakeUp:
 
 
 class WakeChannel(Protocol):
-    """Tells every replica about work that any of them has found; may lose messages, so nobody relies on it alone."""
+    """Notifies every replica of work that any of them has found; may lose messages, so nobody relies on it alone."""
 
     async def publish(self, wake_up: WakeUp) -> None:
         """Send a wake-up to all listeners."""

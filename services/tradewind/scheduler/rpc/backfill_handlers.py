@@ -10,7 +10,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.backfill import MOST_RUNNING, Backfill, BackfillStatus
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
-from tradewind.scheduler.rpc.checks import every, flow_page, identifiers, text, who_and_why
+from tradewind.scheduler.rpc.checks import actor_and_reason, every, flow_page, identifiers, text
 from tradewind.scheduler.rpc.times import ms_of, set_ms
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.server.faults import InvalidInput, Violation
@@ -61,7 +61,7 @@ class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
         )
 
     async def CancelBackfill(self, request: pb2.CancelBackfillRequest, context: Context) -> pb2.CancelBackfillResponse:
-        by, reason = who_and_why(request)
+        by, reason = actor_and_reason(request)
         cancelled = await self.backfills.cancel(request.flow_id, request.backfill_id, by, reason)
         return pb2.CancelBackfillResponse(backfill=_message(cancelled))
 

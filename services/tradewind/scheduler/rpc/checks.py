@@ -13,7 +13,7 @@ C = TypeVar("C")
 D = TypeVar("D")
 E = TypeVar("E")
 Position = TypeVar("Position")
-Word = TypeVar("Word")
+Meaning = TypeVar("Meaning")
 
 _MOST_FAULTS = 100
 _ITEM_DIGITS = 9
@@ -64,17 +64,17 @@ def flow_page(request: Any, shape: type[Position]) -> tuple[Position | None, int
     return position, limit
 
 
-def who_and_why(request: Any, why: str = "reason", **named: str) -> tuple[str, str]:
-    """Return who makes a request, "user" if it does not say, and why; `why` is the name of that field.
+def actor_and_reason(request: Any, reason_field: str = "reason", **named: str) -> tuple[str, str]:
+    """Return who makes a request, "user" if it does not say, and why; `reason_field` is the name of that field.
 
     Raises InvalidInput with every fault of these fields, of `flow_id`, and of the identifiers in `named`.
     """
-    _, by, words = every(
+    _, by, reason = every(
         lambda: identifiers(flow_id=request.flow_id, **named),
         lambda: text("by", request.by, 128),
-        lambda: text(why, getattr(request, why), 1024),
+        lambda: text(reason_field, getattr(request, reason_field), 1024),
     )
-    return by or "user", words
+    return by or "user", reason
 
 
 def identifiers(**named: str) -> None:
@@ -88,8 +88,8 @@ def node_or_item(node_id: str) -> None:
     """Raise InvalidInput unless this is `<node>` or `<node>:<item>`."""
     node, colon, item = node_id.partition(":")
     if colon and not (item.isascii() and item.isdecimal() and len(item) <= _ITEM_DIGITS):
-        words = f'"{node_id}" is not <node>:<item>, where <item> is an index into the list, from 0'
-        raise InvalidInput([Violation("node_id", words)])
+        message = f'"{node_id}" is not <node>:<item>, where <item> is an index into the list, from 0'
+        raise InvalidInput([Violation("node_id", message)])
     identifiers(node_id=node)
 
 
@@ -100,13 +100,13 @@ def text(path: str, value: str, longest: int) -> str:
     return value
 
 
-def chosen(path: str, numbers: Iterable[Any], words: Mapping[Any, Word]) -> frozenset[Word]:
+def chosen(path: str, numbers: Iterable[Any], meanings: Mapping[Any, Meaning]) -> frozenset[Meaning]:
     """Return the meanings of enum values. Raises InvalidInput for values that are not known."""
     faults = [
         Violation(f"{path}[{place}]", f"{number} is not a known value")
         for place, number in enumerate(numbers)
-        if number not in words
+        if number not in meanings
     ]
     if faults:
         raise InvalidInput(faults)
-    return frozenset(words[number] for number in numbers)
+    return frozenset(meanings[number] for number in numbers)

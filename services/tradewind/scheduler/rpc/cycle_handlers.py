@@ -12,11 +12,11 @@ from tradewind.api.scheduler.v1 import stop_pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.rpc import cycle_mapping, run_mapping
-from tradewind.scheduler.rpc.checks import every, identifiers, text, who_and_why
+from tradewind.scheduler.rpc.checks import actor_and_reason, every, identifiers, text
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
-from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunWish
+from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunOptions
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.unused_inputs import UnusedInputs
@@ -24,7 +24,7 @@ from tradewind.server.telemetry import current_traceparent
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-_STOPPED = "no reason was given"
+_NO_REASON = "no reason was given"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -50,8 +50,8 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
         return response
 
     async def RerunCycle(self, request: pb2.RerunCycleRequest, context: Context) -> pb2.RerunCycleResponse:
-        wait_s, wish = every(lambda: run_mapping.wait_of(request), lambda: _rerun_wish(request))
-        reran = await self.rerun(wish, wait_s)
+        wait_s, options = every(lambda: run_mapping.wait_of(request), lambda: _rerun_options(request))
+        reran = await self.rerun(options, wait_s)
         response = pb2.RerunCycleResponse(cycle=cycle_mapping.cycle(reran.state))
         if request.include_outputs:
             await self._add_outputs(response, reran.state, reran.planned)
@@ -67,55 +67,57 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
             run_mapping.add_outputs(response, outputs)
 
     async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:
-        asked, request_id = every(lambda: _asked(request), lambda: text("request_id", request.request_id, 128))
-        state = await self.stop_cycle(*_named(request), *asked, request_id=request_id)
+        actor_reason, request_id = every(
+            lambda: _actor_and_reason(request), lambda: text("request_id", request.request_id, 128)
+        )
+        state = await self.stop_cycle(*_cycle_reference(request), *actor_reason, request_id=request_id)
         return stop_pb2.StopCycleResponse(cycle=cycle_mapping.cycle(state))
 
     async def StopComponent(
         self, request: stop_pb2.StopComponentRequest, context: Context
     ) -> stop_pb2.StopComponentResponse:
-        asked = _asked(request)
-        state = await self.stop_cycle.component(*_named(request), request.component_id, *asked)
+        actor_reason = _actor_and_reason(request)
+        state = await self.stop_cycle.component(*_cycle_reference(request), request.component_id, *actor_reason)
         return stop_pb2.StopComponentResponse(cycle=cycle_mapping.cycle(state))
 
     async def StopNode(self, request: stop_pb2.StopNodeRequest, context: Context) -> stop_pb2.StopNodeResponse:
-        asked = _asked(request, node_id=request.node_id)
-        node = await self.stop_cycle.node(*_named(request), request.node_id, *asked)
+        actor_reason = _actor_and_reason(request, node_id=request.node_id)
+        node = await self.stop_cycle.node(*_cycle_reference(request), request.node_id, *actor_reason)
         return stop_pb2.StopNodeResponse(node=node)
 
 
 def cycle_of(request: Any) -> tuple[str, int | None, int | None]:
     """Return the flow, cycle and run that a request names, None for the latest. Raises InvalidInput."""
     identifiers(flow_id=request.flow_id)
-    return _named(request)
+    return _cycle_reference(request)
 
 
-def _named(request: Any) -> tuple[str, int | None, int | None]:
+def _cycle_reference(request: Any) -> tuple[str, int | None, int | None]:
     """Do the same as `cycle_of`, for a request whose identifiers have been checked."""
     cycle = request.cycle if request.HasField("cycle") else None
     run = request.run if request.HasField("run") else None
     return request.flow_id, cycle, run
 
 
-def _asked(request: Any, **named: str) -> tuple[str, str]:
+def _actor_and_reason(request: Any, **named: str) -> tuple[str, str]:
     """Return who makes a request and why. Raises InvalidInput with every fault of these and of the identifiers."""
-    by, reason = who_and_why(request, **named)
-    return by, reason or _STOPPED
+    by, reason = actor_and_reason(request, **named)
+    return by, reason or _NO_REASON
 
 
-def _rerun_wish(request: pb2.RerunCycleRequest) -> RerunWish:
+def _rerun_options(request: pb2.RerunCycleRequest) -> RerunOptions:
     (by, reason), lifetime_ms, _ = every(
-        lambda: who_and_why(request),
+        lambda: actor_and_reason(request),
         lambda: run_mapping.lifetime_of(request),
         lambda: run_mapping.check_inputs(request.inputs_json, request.request_id),
     )
-    flow_id, cycle, run = _named(request)
+    flow_id, cycle, run = _cycle_reference(request)
     remembered = None
     if request.request_id:
-        asked = "\n".join((flow_id, str(cycle), str(run), request.inputs_json, *request.from_node_ids))
-        payload = hashlib.sha256(asked.encode()).hexdigest()[:32]
+        arguments = "\n".join((flow_id, str(cycle), str(run), request.inputs_json, *request.from_node_ids))
+        payload = hashlib.sha256(arguments.encode()).hexdigest()[:32]
         remembered = RememberedRequest(DEFAULT_USER, request.request_id, payload, lifetime_ms)
-    return RerunWish(
+    return RerunOptions(
         flow_id,
         cycle,
         run,

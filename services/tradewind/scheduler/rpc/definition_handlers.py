@@ -13,10 +13,10 @@ from tradewind.scheduler.rpc import flow_mapping, revision_mapping
 from tradewind.scheduler.rpc.checks import every, flow_page, identifiers
 from tradewind.scheduler.rpc.definition_mapping import draft_of, settings_of
 from tradewind.scheduler.use_cases.plan_flow import PlanFlow
-from tradewind.scheduler.use_cases.put_on_record import Author
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
-from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationWish
+from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationRequest
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
+from tradewind.scheduler.use_cases.store_definition import Author
 from tradewind.server.access.identity import is_restricted
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import page_token
@@ -45,15 +45,17 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def RegisterFlow(self, request: pb2.RegisterFlowRequest, context: Context) -> pb2.RegisterFlowResponse:
         draft = draft_of(request.WhichOneof("definition"), request, "definition")
         author = Author(request.by, request.note, request.etag, request.request_id)
-        wish = RegistrationWish(request.flow_id, draft, dict(request.labels), request.user_id, author, is_restricted())
+        registration = RegistrationRequest(
+            request.flow_id, draft, dict(request.labels), request.user_id, author, is_restricted()
+        )
         if request.validate_only:
-            plan = await self.plan(wish)
+            plan = await self.plan(registration)
             return pb2.RegisterFlowResponse(
                 changed=plan.changed,
                 warnings=flow_mapping.violations(plan.analysis.warnings),
                 plan=revision_mapping.plan(plan),
             )
-        registered = await self.register(wish)
+        registered = await self.register(registration)
         return pb2.RegisterFlowResponse(
             flow=flow_mapping.flow(registered.flow),
             changed=registered.changed,

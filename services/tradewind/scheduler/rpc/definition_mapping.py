@@ -194,10 +194,10 @@ def _retry(retry: flow_pb2.RetrySpec) -> dict[str, Any]:
 
 
 def _choose(
-    weather: dict[str, Any], name: str, number: int, words: dict[Any, str], path: str, faults: FaultList
+    weather: dict[str, Any], name: str, number: int, names: dict[Any, str], path: str, faults: FaultList
 ) -> None:
     """Put the word for an enum value into the definition; 0 means the default."""
-    if number in words:
-        weather[name] = words[number]
+    if number in names:
+        weather[name] = names[number]
     elif number:
-        faults.add(path, f"{number} is not a known value; use one of {', '.join(words.values())}")
+        faults.add(path, f"{number} is not a known value; use one of {', '.join(names.values())}")

@@ -47,7 +47,7 @@ def flow(record: FlowRecord) -> flow_pb2.Flow:
         etag=record.etag,
     )
     if record.schedule.on:
-        message.begins_on = record.schedule.on.words
+        message.begins_on = record.schedule.on.description
     if record.next_execution_ms > 0:
         set_ms(message.next_execution, record.next_execution_ms)
     if record.pause is not None:

@@ -14,7 +14,7 @@ from tradewind.scheduler.domain.log_line import LogLevel
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping, watch_mapping
 from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
-from tradewind.scheduler.rpc.checks import chosen, every, flow_page, identifiers, node_or_item, who_and_why
+from tradewind.scheduler.rpc.checks import actor_and_reason, chosen, every, flow_page, identifiers, node_or_item
 from tradewind.scheduler.rpc.cycle_handlers import CycleHandlers, cycle_of
 from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.job_handlers import JobHandlers
@@ -98,12 +98,12 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         return pb2.StartFlowResponse(flow=flow_mapping.flow(flow))
 
     async def StopFlow(self, request: pb2.StopFlowRequest, context: Context) -> pb2.StopFlowResponse:
-        by, reason = who_and_why(request)
+        by, reason = actor_and_reason(request)
         flow = await self.change.stop(request.flow_id, by, reason or "the flow was stopped")
         return pb2.StopFlowResponse(flow=flow_mapping.flow(flow))
 
     async def PauseFlow(self, request: pb2.PauseFlowRequest, context: Context) -> pb2.PauseFlowResponse:
-        by, note = who_and_why(request, "note")
+        by, note = actor_and_reason(request, "note")
         flow = await self.change.pause(request.flow_id, by, note)
         return pb2.PauseFlowResponse(flow=flow_mapping.flow(flow))
 
@@ -127,7 +127,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         for planned_ms in planned:
             set_ms(response.planned_times.add(), planned_ms)
         if flow.schedule.on:
-            response.begins_on = flow.schedule.on.words
+            response.begins_on = flow.schedule.on.description
         return response
 
     async def DeleteFlow(self, request: pb2.DeleteFlowRequest, context: Context) -> pb2.DeleteFlowResponse:
@@ -150,10 +150,10 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             return await self._run_one(request, traceparent)
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
-        (wish,), wait_s = await run_mapping.wishes_of(request, [request], "", traceparent)
-        (result,) = await self.run([wish], wait_s)
+        (cycle_request,), wait_s = await run_mapping.cycle_requests_of(request, [request], "", traceparent)
+        (result,) = await self.run([cycle_request], wait_s)
         if result.outcome is BeginOutcome.NOT_FOUND:
-            raise await self.read.missing(request.flow_id)
+            raise await self.read.not_found(request.flow_id)
         fault = run_mapping.refusal(request.flow_id, result, request.request_id)
         if fault is not None:
             raise fault
@@ -172,17 +172,19 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             raise InvalidInput([Violation("items", message)])
         response = pb2.RunFlowsResponse()
         async with counted_calls("RunFlow", len(request.items)) as counted:
-            wishes, wait_s = await run_mapping.wishes_of(request, request.items, "items[{}].", current_traceparent())
+            cycle_requests, wait_s = await run_mapping.cycle_requests_of(
+                request, request.items, "items[{}].", current_traceparent()
+            )
 
             def add(group: Sequence[RunResult]) -> None:
-                run_mapping.add_results(response, wishes, group, request.request_id)
+                run_mapping.add_results(response, cycle_requests, group, request.request_id)
 
-            results = await self.run(wishes, wait_s, add)
+            results = await self.run(cycle_requests, wait_s, add)
             await counted.refund(sum(bool(each.error_reason) for each in response.results))
         run_mapping.fit_cycles(response)
         begun = [
-            (message, result.state, result.planned, wish.inputs_json)
-            for message, result, wish in zip(response.results, results, wishes, strict=True)
+            (message, result.state, result.planned, cycle_request.inputs_json)
+            for message, result, cycle_request in zip(response.results, results, cycle_requests, strict=True)
             if result.state is not None and result.planned is not None
         ]
         judged = [(message, (planned, inputs_json)) for message, _, planned, inputs_json in begun if inputs_json]
@@ -240,7 +242,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             raise InvalidInput([Violation("flow_ids", message)])
         _, after = every(
             lambda: identifiers(**{f"flow_ids[{place}]": flow_id for place, flow_id in enumerate(request.flow_ids)}),
-            lambda: watch_mapping.told(request),
+            lambda: watch_mapping.last_seen(request),
         )
         cycle = request.cycle if request.HasField("cycle") else None
         async for states in self.watch(list(request.flow_ids), cycle, after):

@@ -11,7 +11,7 @@ from tradewind.api.scheduler.v1 import memory_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.memory import MOST_BYTES, MemoryChange
 from tradewind.scheduler.rpc.checks import require
-from tradewind.scheduler.use_cases.keep_memory import KeepMemory, Scope
+from tradewind.scheduler.use_cases.manage_memory import ManageMemory, Scope
 from tradewind.server.faults import Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
 from tradewind.server.json_depth import check_depth
@@ -27,7 +27,7 @@ _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
     """Memory of cycles and flows."""
 
-    memory: KeepMemory
+    memory: ManageMemory
 
     async def GetMemory(self, request: pb2.GetMemoryRequest, context: Context) -> pb2.GetMemoryResponse:
         require(_scope_faults(request.scope))

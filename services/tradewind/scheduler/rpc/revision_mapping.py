@@ -55,7 +55,7 @@ def plan(found: FlowPlan) -> plan_pb2.FlowPlan:
     )
     definition = found.analysis.definition
     if definition is not None and definition.schedule.on:
-        message.begins_on = definition.schedule.on.words
+        message.begins_on = definition.schedule.on.description
     for planned_ms in found.next_times_ms:
         set_ms(message.next_times.add(), planned_ms)
     if found.standing is not None:

@@ -14,7 +14,7 @@ from tradewind.scheduler.domain.flow_record import DEFAULT_USER, REMEMBERED_MS, 
 from tradewind.scheduler.rpc.checks import every, require
 from tradewind.scheduler.rpc.cycle_mapping import fill_cycle
 from tradewind.scheduler.rpc.times import seconds_of
-from tradewind.scheduler.use_cases.begin_cycles import Wish
+from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
     flow_deleting,
@@ -46,37 +46,37 @@ _NODE_FRAME, _VALUE_FRAME = 16, 24
 _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-async def wishes_of(
-    asked: pb2.RunFlowsRequest | pb2.RunFlowRequest,
+async def cycle_requests_of(
+    call: pb2.RunFlowsRequest | pb2.RunFlowRequest,
     items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest],
     path: str,
     traceparent: str,
-) -> tuple[list[Wish], float]:
-    """Return the wishes in a request, and how many seconds to wait; `path` is a format string for an item's path.
+) -> tuple[list[CycleRequest], float]:
+    """Return the cycles that a call requests, and how many seconds to wait; `path` is a format for paths of items.
 
     Raises InvalidInput with every fault.
     """
-    request_id = asked.request_id
+    request_id = call.request_id
     faults = request_id_faults(request_id)
     try:
-        wait_s, lifetime_ms = every(lambda: wait_of(asked), lambda: lifetime_of(asked))
+        wait_s, lifetime_ms = every(lambda: wait_of(call), lambda: lifetime_of(call))
     except InvalidInput as error:
         wait_s, lifetime_ms = 0.0, 0
         faults += error.violations
-    wishes: list[Wish] = []
+    requests: list[CycleRequest] = []
     for place, item in enumerate(items):
         if place % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)
         flow_id, inputs_json = item.flow_id, item.inputs_json
         if inputs_json or not is_identifier(flow_id):
             faults += _item_faults(path.format(place), flow_id, inputs_json)
-        request = None
+        remembered = None
         if request_id:
             name = f"{request_id}/{place}" if path else request_id
-            request = RememberedRequest(DEFAULT_USER, name, _payload(flow_id, inputs_json), lifetime_ms)
-        wishes.append(Wish(flow_id, inputs_json=inputs_json, request=request, traceparent=traceparent))
+            remembered = RememberedRequest(DEFAULT_USER, name, _payload(flow_id, inputs_json), lifetime_ms)
+        requests.append(CycleRequest(flow_id, inputs_json=inputs_json, request=remembered, traceparent=traceparent))
     require(faults)
-    return wishes, wait_s
+    return requests, wait_s
 
 
 def check_inputs(inputs_json: str, request_id: str) -> None:
@@ -128,15 +128,15 @@ def refusal(flow_id: str, result: RunResult, request_id: str) -> Fault | None:
 
 
 def add_results(
-    response: pb2.RunFlowsResponse, wishes: Sequence[Wish], results: Sequence[RunResult], request_id: str
+    response: pb2.RunFlowsResponse, requests: Sequence[CycleRequest], results: Sequence[RunResult], request_id: str
 ) -> None:
-    """Add the results of the next wishes among all `wishes`, in order."""
+    """Add the results of the next of these `requests`, in order."""
     for place, result in enumerate(results, len(response.results)):
         message = response.results.add()
         if result.state is not None:
             fill_cycle(message.cycle, result.state)
             continue
-        fault = refusal(wishes[place].flow_id, result, f"{request_id}/{place}")
+        fault = refusal(requests[place].flow_id, result, f"{request_id}/{place}")
         if fault is not None:
             message.error_reason = fault.reason
             message.error_message = fault.message

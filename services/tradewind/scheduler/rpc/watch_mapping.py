@@ -7,7 +7,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc.cycle_mapping import fill_cycle
-from tradewind.scheduler.use_cases.watch_flows import Told
+from tradewind.scheduler.use_cases.watch_flows import LastSeen
 from tradewind.server.faults import InvalidInput, Violation
 
 
@@ -18,9 +18,9 @@ def event(state: ChainState) -> cycle_pb2.CycleEvent:
     return message
 
 
-def told(request: pb2.WatchFlowRequest) -> Mapping[str, Told]:
+def last_seen(request: pb2.WatchFlowRequest) -> Mapping[str, LastSeen]:
     """Return the last state that the watcher has received, by flow. Raises InvalidInput with every fault."""
-    found: dict[str, Told] = {}
+    found: dict[str, LastSeen] = {}
     faults: list[Violation] = []
     if request.after_event_ids and request.HasField("cycle"):
         faults.append(Violation("after_event_ids", "cannot be combined with `cycle`"))
@@ -28,7 +28,7 @@ def told(request: pb2.WatchFlowRequest) -> Mapping[str, Told]:
         path = f"after_event_ids[{place}]"
         name, _, version = event_id.rpartition("-")
         try:
-            last = Told(RunName.parse(name), int(version))
+            last = LastSeen(RunName.parse(name), int(version))
         except ValueError:
             faults.append(Violation(path, f"{event_id[:200]!r} is not an event id from a watch"))
             continue

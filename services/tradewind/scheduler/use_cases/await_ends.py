@@ -16,14 +16,14 @@ from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Unavailable
 from tradewind.server.partitions import partition_of
 
-_LOOK_S = 5.0
+_POLL_S = 5.0
 _RUNS_AT_ONCE = 500
 
 _log = structlog.get_logger(__name__)
 
 
 class AwaitEnds:
-    """The replica that ends a run tells its own callers at once; callers elsewhere hear of it through the change hub.
+    """The replica that ends a run notifies its own callers at once; the change hub notifies callers elsewhere.
 
     Both can miss an end when a partition changes hands or the store is away; a check every 5 s finds it.
     """
@@ -39,7 +39,7 @@ class AwaitEnds:
         self._hub = hub
         self._states = states
         self._owns = owns
-        self._looking: asyncio.Task[None] | None = None
+        self._poller: asyncio.Task[None] | None = None
 
     def begin(self, states: Iterable[ChainState]) -> EndWait:
         """Begin to wait for runs before they are submitted, so that no end is missed; then `finish` or `abandon`."""
@@ -47,18 +47,18 @@ class AwaitEnds:
 
     async def begin_late(self, runs: Sequence[RunName]) -> EndWait:
         """Begin to wait for runs that may have ended already; those without a record are left out."""
-        return await self._begin_looking([state for state in await self._states.load_many(runs) if state is not None])
+        return await self._begin_checked([state for state in await self._states.load_many(runs) if state is not None])
 
     async def end_of(self, state: ChainState, timeout_s: float) -> ChainState:
         """Return a run once it has ended, as `finish` does."""
         if is_terminal(state.status):
             return state
-        wait = await self._begin_looking([state])
+        wait = await self._begin_checked([state])
         return (await self.finish([wait], timeout_s))[state.name]
 
     def renamed(self, run: RunName) -> None:
         """Stop waiting for a run that has been given another number; wait for the new number with `begin_late`."""
-        self._waiters.gone(run)
+        self._waiters.run_removed(run)
 
     def abandon(self, waits: Iterable[EndWait]) -> None:
         """End waits whose caller has gone."""
@@ -72,11 +72,11 @@ class AwaitEnds:
         """
         open_waits = [wait for wait in waits if not wait.future.done()]
         # Plain timers: for many short waits, asyncio.timeout costs ten times as much per wait.
-        timers = [asyncio.get_running_loop().call_later(timeout_s, wait.let_go) for wait in open_waits]
+        timers = [asyncio.get_running_loop().call_later(timeout_s, wait.release) for wait in open_waits]
         elsewhere: set[str] = set()
         try:
             if open_waits:
-                self._keep_looking()
+                self._ensure_polling()
                 await self._listen_elsewhere(open_waits, elsewhere, timeout_s)
             for wait in open_waits:
                 await wait.future
@@ -84,9 +84,9 @@ class AwaitEnds:
             for timer in timers:
                 timer.cancel()
             for flow_id in elsewhere:
-                self._hub.leave(flow_id, self._heard)
+                self._hub.leave(flow_id, self._on_change)
             self.abandon(waits)
-        if any(wait.broken_off for wait in waits):
+        if any(wait.cancelled for wait in waits):
             raise Unavailable(
                 "DRAINING", "this server is shutting down; the cycles go on, ask again with the request_id"
             )
@@ -101,55 +101,55 @@ class AwaitEnds:
             async with asyncio.timeout(timeout_s):
                 for flow_id in {run.flow_id for run in runs}:
                     listened.add(flow_id)
-                    await self._hub.listen(flow_id, self._heard)
-                await self._check([run for run in runs if self._waiters.wanted(run)])
+                    await self._hub.listen(flow_id, self._on_change)
+                await self._check([run for run in runs if self._waiters.is_awaited(run)])
 
-    def _keep_looking(self) -> None:
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+    def _ensure_polling(self) -> None:
+        if self._poller is None:
+            self._poller = asyncio.get_running_loop().create_task(self._poll())
 
     def drain(self) -> None:
         """End every wait; the cycles go on."""
-        self._waiters.break_off()
+        self._waiters.cancel_all()
 
     async def stop(self) -> None:
-        """Stop the checks; callers that still wait hear nothing more."""
-        if self._looking is not None:
-            await end_tasks([self._looking])
+        """Stop the checks; callers that still wait are not notified any more."""
+        if self._poller is not None:
+            await end_tasks([self._poller])
 
-    async def _begin_looking(self, states: Iterable[ChainState]) -> EndWait:
+    async def _begin_checked(self, states: Iterable[ChainState]) -> EndWait:
         """Begin to wait, then check once: the runs may have ended since they were read."""
         wait = self._waiters.begin(states)
         try:
-            await self._check([run for run in wait.states if self._waiters.wanted(run)])
+            await self._check([run for run in wait.states if self._waiters.is_awaited(run)])
         except BaseException:
             self.abandon([wait])
             raise
         return wait
 
-    def _heard(self, flow_id: str, state: ChainState | None) -> None:
+    def _on_change(self, flow_id: str, state: ChainState | None) -> None:
         if state is None:
-            self._waiters.flow_gone(flow_id)
+            self._waiters.flow_removed(flow_id)
         elif is_terminal(state.status):
             self._waiters.ended(state)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         try:
             while pending := self._waiters.pending():
-                await asyncio.sleep(_LOOK_S)
-                waiting_still = [run for run in pending if self._waiters.wanted(run)]
+                await asyncio.sleep(_POLL_S)
+                still_waiting = [run for run in pending if self._waiters.is_awaited(run)]
                 try:
-                    await self._check(waiting_still)
+                    await self._check(still_waiting)
                 except Exception as error:
                     _log.warning("ends_not_read", error=error)
         finally:
-            self._looking = None
+            self._poller = None
 
     async def _check(self, runs: Sequence[RunName]) -> None:
         for first in range(0, len(runs), _RUNS_AT_ONCE):
-            some = runs[first : first + _RUNS_AT_ONCE]
-            for run, state in zip(some, await self._states.load_many(some), strict=True):
+            chunk = runs[first : first + _RUNS_AT_ONCE]
+            for run, state in zip(chunk, await self._states.load_many(chunk), strict=True):
                 if state is None:
-                    self._waiters.gone(run)
+                    self._waiters.run_removed(run)
                 elif is_terminal(state.status):
                     self._waiters.ended(state)

@@ -113,8 +113,9 @@ class BackfillFlows:
         elif to_ms > self._clock.now_ms():
             faults.append(Violation("end", "lies in the future, where the schedule begins cycles by itself"))
         if flow.schedule.on:
-            words = f"the flow begins on {flow.schedule.on.words}, so it has no planned times; run cycles with RunFlows"
-            faults.append(Violation("flow_id", words))
+            events = flow.schedule.on.description
+            message = f"the flow begins on {events}, so it has no planned times; run cycles with RunFlows"
+            faults.append(Violation("flow_id", message))
         elif flow.schedule.once:
             faults.append(
                 Violation("flow_id", "the schedule of the flow has no repeating times; run cycles with RunFlows")

@@ -18,21 +18,21 @@ class Background:
     def __init__(self) -> None:
         self._tasks = SideTasks()
 
-    def begin(self, work: Coroutine[Any, Any, Any], what: str) -> None:
-        """Start `work`; `what` is its name in the log."""
-        _ = self.task(work, what)
+    def begin(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        """Start `work`; `name` is its name in the log."""
+        _ = self.task(work, name)
 
-    def task(self, work: Coroutine[Any, Any, Any], what: str) -> "asyncio.Task[Any]":
+    def task(self, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
         """Start `work` and return its task, which returns None instead of raising an error."""
 
-        async def kept() -> Any:
+        async def guarded() -> Any:
             try:
                 return await work
             except Exception as error:
-                _log.warning("background_work_failed", what=what, error=error)
+                _log.warning("background_work_failed", what=name, error=error)
                 return None
 
-        return self._tasks.task(kept(), Context())
+        return self._tasks.task(guarded(), Context())
 
     async def stop(self) -> None:
         """End the work that is still running."""

@@ -7,7 +7,7 @@ from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.ports.flows import Backfills
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
-from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
 
 _MOST = 10_000
@@ -35,16 +35,16 @@ class BeginBackfilled:
         runs: list[PlannedRun] = []
         while True:
             (backfill,) = await self._backfills.find(flow_id, [backfill_id])
-            wishes = _wishes(backfill)[:_AT_ONCE] if backfill else []
-            begun = await self._begin(wishes, epochs) if wishes else []
+            requests = _cycle_requests(backfill)[:_AT_ONCE] if backfill else []
+            begun = await self._begin(requests, epochs) if requests else []
             runs += filter(None, [each.run for each in begun])
             # If the backfill was not moved on, somebody else moves it, the flow is paused, or there is no room.
             if not any(each.answer.outcome in (BeginOutcome.BEGUN, BeginOutcome.DUPLICATE) for each in begun):
                 return runs
 
 
-def _wishes(backfill: Backfill) -> Sequence[Wish]:
+def _cycle_requests(backfill: Backfill) -> Sequence[CycleRequest]:
     return [
-        Wish(backfill.draft.flow_id, CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step)
+        CycleRequest(backfill.draft.flow_id, CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step)
         for step in backfill.steps()
     ]

@@ -32,8 +32,8 @@ from tradewind.server.schedules.schedule import Verdict
 _REVISIONS_TRIED = 5
 
 
-class Wish(NamedTuple):
-    """A wish for a cycle; the fields are as in BeginRequest. `traceparent` is the caller's.
+class CycleRequest(NamedTuple):
+    """A request for a cycle; the fields are as in BeginRequest. `traceparent` is the caller's.
 
     BeginCycles judges by the flow's schedule what to do about a time or event that was found due at `now_ms`.
     """
@@ -57,8 +57,8 @@ class Wish(NamedTuple):
     event: DueEvent | None = None
 
 
-class Begun(NamedTuple):
-    """The answer to a wish; `planned` is set if the flow exists."""
+class BeginResult(NamedTuple):
+    """The answer to a request; `planned` is set if the flow exists."""
 
     answer: BeginAnswer
     planned: PlannedFlow | None = None
@@ -70,7 +70,7 @@ class Begun(NamedTuple):
         return None if state is None or self.planned is None else PlannedRun(state, self.planned)
 
 
-_NOT_FOUND = Begun(BeginAnswer(BeginOutcome.NOT_FOUND))
+_NOT_FOUND = BeginResult(BeginAnswer(BeginOutcome.NOT_FOUND))
 
 
 class BeginCycles:
@@ -92,47 +92,47 @@ class BeginCycles:
         self._wake = wake
         self._check_in_ms = check_in_ms
 
-    async def __call__(self, wishes: Sequence[Wish], epochs: Epochs = NOT_OWNER) -> list[Begun]:
-        """Begin cycles, each judged by itself; return the answers in the order of the wishes.
+    async def __call__(self, requests: Sequence[CycleRequest], epochs: Epochs = NOT_OWNER) -> list[BeginResult]:
+        """Begin cycles, each judged by itself; return the answers in the order of the requests.
 
-        With `epochs` the caller acts as the owner of the partitions. Wishes for one flow keep their order; those for
+        With `epochs` the caller acts as the owner of the partitions. Requests for one flow keep their order; those for
         different flows do not depend on each other.
         """
-        results = [_NOT_FOUND] * len(wishes)
-        places: Sequence[int] = range(len(wishes))
+        results = [_NOT_FOUND] * len(requests)
+        places: Sequence[int] = range(len(requests))
         for attempt in range(_REVISIONS_TRIED):
             if attempt:
-                await self._definitions.load(sorted({wishes[place].flow_id for place in places}))
-            places = await self._attempt(wishes, places, results, epochs)
+                await self._definitions.load(sorted({requests[place].flow_id for place in places}))
+            places = await self._attempt(requests, places, results, epochs)
             if not places:
                 break
         return results
 
     async def _attempt(
-        self, wishes: Sequence[Wish], places: Sequence[int], results: list[Begun], epochs: Epochs
+        self, requests: Sequence[CycleRequest], places: Sequence[int], results: list[BeginResult], epochs: Epochs
     ) -> list[int]:
-        """Begin the wishes at the indexes `places` and return the indexes of those whose definition was out of date."""
+        """Begin the requests at the indexes `places`; return the indexes of those whose definition was out of date."""
         current = self._definitions.current
-        unknown = {wishes[place].flow_id for place in places if current(wishes[place].flow_id) is None}
+        unknown = {requests[place].flow_id for place in places if current(requests[place].flow_id) is None}
         if unknown:
             await self._definitions.load(sorted(unknown))
-        asked: list[tuple[int, PlannedFlow, BeginRequest]] = []
+        begin_requests: list[tuple[int, PlannedFlow, BeginRequest]] = []
         for place in places:
-            planned = current(wishes[place].flow_id)
+            planned = current(requests[place].flow_id)
             if planned is not None:
-                asked.append((place, planned, self._request(wishes[place], planned)))
-        if not asked:
+                begin_requests.append((place, planned, self._begin_request(requests[place], planned)))
+        if not begin_requests:
             return []
-        traceparents = [request.traceparent for _, _, request in asked]
+        traceparents = [request.traceparent for _, _, request in begin_requests]
         answers: Sequence[BeginAnswer] = ()
         try:
-            answers = await self._cycles.begin([request for _, _, request in asked], epochs)
+            answers = await self._cycles.begin([request for _, _, request in begin_requests], epochs)
         finally:
             self._traces.begun(traceparents, answers)
-        again: list[int] = []
+        outdated: list[int] = []
         begun: list[ChainState] = []
-        for (place, planned, request), answer in zip(asked, answers, strict=True):
-            results[place] = Begun(answer, planned)
+        for (place, planned, request), answer in zip(begin_requests, answers, strict=True):
+            results[place] = BeginResult(answer, planned)
             if answer.stopping:
                 self._wake(Work.RUNS, planned.shape.flow_id, 0)
             if answer.state is not None:
@@ -140,12 +140,12 @@ class BeginCycles:
                 self._wake(Work.RUNS, planned.shape.flow_id, request.check_in_ms)
                 count_begun(answer.state)
             elif answer.outcome is BeginOutcome.REVISION_CHANGED:
-                again.append(place)
+                outdated.append(place)
             elif answer.outcome is BeginOutcome.NOT_FOUND:
                 self._definitions.forget(planned.shape.flow_id)
         if begun:
-            self._open_states.keep(begun)
-        return again
+            self._open_states.put(begun)
+        return outdated
 
     async def rerun(
         self,
@@ -162,7 +162,7 @@ class BeginCycles:
             before,
             new_run_id(),
             rerun,
-            self._look_after_ms(shape),
+            self._first_check_ms(shape),
             shape.timeout_ms,
             inputs_json,
             self._traces.beginning(flow_id, RERUN, traceparent, before.facts.traceparent),
@@ -175,65 +175,67 @@ class BeginCycles:
             self._traces.begun([wanted.traceparent], answers)
         (answer,) = answers
         if answer.state is not None:
-            self._open_states.keep([answer.state])
+            self._open_states.put([answer.state])
             count_rerun()
             self._wake(Work.RUNS, flow_id, wanted.check_in_ms)
         return answer
 
-    def _look_after_ms(self, shape: CycleShape) -> int:
+    def _first_check_ms(self, shape: CycleShape) -> int:
         return min(self._check_in_ms, shape.timeout_ms) if shape.timeout_ms else self._check_in_ms
 
-    def _request(self, wish: Wish, planned: PlannedFlow) -> BeginRequest:
+    def _begin_request(self, request: CycleRequest, planned: PlannedFlow) -> BeginRequest:
         schedule = planned.shape.schedule
-        event, inputs_json = None, wish.inputs_json
-        if wish.event is not None:
-            verdict = Verdict(wish.due_ms, schedule.standby_ms)
-            event, inputs_json = _judged(wish.event, wish, schedule), wish.event.inputs_json
-        elif wish.due_ms:
-            verdict = schedule.judge(wish.due_ms, wish.now_ms)
+        event, inputs_json = None, request.inputs_json
+        if request.event is not None:
+            verdict = Verdict(request.due_ms, schedule.standby_ms)
+            event, inputs_json = _event_firing(request.event, request, schedule), request.event.inputs_json
+        elif request.due_ms:
+            verdict = schedule.judge(request.due_ms, request.now_ms)
         else:
-            verdict = Verdict(wish.planned_ms, None)
+            verdict = Verdict(request.planned_ms, None)
         return BeginRequest(
             shape=planned.shape,
-            run_id=wish.run_id or _run_id(wish, planned.shape, verdict.fire_ms),
-            origin=wish.origin,
-            check_in_ms=self._look_after_ms(planned.shape),
+            run_id=request.run_id or _run_id(request, planned.shape, verdict.fire_ms),
+            origin=request.origin,
+            check_in_ms=self._first_check_ms(planned.shape),
             planned_ms=verdict.fire_ms or 0,
-            due_ms=wish.due_ms,
-            ahead=wish.ahead,
+            due_ms=request.due_ms,
+            ahead=request.ahead,
             next_ms=verdict.next_ms or 0,
             missed=verdict.missed,
-            queued=wish.queued,
-            schedule_epoch=wish.schedule_epoch,
+            queued=request.queued,
+            schedule_epoch=request.schedule_epoch,
             inputs_json=inputs_json,
-            traceparent=self._traces.beginning(wish.flow_id, wish.origin.value, wish.traceparent),
-            request=wish.request,
-            replaces=wish.replaces,
-            at_least=wish.at_least,
-            backfill=wish.backfill,
-            parent=wish.parent,
+            traceparent=self._traces.beginning(request.flow_id, request.origin.value, request.traceparent),
+            request=request.request,
+            replaces=request.replaces,
+            at_least=request.at_least,
+            backfill=request.backfill,
+            parent=request.parent,
             event=event,
         )
 
 
-def _judged(event: DueEvent, wish: Wish, schedule: ScheduleDefinition) -> EventFiring:
+def _event_firing(event: DueEvent, request: CycleRequest, schedule: ScheduleDefinition) -> EventFiring:
     """Say whether a cycle of a flow with this schedule is to begin for an event."""
     if schedule.on is None or schedule.on.event_name != event.name:
         return EventFiring(event.event_id, FiringOutcome.SKIPPED, "the flow now begins on something else")
-    if schedule.is_missed(wish.due_ms, wish.now_ms):
+    if schedule.is_missed(request.due_ms, request.now_ms):
         return EventFiring(event.event_id, FiringOutcome.MISSED, "found due too late")
     return EventFiring(event.event_id)
 
 
-def _run_id(wish: Wish, shape: CycleShape, fire_ms: int | None) -> str:
+def _run_id(request: CycleRequest, shape: CycleShape, fire_ms: int | None) -> str:
     """Return the id of a run that is to begin.
 
     For a planned time, an event or an attempt of a node, the id is always the same. If the store has forgotten a run
     that the node task manager still has, the run that begins instead is the same run, and none of it runs twice.
     """
-    if wish.parent is not None:
-        return run_id_of(wish.flow_id, shape.digest, wish.parent.request_id)
-    if wish.schedule_epoch and fire_ms:
-        event_id = wish.event.event_id if wish.event is not None else ""
-        return run_id_of(wish.flow_id, shape.digest, f"{shape.revision} {wish.schedule_epoch} {fire_ms}", event_id)
+    if request.parent is not None:
+        return run_id_of(request.flow_id, shape.digest, request.parent.request_id)
+    if request.schedule_epoch and fire_ms:
+        event_id = request.event.event_id if request.event is not None else ""
+        return run_id_of(
+            request.flow_id, shape.digest, f"{shape.revision} {request.schedule_epoch} {fire_ms}", event_id
+        )
     return new_run_id()

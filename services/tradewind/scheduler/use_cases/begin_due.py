@@ -7,13 +7,13 @@ from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
 from tradewind.scheduler.ports.owning import Epochs
-from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Begun, Wish
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, BeginResult, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
 
 _ONCE_RETRY_MS = 1_000
 _CHANGED_RETRY_MS = 100
 
-_NOT_NOW = {
+_SUPERSEDED = {
     BeginOutcome.NOT_RUNNING,
     BeginOutcome.STALE_EPOCH,
     BeginOutcome.NOT_FOUND,
@@ -42,8 +42,8 @@ class BeginDue:
 
         A trigger of a partition that has a newer owner gets no answer: its lease goes to the newer owner.
         """
-        wishes = [
-            Wish(
+        requests = [
+            CycleRequest(
                 flow.flow_id,
                 CycleOrigin.SCHEDULE,
                 due_ms=flow.planned_ms,
@@ -58,7 +58,7 @@ class BeginDue:
         answers: list[DueAnswer] = []
         runs: list[PlannedRun] = []
         early: list[DueFlow] = []
-        for flow, begun in zip(due, await self._begin(wishes, epochs), strict=True):
+        for flow, begun in zip(due, await self._begin(requests, epochs), strict=True):
             if begun.answer.outcome is BeginOutcome.EARLY:
                 early.append(flow)
                 continue
@@ -70,11 +70,11 @@ class BeginDue:
         return BegunDue(answers, runs, early)
 
 
-def _answer(flow: DueFlow, begun: Begun) -> DueAnswer | None:
+def _answer(flow: DueFlow, begun: BeginResult) -> DueAnswer | None:
     outcome, next_ms = begun.answer.outcome, begun.answer.next_ms
     if outcome is BeginOutcome.OVERTAKEN:
         return None
-    if outcome in _NOT_NOW:
+    if outcome in _SUPERSEDED:
         return DueAnswer(flow.token)
     if outcome is BeginOutcome.OVERLAP:
         return DueAnswer(flow.token, retry_ms=_ONCE_RETRY_MS, error="a cycle of the flow is still running")

@@ -6,7 +6,7 @@ from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.ports.flows import Firings
 from tradewind.scheduler.ports.owning import Epochs
-from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
 
 _FLOWS_AT_ONCE = 500
@@ -24,8 +24,8 @@ class BeginQueued:
         flows = await self._firings.waiting(partitions, _FLOWS_AT_ONCE)
         runs: list[PlannedRun] = []
         while flows:
-            wishes = [Wish(flow_id, CycleOrigin.SCHEDULE, queued=True) for flow_id in flows]
-            begun = await self._begin(wishes, epochs)
+            requests = [CycleRequest(flow_id, CycleOrigin.SCHEDULE, queued=True) for flow_id in flows]
+            begun = await self._begin(requests, epochs)
             runs += filter(None, [each.run for each in begun])
             # The flow may have been changed to overlap `allow`: then nothing keeps the next cycle waiting.
             flows = [

@@ -12,7 +12,7 @@ from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.waking import WakeOwner, Work
 from tradewind.scheduler.use_cases.faults import job_contended, request_id_reused
-from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunWish
+from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunOptions
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.server.clock import Clock
 from tradewind.server.faults import Fault, NotFound, Unavailable
@@ -24,7 +24,7 @@ _FLOWS = 500
 _TRIES = 20
 
 
-class KeepBulkJobs:
+class ManageBulkJobs:
     """Answers calls about jobs, on any replica; `wake` wakes the replica that carries a job out."""
 
     def __init__(self, jobs: BulkJobs, wake: WakeOwner, clock: Clock) -> None:
@@ -71,7 +71,7 @@ class KeepBulkJobs:
         raise job_contended(job_id)
 
 
-class CarryOutJobs:
+class ExecuteJobs:
     """Carries out jobs by their records: a step that a crash interrupts is repeated, and finds what it has done."""
 
     def __init__(
@@ -98,14 +98,14 @@ class CarryOutJobs:
         job = await self._jobs.find(job_id)
         if job is None or job.status is not BulkStatus.RUNNING:
             return False
-        after = await self._next(job)
+        after = await self._advance(job)
         if after is None:
             after = job.ended(BulkStatus.COMPLETED, self._clock.now_ms())
         # If somebody has cancelled the job meanwhile, this write fails and the job stays cancelled.
         await self._jobs.save(after)
         return after.status is BulkStatus.RUNNING
 
-    async def _next(self, job: BulkJob) -> BulkJob | None:
+    async def _advance(self, job: BulkJob) -> BulkJob | None:
         """Return the job after its next step, None when it is through."""
         if job.full:
             return None
@@ -117,32 +117,32 @@ class CarryOutJobs:
         for state in states:
             # The latest run of a cycle comes first, and is the only one that counts.
             if state.name.cycle != job.cycle and not job.full:
-                job = await self._look(job, state)
-            job = job.at(state.name)
+                job = await self._process(job, state)
+            job = job.moved_to(state.name)
         return replace(job, through=True) if len(states) < _PAGE else job
 
     async def _flow_after(self, job: BulkJob) -> str | None:
-        named = job.filter.named
-        if named is not None:
-            return next((flow_id for flow_id in named if flow_id > job.flow_id), None)
+        exact_flow_ids = job.filter.exact_flow_ids
+        if exact_flow_ids is not None:
+            return next((flow_id for flow_id in exact_flow_ids if flow_id > job.flow_id), None)
         after = job.flow_id
         while ids := await self._flows.list_ids(after, _FLOWS):
             for flow_id in ids:
-                if job.filter.takes_flow(flow_id):
+                if job.filter.matches_flow(flow_id):
                     return flow_id
             after = ids[-1]
         return None
 
-    async def _look(self, job: BulkJob, state: ChainState) -> BulkJob:
+    async def _process(self, job: BulkJob, state: ChainState) -> BulkJob:
         began = state.facts.rerun is not None and state.facts.rerun.by == job.signature
         stopped = state.stop is not None and state.stop.by == job.signature
         if began or stopped:
-            return job.met(state, None)
-        if not job.filter.takes(state):
+            return job.with_match(state, None)
+        if not job.filter.matches(state):
             return job
-        return job.met(state, None if job.dry_run else await self._act(job, state))
+        return job.with_match(state, None if job.dry_run else await self._apply(job, state))
 
-    async def _act(self, job: BulkJob, state: ChainState) -> tuple[str, str] | None:
+    async def _apply(self, job: BulkJob, state: ChainState) -> tuple[str, str] | None:
         """Apply the job's action to a cycle; return why it failed, None if it did not."""
         flow_id, cycle, run = state.name
         try:
@@ -150,8 +150,8 @@ class CarryOutJobs:
                 await self._stop(flow_id, cycle, run, job.signature, job.reason or "stopped by a job", once=True)
             else:
                 request = RememberedRequest(DEFAULT_USER, f"{job.job_id}/{flow_id}/{cycle}", flow_id)
-                wish = RerunWish(flow_id, cycle, run, by=job.signature, reason=job.reason, request=request)
-                await self._rerun(wish)
+                options = RerunOptions(flow_id, cycle, run, by=job.signature, reason=job.reason, request=request)
+                await self._rerun(options)
         except Unavailable:
             raise
         except Fault as fault:

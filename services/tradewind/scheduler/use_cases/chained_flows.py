@@ -20,16 +20,16 @@ class ChainedFlows:
 
     async def __call__(self, flow_id: str, schedule: ScheduleDefinition) -> PathsFound:
         """Return the faults and warnings of the schedule that a flow is to get."""
-        named = schedule.on.flow_ids if schedule.on else ()
-        if not named:
+        named_flows = schedule.on.flow_ids if schedule.on else ()
+        if not named_flows:
             return PathsFound()
-        before, unknown = await edges_from(self._flows, flow_id, named, _flows_that_begin)
+        before, unknown = await edges_from(self._flows, flow_id, named_flows, _flows_that_begin)
         faults: list[Violation] = []
         warnings: list[Violation] = []
-        for place, source in enumerate(named):
+        for place, source in enumerate(named_flows):
             if (found := path_back(flow_id, source, before)) is not None:
-                way = " -> ".join(reversed(found))
-                message = f"a flow may not begin on its own end, neither directly nor through others: {way}"
+                path_text = " -> ".join(reversed(found))
+                message = f"a flow may not begin on its own end, neither directly nor through others: {path_text}"
                 faults.append(Violation(f"{_PATH}[{place}]", message))
             elif source in unknown:
                 message = f"flow {quoted(source)} is not registered; its ends begin nothing until it is"

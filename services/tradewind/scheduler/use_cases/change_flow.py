@@ -19,8 +19,8 @@ from tradewind.scheduler.use_cases.faults import (
     flow_not_running,
     schedule_over,
 )
-from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
+from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.scheduler.use_cases.stop_orders import STOPS_AT_ONCE, stop_order
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
@@ -63,14 +63,14 @@ class ChangeFlow:
         is being deleted, or one that is not paused and whose schedule plans nothing more; InvalidInput for a first time
         of a flow that begins on events.
         """
-        flow = await self._found(flow_id)
+        flow = await self._flow(flow_id)
         if flow.status is FlowStatus.RUNNING:
             return await self.settled(flow_id)
         first_ms, passed = first_planned(flow, start_at_ms, self._clock.now_ms())
         change = StatusChange(
             flow_id,
             FlowStatus.RUNNING,
-            _from(FlowStatus.RUNNING),
+            _allowed_from(FlowStatus.RUNNING),
             first_ms or 0,
             passed=passed,
             over=first_ms is None,
@@ -86,7 +86,9 @@ class ChangeFlow:
 
         Raises NotFound, FailedPrecondition for a flow that is not running.
         """
-        await self._change(StatusChange(flow_id, FlowStatus.PAUSED, _from(FlowStatus.PAUSED), by=by, reason=note))
+        await self._change(
+            StatusChange(flow_id, FlowStatus.PAUSED, _allowed_from(FlowStatus.PAUSED), by=by, reason=note)
+        )
         return await self.settled(flow_id)
 
     async def resume(self, flow_id: str) -> FlowRecord:
@@ -95,12 +97,12 @@ class ChangeFlow:
         A flow that has nothing more planned completes when no cycle runs. Raises NotFound, FailedPrecondition for a
         flow that is not paused.
         """
-        flow = await self._found(flow_id)
+        flow = await self._flow(flow_id)
         if flow.status not in (FlowStatus.PAUSED, FlowStatus.RUNNING):
             raise flow_not_paused(flow)
         return await self.start(flow_id)
 
-    async def _found(self, flow_id: str) -> FlowRecord:
+    async def _flow(self, flow_id: str) -> FlowRecord:
         (flow,) = await self._flows.find([flow_id])
         if flow is None:
             raise await no_such_flow(self._flows, flow_id)
@@ -112,15 +114,15 @@ class ChangeFlow:
         Raises NotFound, FailedPrecondition for a flow that is being deleted.
         """
         answer = await self._change(
-            StatusChange(flow_id, FlowStatus.STOPPED, _from(FlowStatus.STOPPED), by=by, reason=reason)
+            StatusChange(flow_id, FlowStatus.STOPPED, _allowed_from(FlowStatus.STOPPED), by=by, reason=reason)
         )
         # The owner of the partition repeats the stops until the runs have ended; this only makes it quick.
         self._background.begin(self._stop_runs(answer.stopping), "stop of runs")
         self._wake(Work.RUNS, flow_id, _STOP_AGAIN_MS)
         flow = await self.settled(flow_id)
         if answer.outcome is StatusOutcome.CHANGED:
-            told = self._node_tasks.notify_stopped(flow_id, flow.user_id, by, reason)
-            self._background.begin(told, "notification of a stop")
+            notification = self._node_tasks.notify_stopped(flow_id, flow.user_id, by, reason)
+            self._background.begin(notification, "notification of a stop")
         return flow
 
     async def delete(self, flow_id: str, wait_s: float) -> bool:
@@ -129,7 +131,7 @@ class ChangeFlow:
         Raises NotFound.
         """
         change = StatusChange(
-            flow_id, FlowStatus.DELETING, _from(FlowStatus.DELETING), by="user", reason="the flow is deleted"
+            flow_id, FlowStatus.DELETING, _allowed_from(FlowStatus.DELETING), by="user", reason="the flow is deleted"
         )
         await self._change(change)
         deletion = self._deletions.get(flow_id)
@@ -146,7 +148,7 @@ class ChangeFlow:
         """Bring the trigger service up to date, if it answers in time, and return the flow as it is then."""
         settling = self._background.task(self._settle.attempt(flow_id), "settling of a flow's trigger")
         await asyncio.wait([settling], timeout=_SETTLED_WITHIN_S)
-        return await self._found(flow_id)
+        return await self._flow(flow_id)
 
     async def _change(self, change: StatusChange) -> StatusAnswer:
         answer = await self._flows.change_status(change)
@@ -177,7 +179,7 @@ def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int 
     schedule, pause, passed = flow.schedule, flow.pause, None
     first_ms: int | None = None
     if schedule.on and start_at_ms:
-        message = f"the flow begins on {schedule.on.words}: set the field start of its schedule instead"
+        message = f"the flow begins on {schedule.on.description}: set the field start of its schedule instead"
         raise InvalidInput([Violation("start_at", message)])
     if pause is not None and not pause.next_ms:
         # The schedule was over when the pause began, and its last cycle runs.
@@ -199,5 +201,5 @@ def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int 
     return first_ms, passed
 
 
-def _from(status: FlowStatus) -> tuple[FlowStatus, ...]:
+def _allowed_from(status: FlowStatus) -> tuple[FlowStatus, ...]:
     return tuple(current for current in FlowStatus if can_move(current, status))

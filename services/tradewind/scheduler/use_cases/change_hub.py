@@ -14,7 +14,7 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.server.ending import end_tasks
 from tradewind.server.partitions import partition_of
 
-_LOOKED_BACK = 20
+_NEWEST_READ = 20
 _RETRY_S = 1.0
 
 _log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ class ChangeHub:
         self._subscribing = asyncio.Lock()
         self._known: dict[str, dict[RunName, ChainState]] = {}
         """The open runs of each flow that has listeners."""
-        self._to_load: dict[RunName, None] = {}
+        self._pending: dict[RunName, None] = {}
         self._loading: asyncio.Task[None] | None = None
 
     async def listen(self, flow_id: str, listener: Listener) -> None:
@@ -51,7 +51,7 @@ class ChangeHub:
         async with self._subscribing:
             if partition not in self._subscribed:
                 self._subscribed[partition] = await self._feed.subscribe(
-                    partition, self._heard, lambda: self._resync(partition)
+                    partition, self._on_changes, lambda: self._resync(partition)
                 )
 
     def leave(self, flow_id: str, listener: Listener) -> None:
@@ -69,7 +69,7 @@ class ChangeHub:
         if partition in self._subscribed and all(partition_of(other) != partition for other in self._listeners):
             self._subscribed.pop(partition)()
 
-    def seen(self, states: Sequence[ChainState]) -> None:
+    def add_known(self, states: Sequence[ChainState]) -> None:
         """Note states that a listener has read itself, so that changes to them need no further reading."""
         for state in states:
             before = self._state_of(state.name)
@@ -84,16 +84,16 @@ class ChangeHub:
         if self._loading is not None:
             await end_tasks([self._loading])
 
-    def _heard(self, changes: Sequence[RunChange]) -> None:
+    def _on_changes(self, changes: Sequence[RunChange]) -> None:
         for change in changes:
             run = change.run
             if run.flow_id not in self._listeners:
                 continue
             if run.cycle < 0:
                 self._known.pop(run.flow_id, None)
-                self._tell(run.flow_id, None)
+                self._notify(run.flow_id, None)
                 continue
-            if run in self._to_load:
+            if run in self._pending:
                 continue
             before = self._state_of(run)
             # A change that is not newer is already known, unless the store has lost the known state: so read the run.
@@ -105,7 +105,7 @@ class ChangeHub:
 
     def _publish(self, state: ChainState) -> None:
         self._remember(state)
-        self._tell(state.name.flow_id, state)
+        self._notify(state.name.flow_id, state)
 
     def _remember(self, state: ChainState) -> None:
         known = self._known.setdefault(state.name.flow_id, {})
@@ -117,7 +117,7 @@ class ChangeHub:
     def _state_of(self, run: RunName) -> ChainState | None:
         return self._known.get(run.flow_id, {}).get(run)
 
-    def _tell(self, flow_id: str, state: ChainState | None) -> None:
+    def _notify(self, flow_id: str, state: ChainState | None) -> None:
         for listener in list(self._listeners.get(flow_id, ())):
             listener(flow_id, state)
 
@@ -130,25 +130,25 @@ class ChangeHub:
 
     def _load(self, run: RunName) -> None:
         """Read a run as soon as possible; cycle -1 stands for the newest runs of the flow."""
-        self._to_load[run] = None
+        self._pending[run] = None
         if self._loading is None:
-            self._loading = asyncio.get_running_loop().create_task(self._read())
+            self._loading = asyncio.get_running_loop().create_task(self._read_pending())
 
-    async def _read(self) -> None:
+    async def _read_pending(self) -> None:
         try:
-            while self._to_load:
-                # Taken out before they are read: the read may miss a change that is heard meanwhile.
-                wanted = list(self._to_load)[:500]
+            while self._pending:
+                # Removed before they are read: the read may miss a change that is received meanwhile.
+                wanted = list(self._pending)[:500]
                 for run in wanted:
-                    del self._to_load[run]
+                    del self._pending[run]
                 try:
                     found = await self._states.load_many([run for run in wanted if run.cycle >= 0])
                     for run in wanted:
                         if run.cycle < 0:
-                            found += await self._cycles.newest(run.flow_id, None, _LOOKED_BACK)
+                            found += await self._cycles.newest(run.flow_id, None, _NEWEST_READ)
                 except Exception as error:
                     _log.warning("changes_not_read", error=error)
-                    self._to_load.update(dict.fromkeys(wanted))
+                    self._pending.update(dict.fromkeys(wanted))
                     await asyncio.sleep(_RETRY_S)
                     continue
                 for state in sorted((state for state in found if state is not None), key=lambda state: state.name):

@@ -104,10 +104,10 @@ class Definitions:
         self._current: dict[str, PlannedFlow] = {}
 
     def current(self, flow_id: str) -> PlannedFlow | None:
-        """Return the current revision as last heard of, None when it is not known."""
+        """Return the current revision as far as it is known here, None when it is not known."""
         planned = self._current.get(flow_id)
         if planned is not None:
-            self._use((flow_id, planned.shape.revision, planned.shape.digest))
+            self._touch((flow_id, planned.shape.revision, planned.shape.digest))
         return planned
 
     async def load(self, flow_ids: Sequence[str]) -> None:
@@ -116,14 +116,14 @@ class Definitions:
             if record is None:
                 self._current.pop(flow_id, None)
             else:
-                self.learn(record)
+                self.set_current(record)
 
-    def learn(self, record: FlowRecord) -> PlannedFlow:
+    def set_current(self, record: FlowRecord) -> PlannedFlow:
         """Take the definition in a record as the current one."""
         key = (record.flow_id, record.revision, record.digest[:_DIGEST])
-        planned = self._use(key)
+        planned = self._touch(key)
         if planned is None or planned.shape.user_id != record.user_id:
-            planned = self._keep(key, record.user_id, record.config_json)
+            planned = self._cache(key, record.user_id, record.config_json)
         self._current[record.flow_id] = planned
         return planned
 
@@ -131,23 +131,23 @@ class Definitions:
         """Return the revision that a run began with, None when it is no longer on record."""
         flow_id, facts = run.name.flow_id, run.facts
         key = (flow_id, facts.revision, facts.digest)
-        known = self._use(key)
+        known = self._touch(key)
         if known is not None:
             return known
         text = await self._flows.definition(flow_id, facts.revision)
-        return None if text is None else self._keep(key, facts.user_id, text)
+        return None if text is None else self._cache(key, facts.user_id, text)
 
     def forget(self, flow_id: str) -> None:
         """Forget which revision of a flow is current."""
         self._current.pop(flow_id, None)
 
-    def _use(self, key: _Key) -> PlannedFlow | None:
+    def _touch(self, key: _Key) -> PlannedFlow | None:
         planned = self._known.get(key)
         if planned is not None:
             self._known.move_to_end(key)
         return planned
 
-    def _keep(self, key: _Key, user_id: str, config_json: str) -> PlannedFlow:
+    def _cache(self, key: _Key, user_id: str, config_json: str) -> PlannedFlow:
         flow_id, revision, digest = key
         planned = planned_flow(flow_id, user_id, revision, digest, definition_from_json(config_json))
         before = self._known.pop(key, None)

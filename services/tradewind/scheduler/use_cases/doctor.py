@@ -57,15 +57,15 @@ class ExaminePartition:
     partition: int
     epoch: int
     store: PartitionDoctor
-    peers: "AskPeers"
+    peers: "CheckPeers"
 
     async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
-        look = await self.store.examine(self.partition, self.epoch, at, records, again, mend)
-        found = await self.peers(look, again, mend)
-        return Examined(look.examined.records, (*look.examined.findings, *found), look.examined.at)
+        report = await self.store.examine(self.partition, self.epoch, at, records, again, mend)
+        found = await self.peers(report, again, mend)
+        return Examined(report.examined.records, (*report.examined.findings, *found), report.examined.at)
 
 
-class AskPeers:
+class CheckPeers:
     """Compares records with the trigger service and the node task manager; a service that is away is skipped."""
 
     def __init__(
@@ -84,22 +84,22 @@ class AskPeers:
         self._wake = wake
         self._clock = clock
 
-    async def __call__(self, look: PartitionReport, again: Collection[str] | None, mend: bool) -> list[Finding]:
+    async def __call__(self, report: PartitionReport, again: Collection[str] | None, mend: bool) -> list[Finding]:
         """Return findings of what the services do not know; with `again`, only those made before, mended if `mend`."""
-        open_states = [state for state in await self._stores.states.load_many(look.submitted) if state is not None]
-        found = await self._without_trigger(look.running)
+        open_states = [state for state in await self._stores.states.load_many(report.submitted) if state is not None]
+        found = await self._missing_triggers(report.running)
         try:
-            found += await self._unknown(open_states) + await self._not_returned(open_states)
+            found += await self._unknown_runs(open_states) + await self._undelivered_ends(open_states)
         except PeerUnavailable:
             _log.debug("node_task_manager_not_asked", runs=len(open_states))
-        late = [flow_id for flow_id, _, late_ms in look.running if late_ms > _LATE_MS]
-        found += await self._silent(late, {finding.subject for finding in found})
+        late = [flow_id for flow_id, _, late_ms in report.running if late_ms > _LATE_MS]
+        found += await self._silent_triggers(late, {finding.subject for finding in found})
         if again is None:
             return found
         known = [finding for finding in found if finding.name in again]
         return [await self._mended(finding) for finding in known] if mend else known
 
-    async def _silent(self, flow_ids: Sequence[str], explained: Collection[str]) -> list[Finding]:
+    async def _silent_triggers(self, flow_ids: Sequence[str], explained: Collection[str]) -> list[Finding]:
         found: list[Finding] = []
         for flow in await self._stores.flows.find([flow_id for flow_id in flow_ids if flow_id not in explained]):
             # A flow that runs once may be late while a cycle runs: its only firing is retried until none does.
@@ -111,15 +111,15 @@ class AskPeers:
                 found.append(Finding("trigger-silent", flow.flow_id, problem))
         return found
 
-    async def _without_trigger(self, flows: Sequence[tuple[str, int, int]]) -> list[Finding]:
+    async def _missing_triggers(self, flows: Sequence[tuple[str, int, int]]) -> list[Finding]:
         found: list[Finding] = []
         for first in range(0, len(flows), _ASKED_AT_ONCE):
-            piece = flows[first : first + _ASKED_AT_ONCE]
+            chunk = flows[first : first + _ASKED_AT_ONCE]
             try:
-                epochs = await asyncio.gather(*(self._triggers.epoch_of(flow_id) for flow_id, _, _ in piece))
+                epochs = await asyncio.gather(*(self._triggers.epoch_of(flow_id) for flow_id, _, _ in chunk))
             except PeerUnavailable:
                 return found
-            for (flow_id, epoch, _), known in zip(piece, epochs, strict=True):
+            for (flow_id, epoch, _), known in zip(chunk, epochs, strict=True):
                 if known is None or known < epoch:
                     problem = (
                         "the trigger service has no trigger for it" if known is None else "its trigger is out of date"
@@ -127,7 +127,7 @@ class AskPeers:
                     found.append(Finding("running-without-trigger", flow_id, f"it is running, but {problem}"))
         return found
 
-    async def _unknown(self, states: Sequence[ChainState]) -> list[Finding]:
+    async def _unknown_runs(self, states: Sequence[ChainState]) -> list[Finding]:
         if not states:
             return []
         known = {(view.run, view.run_id) for view in await self._node_tasks.components(states)}
@@ -137,7 +137,7 @@ class AskPeers:
             if (state.name, state.facts.run_id) not in known
         ]
 
-    async def _not_returned(self, states: Sequence[ChainState]) -> list[Finding]:
+    async def _undelivered_ends(self, states: Sequence[ChainState]) -> list[Finding]:
         """Find nodes that wait for cycles that have ended, where the end is not on its way to them."""
         waiting: dict[RunName, str] = {}
         for state in states:
@@ -148,9 +148,7 @@ class AskPeers:
         children = await self._stores.states.load_many(list(waiting))
         ended = [child.name for child in children if child is not None and is_terminal(child.status)]
         partitions = sorted({partition_of(name.flow_id) for name in ended})
-        on_their_way = (
-            {end.run for end in await self._stores.returns.waiting(partitions, MOST_KEPT)} if ended else set()
-        )
+        in_delivery = {end.run for end in await self._stores.returns.waiting(partitions, MOST_KEPT)} if ended else set()
         return [
             Finding(
                 "end-not-returned",
@@ -158,7 +156,7 @@ class AskPeers:
                 f"it waits for cycle {name}, which has ended, but nobody would tell it",
             )
             for name in ended
-            if name not in on_their_way
+            if name not in in_delivery
         ]
 
     async def _mended(self, finding: Finding) -> Finding:
@@ -179,7 +177,7 @@ class AskPeers:
 class ExaminePartitions:
     """Provides the examiners of all partitions or, for the background, of those that this replica owns."""
 
-    def __init__(self, store: PartitionDoctor, peers: AskPeers, own: OwnPartitions) -> None:
+    def __init__(self, store: PartitionDoctor, peers: CheckPeers, own: OwnPartitions) -> None:
         self._store = store
         self._peers = peers
         self._own = own

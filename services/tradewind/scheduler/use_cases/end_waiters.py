@@ -11,13 +11,13 @@ from tradewind.scheduler.domain.run_name import RunName
 class EndWait:
     """One caller's wait for some runs: one future for all of them. `states` holds their newest known states."""
 
-    __slots__ = ("broken_off", "future", "missing", "states")
+    __slots__ = ("cancelled", "future", "missing", "states")
 
     def __init__(self, states: dict[RunName, ChainState], future: "asyncio.Future[None]") -> None:
         self.states = states
         self.future = future
         self.missing = len(states)
-        self.broken_off = False
+        self.cancelled = False
 
     def settle(self, run: RunName, state: ChainState | None) -> None:
         """Note the end of one run; `state` is None when its record is gone."""
@@ -25,9 +25,9 @@ class EndWait:
             self.states[run] = state
         self.missing -= 1
         if not self.missing:
-            self.let_go()
+            self.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Let the caller go on, whatever is still missing."""
         if not self.future.done():
             self.future.set_result(None)
@@ -38,7 +38,7 @@ class EndWaiters:
 
     def __init__(self) -> None:
         self._waits: dict[RunName, list[EndWait]] = {}
-        self._leaving = False
+        self._draining = False
 
     def begin(self, states: Iterable[ChainState]) -> EndWait:
         """Wait for those of these runs that are open; call `forget` when the caller stops waiting."""
@@ -51,8 +51,8 @@ class EndWaiters:
                 self._waits.setdefault(run, []).append(wait)
         if not wait.missing:
             wait.future.set_result(None)
-        elif self._leaving:
-            self.break_off()
+        elif self._draining:
+            self.cancel_all()
         return wait
 
     def forget(self, wait: EndWait) -> None:
@@ -66,16 +66,16 @@ class EndWaiters:
                 if not waits:
                     del self._waits[run]
 
-    def break_off(self) -> None:
+    def cancel_all(self) -> None:
         """End all waits, and any that begin later, even if runs are missing: this process is shutting down."""
-        self._leaving = True
+        self._draining = True
         for wait in [wait for waits in self._waits.values() for wait in waits]:
             if not wait.future.done():
-                wait.broken_off = True
-                wait.let_go()
+                wait.cancelled = True
+                wait.release()
         self._waits.clear()
 
-    def wanted(self, run: RunName) -> bool:
+    def is_awaited(self, run: RunName) -> bool:
         """Say whether anybody waits for this run."""
         return run in self._waits
 
@@ -84,16 +84,16 @@ class EndWaiters:
         return list(self._waits)
 
     def ended(self, state: ChainState) -> None:
-        """Tell the waiters for a run that it has ended."""
+        """Notify the waiters for a run that it has ended."""
         for wait in self._waits.pop(state.name, ()):
             wait.settle(state.name, state)
 
-    def flow_gone(self, flow_id: str) -> None:
-        """Tell the waiters for runs of a flow that it has been deleted."""
+    def flow_removed(self, flow_id: str) -> None:
+        """Notify the waiters for runs of a flow that it has been deleted."""
         for run in [run for run in self._waits if run.flow_id == flow_id]:
-            self.gone(run)
+            self.run_removed(run)
 
-    def gone(self, run: RunName) -> None:
-        """Tell the waiters for a run that its record is gone."""
+    def run_removed(self, run: RunName) -> None:
+        """Notify the waiters for a run that its record is gone."""
         for wait in self._waits.pop(run, ()):
             wait.settle(run, None)

@@ -17,7 +17,7 @@ from tradewind.scheduler.ports.flows import Backfills, Firings
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable
 from tradewind.scheduler.use_cases.change_flow import first_planned
 from tradewind.scheduler.use_cases.definitions import Definitions
-from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_words
+from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_text
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
@@ -69,17 +69,23 @@ class ExplainFlow:
         """Return a flow and the reasons, the most decisive first. Raises NotFound."""
         flow = await self._read.flow(flow_id)
         firings = await self._firings.newest(flow_id, 0, _FIRINGS)
-        reasons = [*store_takes_no_writes(await self._refusal()), *_standing(flow), *self._next(flow, firings)]
+        reasons = [
+            *store_takes_no_writes(await self._refusal()),
+            *_status_reasons(flow),
+            *self._next_cycle_reasons(flow, firings),
+        ]
         # The index of open runs may still name one that has ended, or that has no record.
         states = await self._read.runs(await self._open_runs.of_flow(flow_id, _OPEN))
         running = [state for state in states if not is_terminal(state.status)]
         for state in running:
-            reasons += _open(state, known=await _is_known(self._node_tasks, state))
+            reasons += _open_cycle_reasons(state, known=await _is_known(self._node_tasks, state))
         if not running:
             reasons += await self._last_cycle(flow)
-        reasons += _ticks(flow, firings)
-        filling = await self._backfills.find(flow_id, await self._backfills.ids(flow_id))
-        reasons += [_backfill(each, flow) for each in filling if each and each.status is BackfillStatus.RUNNING]
+        reasons += _tick_reasons(flow, firings)
+        backfills = await self._backfills.find(flow_id, await self._backfills.ids(flow_id))
+        reasons += [
+            _backfill_reason(each, flow) for each in backfills if each and each.status is BackfillStatus.RUNNING
+        ]
         return flow, ordered(reasons)
 
     async def _last_cycle(self, flow: FlowRecord) -> list[Reason]:
@@ -92,48 +98,48 @@ class ExplainFlow:
         if not is_terminal(state.status) or state.status is CycleStatus.COMPLETED:
             return []
         try:
-            reason = await _ended(self._node_tasks, state, "last_cycle_failed")
+            reason = await _ended_reason(self._node_tasks, state, "last_cycle_failed")
         except PeerUnavailable:
             return []
         return [replace(reason, facts={"cycle": state.name.cycle, "run": state.name.run, **reason.facts})]
 
-    def _next(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
+    def _next_cycle_reasons(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
         if flow.pause is not None and first_planned(flow, 0, self._clock.now_ms())[0] is None:
-            words = "its schedule plans no further cycle; it completes when it has been resumed and no cycle is running"
-            return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
+            text = "its schedule plans no further cycle; it completes when it has been resumed and no cycle is running"
+            return [Reason("schedule_over", text, {"running_cycles": flow.running_cycles})]
         if flow.status is not FlowStatus.RUNNING:
             return []
         next_ms, schedule = flow.next_execution_ms, flow.schedule
         if not next_ms:
-            words = "its schedule plans no further cycle; it completes when its running cycles have ended"
-            return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
+            text = "its schedule plans no further cycle; it completes when its running cycles have ended"
+            return [Reason("schedule_over", text, {"running_cycles": flow.running_cycles})]
         reasons: list[Reason] = []
         if schedule.start_ms > self._clock.now_ms():
-            words = f"its schedule begins at {iso(schedule.start_ms)}"
-            reasons.append(Reason("outside_window", words, {"start": iso(schedule.start_ms)}))
+            text = f"its schedule begins at {iso(schedule.start_ms)}"
+            reasons.append(Reason("outside_window", text, {"start": iso(schedule.start_ms)}))
         if schedule.on and schedule.is_over(self._clock.now_ms()):
-            words = f"the window of its schedule ended at {iso(schedule.end_ms)}; it completes when no cycle is running"
-            return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
+            text = f"the window of its schedule ended at {iso(schedule.end_ms)}; it completes when no cycle is running"
+            return [Reason("schedule_over", text, {"running_cycles": flow.running_cycles})]
         if schedule.on:
-            return [*reasons, _waits_for_event(schedule.on, firings)]
-        words = f"the next cycle is planned for {iso(next_ms)}"
+            return [*reasons, _event_reason(schedule.on, firings)]
+        text = f"the next cycle is planned for {iso(next_ms)}"
         late_s = (self._clock.now_ms() - next_ms - schedule.jitter_ms) // 1000
         if late_s > 0:
-            words = f"a cycle was planned for {iso(next_ms)} and has still not begun, {late_s} s later"
+            text = f"a cycle was planned for {iso(next_ms)} and has still not begun, {late_s} s later"
         elif schedule.jitter_ms:
-            words += f", and begins up to {schedule.jitter_ms / 1000:g} s later because of its jitter"
+            text += f", and begins up to {schedule.jitter_ms / 1000:g} s later because of its jitter"
         facts: dict[str, Fact] = {"at": iso(next_ms), "jitter": schedule.jitter_ms / 1000, "late": max(0, late_s)}
-        return [*reasons, Reason("next_tick", words, facts)]
+        return [*reasons, Reason("next_tick", text, facts)]
 
 
-def _waits_for_event(on: EventSchedule, firings: Sequence[Firing]) -> Reason:
+def _event_reason(on: EventSchedule, firings: Sequence[Firing]) -> Reason:
     """Return which events cycles begin on, and the outcome of the last event."""
     last = next((firing for firing in firings if firing.event_id), None)
-    words = f"waits for {on.words}"
+    text = f"waits for {on.description}"
     if last is None:
-        words += "; none has come yet"
+        text += "; none has come yet"
     else:
-        words += f"; the last one came at {iso(last.planned_ms)}, and was {last.outcome.value}"
+        text += f"; the last one came at {iso(last.planned_ms)}, and was {last.outcome.value}"
     facts: dict[str, Fact] = {
         "event": on.event_name,
         "filter": on.filter_json,
@@ -143,7 +149,7 @@ def _waits_for_event(on: EventSchedule, firings: Sequence[Firing]) -> Reason:
         "last_event_id": last.event_id if last else "",
         "last_outcome": last.outcome.value if last else "",
     }
-    return Reason("waits_for_event", words, facts)
+    return Reason("waits_for_event", text, facts)
 
 
 async def _is_known(node_tasks: NodeTasks, state: ChainState) -> bool:
@@ -156,64 +162,64 @@ async def _is_known(node_tasks: NodeTasks, state: ChainState) -> bool:
         return False
 
 
-def _standing(flow: FlowRecord) -> list[Reason]:
+def _status_reasons(flow: FlowRecord) -> list[Reason]:
     since = iso(flow.updated_ms)
     match flow.status:
         case FlowStatus.DELETING:
             return [Reason("deleting", f"it is being deleted; that began at {since}", {"since": since})]
         case FlowStatus.PAUSED if flow.pause is not None:
-            return [_paused(flow)]
+            return [_pause_reason(flow)]
         case FlowStatus.STOPPED if flow.stop is not None:
             stop = flow.stop
             at, why = iso(stop.at_ms), f": {stop.reason}" if stop.reason else ""
-            words = f"stopped by {stop.by} at {at}{why}; start it to let cycles begin"
-            return [Reason("stopped", words, {"at": at, "by": stop.by, "why": stop.reason})]
+            text = f"stopped by {stop.by} at {at}{why}; start it to let cycles begin"
+            return [Reason("stopped", text, {"at": at, "by": stop.by, "why": stop.reason})]
         case FlowStatus.STOPPED:
             return [Reason("stopped", f"it was stopped at {since}; start it to let cycles begin", {"at": since})]
         case FlowStatus.REGISTERED:
             return [Reason("not_started", "it was never started; start it to let cycles begin", {"since": since})]
         case FlowStatus.COMPLETED | FlowStatus.FAILED:
-            words = f"its schedule ended at {since}, and it {flow.status.value}"
-            return [Reason("schedule_over", words, {"at": since, "status": flow.status.value})]
+            text = f"its schedule ended at {since}, and it {flow.status.value}"
+            return [Reason("schedule_over", text, {"at": since, "status": flow.status.value})]
     return []
 
 
-def _paused(flow: FlowRecord) -> Reason:
+def _pause_reason(flow: FlowRecord) -> Reason:
     pause = flow.pause
     assert pause is not None
     facts: dict[str, Fact] = {"by": pause.by, "since": iso(pause.at_ms), "note": pause.note}
     if pause.failures:
-        words = f"{pause.note}, at {iso(pause.at_ms)}; resume it when the cause is fixed"
+        text = f"{pause.note}, at {iso(pause.at_ms)}; resume it when the cause is fixed"
         more: dict[str, Fact] = {"failures": pause.failures, "last_cycle": pause.failed_cycle}
-        return Reason("paused_after_failures", words, facts | more)
+        return Reason("paused_after_failures", text, facts | more)
     note = f": {pause.note}" if pause.note else ""
     return Reason("paused", f"paused by {pause.by} at {iso(pause.at_ms)}{note}", facts)
 
 
-def _open(state: ChainState, *, known: bool) -> list[Reason]:
+def _open_cycle_reasons(state: ChainState, *, known: bool) -> list[Reason]:
     """Return what an open cycle waits for as a whole; `known` says whether the node task manager has it."""
     cycle, since = state.name.cycle, iso(state.facts.start_ms)
     reasons = []
     if state.stop is not None:
         stop = state.stop
-        words = f"cycle {cycle} is stopping: {stop.by} asked for it at {iso(stop.at_ms)}: {stop.reason}"
+        text = f"cycle {cycle} is stopping: {stop.by} asked for it at {iso(stop.at_ms)}: {stop.reason}"
         facts: dict[str, Fact] = {"cycle": cycle, "by": stop.by, "why": stop.reason, "since": iso(stop.at_ms)}
-        reasons.append(Reason("stopping", words, facts))
+        reasons.append(Reason("stopping", text, facts))
     if not known:
-        words = f"cycle {cycle} has been waiting since {since} for the node task manager to accept it"
-        words += f": {state.reason}" if state.reason else ""
+        text = f"cycle {cycle} has been waiting since {since} for the node task manager to accept it"
+        text += f": {state.reason}" if state.reason else ""
         facts = {"cycle": cycle, "since": since, "why": state.reason}
-        reasons.append(Reason("waits_for_node_task_manager", words, facts))
-    words = f"cycle {cycle} has been running since {since}"
-    return [*reasons, Reason("cycle_running", words, {"cycle": cycle, "run": state.name.run, "since": since})]
+        reasons.append(Reason("waits_for_node_task_manager", text, facts))
+    text = f"cycle {cycle} has been running since {since}"
+    return [*reasons, Reason("cycle_running", text, {"cycle": cycle, "run": state.name.run, "since": since})]
 
 
-async def _ended(node_tasks: NodeTasks, state: ChainState, code: str) -> Reason:
+async def _ended_reason(node_tasks: NodeTasks, state: ChainState, code: str) -> Reason:
     """Return how a cycle ended, and which of its nodes failed. Raises PeerUnavailable."""
     failed = await failed_nodes(node_tasks, state, min(state.counts().failed, _FAILED))
-    words = f"cycle {state.name.cycle} {state.status.value} at {iso(state.end_ms)}"
-    words += f": {state.reason}" if state.reason else ""
-    words += "".join(f"; {each}" for each in map(failure_words, failed))
+    text = f"cycle {state.name.cycle} {state.status.value} at {iso(state.end_ms)}"
+    text += f": {state.reason}" if state.reason else ""
+    text += "".join(f"; {each}" for each in map(failure_text, failed))
     facts: dict[str, Fact] = {
         "status": state.status.value,
         "at": iso(state.end_ms),
@@ -223,17 +229,17 @@ async def _ended(node_tasks: NodeTasks, state: ChainState, code: str) -> Reason:
             for task in failed
         ],
     }
-    return Reason(code, words, facts)
+    return Reason(code, text, facts)
 
 
-def _backfill(backfill: Backfill, flow: FlowRecord) -> Reason:
+def _backfill_reason(backfill: Backfill, flow: FlowRecord) -> Reason:
     """Return the progress of a backfill that is under way."""
     draft = backfill.draft
-    words = f"backfill {backfill.backfill_id} has {backfill.left} of {draft.times} cycles to go"
-    words += f", {draft.max_running} at a time"
-    words += f"; {backfill.running} running now" if backfill.running else ""
+    text = f"backfill {backfill.backfill_id} has {backfill.left} of {draft.times} cycles to go"
+    text += f", {draft.max_running} at a time"
+    text += f"; {backfill.running} running now" if backfill.running else ""
     waits = flow.status is FlowStatus.PAUSED and backfill.left > 0
-    words += "; it waits until the flow is resumed" if waits else ""
+    text += "; it waits until the flow is resumed" if waits else ""
     facts: dict[str, Fact] = {
         "backfill_id": backfill.backfill_id,
         "left": backfill.left,
@@ -242,16 +248,16 @@ def _backfill(backfill: Backfill, flow: FlowRecord) -> Reason:
         "running": backfill.running,
         "waits": waits,
     }
-    return Reason("backfilling", words, facts)
+    return Reason("backfilling", text, facts)
 
 
-def _ticks(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
+def _tick_reasons(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
     """Return the outcome of the latest planned time, or event, if no cycle began for it."""
     for firing in firings[:1]:
         if firing.outcome in _TICKS:
-            code, words = _TICKS[firing.outcome]
+            code, text = _TICKS[firing.outcome]
             planned = iso(firing.planned_ms)
-            what = f"the event of {planned}" if firing.event_id else f"the cycle planned for {planned}"
+            subject = f"the event of {planned}" if firing.event_id else f"the cycle planned for {planned}"
             facts: dict[str, Fact] = {
                 "planned": planned,
                 "policy": flow.overlap.value,
@@ -260,7 +266,7 @@ def _ticks(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
             }
             why = f": {firing.reason}" if firing.reason else ""
             overlap = f" (overlap {flow.overlap.value})" if flow.pause is None else ""
-            return [Reason(code, f"{what} {words}{why}{overlap}", facts)]
+            return [Reason(code, f"{subject} {text}{why}{overlap}", facts)]
     return []
 
 
@@ -302,63 +308,65 @@ class ExplainNode:
         """
         state = await self._read.cycle(flow_id, cycle, run)
         task_id = f"{state.name}:{node_id}"
-        node, of_list, _ = node_id.partition(":")
+        node, is_item, _ = node_id.partition(":")
         planned = await self._definitions.of_run(state)
         if planned is not None and node not in planned.shape.node_ids:
             raise NotFound("node task", task_id, hint=NearestName(planned.shape.node_ids).hint(node))
         found = await self._known.explain(task_id, state.facts.user_id)
-        if found is None and of_list:
-            await self._require_unknown(state, node, task_id)
+        if found is None and is_item:
+            await self._refuse_unknown_item(state, node, task_id)
         if is_terminal(state.status):
-            reasons = [await _ended(self._node_tasks, state, "run_ended")]
+            reasons = [await _ended_reason(self._node_tasks, state, "run_ended")]
         else:
             known = found is not None or await _is_known(self._node_tasks, state)
-            reasons = [each for each in _open(state, known=known) if each.code != "cycle_running"]
+            reasons = [each for each in _open_cycle_reasons(state, known=known) if each.code != "cycle_running"]
             if found is None or all(each.code != "store_takes_no_writes" for each in found[1]):
                 # Both services mostly use the same store: then this reason is there already.
                 reasons += store_takes_no_writes(await self._refusal())
             if known and found is None:
-                words = "its component is withheld until other components have ended"
-                reasons.append(Reason("withheld", words, {"cycle": state.name.cycle}))
+                text = "its component is withheld until other components have ended"
+                reasons.append(Reason("withheld", text, {"cycle": state.name.cycle}))
         if found is None:
             return NodeExplanation(state, None, ordered(reasons))
-        node_task, told = found
-        if any(reason.code == "queued" for reason in told):
-            nobody = next((reason for reason in told if reason.code == "no_live_worker"), None)
-            told = [reason for reason in told if reason is not nobody]
-            reasons.append(await self._offering(node_task.node_type, nobody))
+        node_task, node_reasons = found
+        if any(reason.code == "queued" for reason in node_reasons):
+            no_worker = next((reason for reason in node_reasons if reason.code == "no_live_worker"), None)
+            node_reasons = [reason for reason in node_reasons if reason is not no_worker]
+            reasons.append(await self._no_worker_reason(node_task.node_type, no_worker))
         # The end of the node itself comes before the end of its cycle.
         ended = node_task.status in _ENDED
-        return NodeExplanation(state, node_task, [*told, *reasons] if ended else ordered([*reasons, *told]))
+        return NodeExplanation(
+            state, node_task, [*node_reasons, *reasons] if ended else ordered([*reasons, *node_reasons])
+        )
 
-    async def _require_unknown(self, state: ChainState, node_id: str, task_id: str) -> None:
+    async def _refuse_unknown_item(self, state: ChainState, node_id: str, task_id: str) -> None:
         """Raise NotFound for an unknown item of a known node."""
         found = await self._known.explain(f"{state.name}:{node_id}", state.facts.user_id)
         if found is not None:
             total = found[0].items.total if found[0].HasField("items") else None
-            words = "does not run over a list" if total is None else f"has {total} items, counted from 0"
-            raise NotFound("node task", task_id, hint=f'; node "{node_id}" {words}')
+            text = "does not run over a list" if total is None else f"has {total} items, counted from 0"
+            raise NotFound("node task", task_id, hint=f'; node "{node_id}" {text}')
 
-    async def _offering(self, node_type: str, nobody: Reason | None) -> Reason:
+    async def _no_worker_reason(self, node_type: str, no_worker: Reason | None) -> Reason:
         """Return why no worker takes the node.
 
-        The node task manager knows which workers are connected, the registry which are on record. `nobody` is the
+        The node task manager knows which workers are connected, the registry which are on record. `no_worker` is the
         reason that no connected worker offers the type, None if one does.
         """
         workers = await self._workers.workers(node_type)
         if workers is None:
-            return nobody or workers_busy(node_type)
-        gone = {each.worker_id: each.last_heartbeat_ms for each in workers if not each.alive}
-        if nobody is not None:
-            last = {name: str(nobody.facts.get(name, "")) for name in ("last_worker", "until")}
-            return no_live_worker(node_type, (), gone, **last)
-        taking = [each for each in workers if each.alive and not each.draining]
-        if not taking:
+            return no_worker or workers_busy(node_type)
+        offline = {each.worker_id: each.last_heartbeat_ms for each in workers if not each.alive}
+        if no_worker is not None:
+            last = {name: str(no_worker.facts.get(name, "")) for name in ("last_worker", "until")}
+            return no_live_worker(node_type, (), offline, **last)
+        accepting = [each for each in workers if each.alive and not each.draining]
+        if not accepting:
             draining = [each.worker_id for each in workers if each.alive]
-            return no_live_worker(node_type, draining, gone) if draining else workers_busy(node_type)
-        connected = await self._known.connected([each.worker_id for each in taking])
-        absent = [] if connected is None else [each.worker_id for each in taking if each.worker_id not in connected]
-        taking = [each for each in taking if each.worker_id not in absent]
-        slots = sum(each.capacity for each in taking)
-        free = sum(max(0, each.capacity - each.running) for each in taking)
-        return workers_busy(node_type, len(taking), slots, free, absent)
+            return no_live_worker(node_type, draining, offline) if draining else workers_busy(node_type)
+        connected = await self._known.connected([each.worker_id for each in accepting])
+        absent = [] if connected is None else [each.worker_id for each in accepting if each.worker_id not in connected]
+        accepting = [each for each in accepting if each.worker_id not in absent]
+        slots = sum(each.capacity for each in accepting)
+        free = sum(max(0, each.capacity - each.running) for each in accepting)
+        return workers_busy(node_type, len(accepting), slots, free, absent)

@@ -27,9 +27,9 @@ async def failed_nodes(
     return found[:most]
 
 
-def failure_words(task: NodeTask) -> str:
+def failure_text(task: NodeTask) -> str:
     """Return which node failed, with up to 1000 characters of the error, and why it was not tried again."""
     error = task.error
     parts = (error.code, error.type, error.message[:_LONGEST])
-    words = f"node {quoted(task.node_id)}: {': '.join(filter(None, parts))}"
-    return f"{words}, not tried again: {error.final_reason}" if error.final_reason else words
+    text = f"node {quoted(task.node_id)}: {': '.join(filter(None, parts))}"
+    return f"{text}, not tried again: {error.final_reason}" if error.final_reason else text

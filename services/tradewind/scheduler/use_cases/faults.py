@@ -36,7 +36,7 @@ def flow_not_owned(flow_id: str) -> PermissionDenied:
     )
 
 
-def flow_moved(flow: FlowRecord) -> Aborted:
+def etag_conflict(flow: FlowRecord) -> Aborted:
     """The flow has been changed since the etag was read."""
     return Aborted(
         "VERSION_CONFLICT",
@@ -214,21 +214,21 @@ def memory_closed(state: ChainState) -> FailedPrecondition:
     )
 
 
-def memory_moved(whose: str, version: int) -> Aborted:
+def memory_conflict(owner: str, version: int) -> Aborted:
     """Somebody else changed the variables meanwhile; `version` is the version on record, -1 if not known."""
     metadata = {"version": str(version)} if version >= 0 else {}
     return Aborted(
         "VERSION_CONFLICT",
-        f"the memory of {whose} was changed by others; read it again and repeat the change",
+        f"the memory of {owner} was changed by others; read it again and repeat the change",
         metadata,
     )
 
 
-def memory_full(whose: str, size: int) -> Exhausted:
+def memory_full(owner: str, size: int) -> Exhausted:
     """The variables would be larger than the limit."""
     return Exhausted(
         "TOO_LARGE",
-        f"the memory of {whose} would take {size} bytes of JSON; at most {MOST_BYTES} (64 KiB): delete variables, or "
+        f"the memory of {owner} would take {size} bytes of JSON; at most {MOST_BYTES} (64 KiB): delete variables, or "
         "store large values elsewhere and keep only a reference to them here",
         metadata={"size": str(size), "limit": str(MOST_BYTES)},
     )
@@ -241,11 +241,11 @@ def job_contended(job_id: str) -> Aborted:
 
 def overlap_skipped(flow_id: str, running: RunName | None) -> Aborted:
     """A cycle of the flow is still running, and the flow's overlap policy is not `allow`."""
-    which = f"cycle {running.cycle}" if running else "a cycle"
+    subject = f"cycle {running.cycle}" if running else "a cycle"
     metadata = {"flow_id": flow_id} | ({"cycle": str(running.cycle)} if running else {})
     return Aborted(
         "OVERLAP_SKIPPED",
-        f'{which} of flow "{flow_id}" is still running and its overlap is not "allow"; wait for it, or register the '
+        f'{subject} of flow "{flow_id}" is still running and its overlap is not "allow"; wait for it, or register the '
         'flow with overlap "allow"',
         metadata,
     )

@@ -37,13 +37,13 @@ async def edges_from(
 
 def path_back(flow_id: str, target: str, edges: Mapping[str, Sequence[str]]) -> list[str] | None:
     """Return the shortest path along edges from a flow through `target` back to it, None when there is none."""
-    ways = [[flow_id, target]]
+    paths = [[flow_id, target]]
     seen = {target}
-    for way in ways:
-        if way[-1] == flow_id:
-            return way
-        for below in edges.get(way[-1], ()):
-            if below not in seen or below == flow_id:
-                seen.add(below)
-                ways.append([*way, below])
+    for path in paths:
+        if path[-1] == flow_id:
+            return path
+        for following in edges.get(path[-1], ()):
+            if following not in seen or following == flow_id:
+                seen.add(following)
+                paths.append([*path, following])
     return None

@@ -28,7 +28,7 @@ _READ_AT_ONCE = 500
 _BACKOFF_S = (0.002, 0.1)
 
 Ends = dict[str, ComponentEnd]
-News = dict[tuple[RunName, str], Ends]
+NewEnds = dict[tuple[RunName, str], Ends]
 """The new ends of components of each run, by its name and run_id."""
 
 
@@ -40,19 +40,19 @@ class FoldEvents:
         states: ChainStateRepository,
         open_states: OpenStates,
         waiters: EndWaiters,
-        follow_up: Callable[[str, int], None] = lambda flow_id, what: None,
-        look: Callable[[], None] = lambda: None,
+        follow_up: Callable[[str, int], None] = lambda flow_id, follow_up: None,
+        check_soon: Callable[[], None] = lambda: None,
         traces: TraceRuns | None = None,
     ) -> None:
         """Call `follow_up` when an end lets something else begin, or has paused a flow.
 
-        Call `look` when a run needs looking after at once.
+        Call `check_soon` when a run needs looking after at once.
         """
         self._states = states
         self._open_states = open_states
         self._waiters = waiters
         self._follow_up = follow_up
-        self._look = look
+        self._check_soon = check_soon
         self._traces = traces
 
     async def __call__(self, events: Iterable[ComponentEvent], epochs: Epochs) -> set[int]:
@@ -62,56 +62,56 @@ class FoldEvents:
         acknowledge all events except those of lost partitions. Conflicts are retried with jittered backoff. Errors of
         the store pass through; folding the same events again is harmless.
         """
-        news: News = {}
+        new_ends: NewEnds = {}
         for event in events:
-            news.setdefault((event.run, event.run_id), {})[event.component_id] = event.end
+            new_ends.setdefault((event.run, event.run_id), {})[event.component_id] = event.end
         lost: set[int] = set()
         backoff = Backoff(*_BACKOFF_S)
-        while news:
-            news = await self._round(news, epochs, lost)
-            if news:
+        while new_ends:
+            new_ends = await self._fold_once(new_ends, epochs, lost)
+            if new_ends:
                 await backoff.pause()
         return lost
 
-    async def _round(self, news: News, epochs: Epochs, lost: set[int]) -> News:
+    async def _fold_once(self, new_ends: NewEnds, epochs: Epochs, lost: set[int]) -> NewEnds:
         """Try each run once and return those in conflict; their states are forgotten, so that they are read again."""
-        states = await self._known(news)
+        states = await self._load_states(new_ends)
         updates: list[RunUpdate] = []
-        for (run, run_id), ends in news.items():
+        for (run, run_id), ends in new_ends.items():
             state = states.get(run)
             if state is None or state.facts.run_id != run_id or is_terminal(state.status):
                 continue
             update = folded(state, ends)
             if update is not None:
                 updates.append(update)
-        again: News = {}
+        conflicting: NewEnds = {}
         for update, result in zip(updates, await self._states.update_many(updates, epochs), strict=True):
             state = update.state
             if result.outcome is UpdateOutcome.OK:
-                self.took_place(state, result)
+                self.after_write(state, result)
                 if update.check_in_ms == 0 and not result.end_ms:
-                    self._look()
+                    self._check_soon()
                 continue
             self._open_states.drop(state.name)
             if result.outcome is UpdateOutcome.CONFLICT:
                 key = (state.name, state.facts.run_id)
-                again[key] = news[key]
+                conflicting[key] = new_ends[key]
             elif result.outcome is UpdateOutcome.OVERTAKEN:
                 lost.add(partition_of(state.name.flow_id))
-        return again
+        return conflicting
 
-    def took_place(self, state: ChainState, result: UpdateResult) -> None:
-        """Do what follows a write of this state: remember the state, or count the end and tell callers that wait."""
+    def after_write(self, state: ChainState, result: UpdateResult) -> None:
+        """Do what follows a write of this state: remember the state, or count the end and notify callers that wait."""
         if result.follow_up:
             self._follow_up(state.name.flow_id, result.follow_up)
         if not result.end_ms:
-            self._open_states.keep((written(state, result.version, 0),))
+            self._open_states.put((written(state, result.version, 0),))
             return
         self._open_states.drop(state.name)
         count_ended(state, result.end_ms)
         if self._traces is not None:
             self._traces.ended(state)
-        if self._waiters.wanted(state.name):
+        if self._waiters.is_awaited(state.name):
             self._waiters.ended(written(state, result.version, result.end_ms))
 
     async def give_up(self, state: ChainState, reason: str, epochs: Epochs = NOT_OWNER) -> ChainState:
@@ -124,10 +124,10 @@ class FoldEvents:
         if not result.ok:
             self._open_states.drop(state.name)
             return state
-        self.took_place(final, result)
+        self.after_write(final, result)
         return written(final, result.version, result.end_ms)
 
-    async def _known(self, runs: Iterable[tuple[RunName, str]]) -> dict[RunName, ChainState]:
+    async def _load_states(self, runs: Iterable[tuple[RunName, str]]) -> dict[RunName, ChainState]:
         """Return the states of runs; a remembered state that belongs to another run of the same name is not used."""
         states: dict[RunName, ChainState] = {}
         unknown: list[RunName] = []
@@ -165,8 +165,8 @@ def folded(state: ChainState, ends: Ends) -> RunUpdate | None:
             # The components that handle the outcome are to be released.
             return RunUpdate(merged, fields, check_in_ms=0)
         return RunUpdate(merged, fields)
-    final, more = ended(merged)
-    return RunUpdate(final, (*fields, *more))
+    final, end_fields = ended(merged)
+    return RunUpdate(final, (*fields, *end_fields))
 
 
 def written(state: ChainState, version: int, end_ms: int) -> ChainState:

@@ -14,7 +14,7 @@ from tradewind.scheduler.domain.submission import Submission, SubmitAnswer, Subm
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused, PeerUnavailable
 from tradewind.scheduler.ports.waking import WakeOwner, Work
-from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, CycleRequest
 from tradewind.scheduler.use_cases.definitions import PlannedRun
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.open_states import OpenStates
@@ -40,7 +40,7 @@ class _Group:
     weight: int
 
     @property
-    def on_time(self) -> bool:
+    def scheduled(self) -> bool:
         """Whether all of them were begun by schedules."""
         return all(
             run.state.facts.origin is CycleOrigin.SCHEDULE and run.state.facts.rerun is None for run in self.runs
@@ -67,7 +67,7 @@ class HandOver:
         self._open_states = open_states
         self._wake = wake
         self._clock = clock
-        self.unreached: PeerUnavailable | None = None
+        self.outage: PeerUnavailable | None = None
         """Why the last submission did not reach the node task manager, None if it did."""
         self._failing = Spells(_log, "cycles_not_submitted", "cycle_submission_recovered")
         self._batcher: Batcher[_Group, list[ChainState]] = Batcher(
@@ -80,7 +80,7 @@ class HandOver:
         A run that was refused, or could not be sent, has the reason in its record. A run whose name turned out to be
         taken has another number.
         """
-        return [(len(group.runs), self._batcher.submit(group, ahead=group.on_time)) for group in _cut(runs)]
+        return [(len(group.runs), self._batcher.submit(group, ahead=group.scheduled)) for group in _grouped(runs)]
 
     async def __call__(self, runs: Sequence[PlannedRun]) -> list[ChainState]:
         """Submit runs and return their states afterwards."""
@@ -93,15 +93,15 @@ class HandOver:
     async def _submit(self, runs: list[PlannedRun]) -> list[ChainState]:
         try:
             answers = await self._send(runs)
-            self.unreached = None
+            self.outage = None
         except PeerUnavailable as error:
             self._failing.note(error.message, runs=len(runs), error=error.detail)
-            self.unreached = None if error.answered else error
-            return await self._refused([(run, f"{error.message}; it will be tried again", 0) for run in runs])
+            self.outage = None if error.answered else error
+            return await self._store_refusals([(run, f"{error.message}; it will be tried again", 0) for run in runs])
         except PeerRefused as error:
-            self.unreached = None
+            self.outage = None
             if len(runs) == 1:
-                return await self._refused([(runs[0], f"the node task manager refused it: {error}", 0)])
+                return await self._store_refusals([(runs[0], f"the node task manager refused it: {error}", 0)])
             # One of the runs is at fault: the others must not wait for it.
             half = len(runs) // 2
             return [*await self._submit(runs[:half]), *await self._submit(runs[half:])]
@@ -111,18 +111,18 @@ class HandOver:
             if answer.outcome is SubmitOutcome.ACCEPTED or answer.outcome is SubmitOutcome.DUPLICATE:
                 continue
             if runs[place].state.facts.rerun is not None and (_name_is_taken(answer) or answer.reason == _EXPIRED):
-                states[place] = await self._given_up(states[place], answer)
+                states[place] = await self._give_up(states[place], answer)
                 continue
             if _name_is_taken(answer):
                 states[place], answer = await self._rename(runs[place])
                 if answer.outcome is SubmitOutcome.ACCEPTED or answer.outcome is SubmitOutcome.DUPLICATE:
                     continue
-            refused.append((place, _words(answer), answer.retry_ms))
+            refused.append((place, _refusal_text(answer), answer.retry_ms))
         if refused:
-            told = await self._refused(
+            refused_states = await self._store_refusals(
                 [(runs[place]._replace(state=states[place]), reason, ms) for place, reason, ms in refused]
             )
-            for (place, _, _), state in zip(refused, told, strict=True):
+            for (place, _, _), state in zip(refused, refused_states, strict=True):
                 states[place] = state
         return states
 
@@ -144,7 +144,7 @@ class HandOver:
         state, answer = run.state, SubmitAnswer(SubmitOutcome.RUN_CONFLICT)
         for attempt in range(_CONFLICTS):
             facts = state.facts
-            wish = Wish(
+            request = CycleRequest(
                 state.name.flow_id,
                 facts.origin,
                 facts.planned_ms,
@@ -157,49 +157,49 @@ class HandOver:
                 parent=facts.parent,
             )
             before = await self._states.load(state.name)
-            (begun,) = await self._begin([wish])
+            (begun,) = await self._begin([request])
             if begun.answer.state is None:
                 return state, SubmitAnswer(SubmitOutcome.REFUSED, reason="FLOW_DELETING")
             _log.warning("cycle_renumbered", flow_id=state.name.flow_id, cycle=state.name.cycle)
             self._open_states.drop(state.name)
             state = begun.answer.state
             if before is not None and before.stop is not None:
-                state = await self._stopping(state, before.stop)
+                state = await self._stop_renumbered(state, before.stop)
             (answer,) = await self._send([PlannedRun(state, begun.planned or run.planned)])
             if not _name_is_taken(answer):
                 break
         return state, answer
 
-    async def _stopping(self, state: ChainState, stop: StopRequest) -> ChainState:
+    async def _stop_renumbered(self, state: ChainState, stop: StopRequest) -> ChainState:
         """Ask a renumbered run to stop, before it is submitted, as it was asked under its previous number."""
         state = state._replace(stop=stop)
         (result,) = await self._states.update_many([RunUpdate(state, (STOP,), check_in_ms=0)])
         state = state._replace(version=result.version)
-        self._open_states.keep([state])
+        self._open_states.put([state])
         for order in stop_orders(state):
             await self._node_tasks.stop(order)
         return state
 
-    async def _given_up(self, state: ChainState, answer: SubmitAnswer) -> ChainState:
+    async def _give_up(self, state: ChainState, answer: SubmitAnswer) -> ChainState:
         """End a rerun that cannot go on: its name is taken, or the results that it was to keep are gone."""
-        reason = "the results that it was to keep have expired" if answer.reason == _EXPIRED else _words(answer)
+        reason = "the results that it was to keep have expired" if answer.reason == _EXPIRED else _refusal_text(answer)
         return await self._fold.give_up(state, reason)
 
-    async def _refused(self, runs: Sequence[tuple[PlannedRun, str, int]]) -> list[ChainState]:
+    async def _store_refusals(self, runs: Sequence[tuple[PlannedRun, str, int]]) -> list[ChainState]:
         """Put on record why runs wait, and when they are tried again."""
         now_ms = self._clock.now_ms()
         updates: list[RunUpdate] = []
         for run, reason, retry_ms in runs:
             age_ms = now_ms - run.state.facts.start_ms
-            # LookAfterRuns tries a peer that is away with one batch of runs a second, however many runs wait.
-            check_in_ms = _RETRY_MS[0] if self.unreached is not None else retry_after(age_ms, retry_ms)
+            # SuperviseRuns tries a peer that is away with one batch of runs a second, however many runs wait.
+            check_in_ms = _RETRY_MS[0] if self.outage is not None else retry_after(age_ms, retry_ms)
             log = LogText(LogLevel.WARNING, f"Not submitted yet: {reason}") if reason != run.state.reason else None
             updates.append(RunUpdate(run.state._replace(reason=reason), (REASON,), check_in_ms, log))
         states = [
             update.state._replace(version=result.version) if result.ok else update.state
             for update, result in zip(updates, await self._states.update_many(updates), strict=True)
         ]
-        self._open_states.keep(states)
+        self._open_states.put(states)
         for update in updates:
             self._wake(Work.RUNS, update.state.name.flow_id, update.check_in_ms)
         return states
@@ -222,7 +222,7 @@ def _name_is_taken(answer: SubmitAnswer) -> bool:
     return answer.outcome is SubmitOutcome.RUN_CONFLICT or answer.reason == "FLOW_DELETING"
 
 
-def _words(answer: SubmitAnswer) -> str:
+def _refusal_text(answer: SubmitAnswer) -> str:
     if answer.outcome is SubmitOutcome.RUN_CONFLICT:
         return "the node task manager has other runs under every number that was tried"
     if answer.outcome is SubmitOutcome.PLAN_UNKNOWN:
@@ -230,7 +230,7 @@ def _words(answer: SubmitAnswer) -> str:
     return f"the node task manager refused it: {answer.reason or 'no reason given'}"
 
 
-def _cut(runs: Sequence[PlannedRun]) -> list[_Group]:
+def _grouped(runs: Sequence[PlannedRun]) -> list[_Group]:
     """Return runs in groups of at most a batch's weight; a heavier run gets a group of its own."""
     groups: list[_Group] = []
     for run in runs:

@@ -22,7 +22,7 @@ class OpenStates:
         """Return the state of a run as it was last seen."""
         return self._states.get(run)
 
-    def keep(self, states: Iterable[ChainState]) -> None:
+    def put(self, states: Iterable[ChainState]) -> None:
         """Remember states of open runs."""
         for state in states:
             self._states[state.name] = state

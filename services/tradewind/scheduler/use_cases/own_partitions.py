@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 class OwnPartitions:
     """Takes this replica's share of the partitions: all of them until `rebalance` has found other replicas.
 
-    `name` is the name of this replica. `changed` callbacks run after every gain or loss. The other replicas are told
+    `name` is the name of this replica. `changed` callbacks run after every gain or loss. Other replicas are notified
     when this one comes, leaves or gives up partitions.
     """
 

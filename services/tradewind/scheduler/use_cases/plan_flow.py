@@ -14,17 +14,17 @@ from tradewind.scheduler.domain.placement import Placement, placements
 from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.planning import Limits, Workers
-from tradewind.scheduler.use_cases.faults import flow_deleting, flow_moved
-from tradewind.scheduler.use_cases.near_flows import no_such_flow
+from tradewind.scheduler.use_cases.faults import etag_conflict, flow_deleting
 from tradewind.scheduler.use_cases.read_revisions import LARGEST_DIFF_BYTES, weather_of
 from tradewind.scheduler.use_cases.read_schedules import planned_times, times_from
-from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationWish
+from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationRequest
+from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.quoting import quoted
 
 _NEXT_TIMES = 5
-_TIMES_LOOKED_AT = 100
+_TIMES_SAMPLED = 100
 """How many planned times are used to judge how often cycles begin."""
 
 _NO_WORKERS_KNOWN = Violation("nodes", "the registry cannot be reached, so it is not known where nodes could run")
@@ -49,7 +49,7 @@ class FlowPlan:
 
 
 class PlanFlow:
-    """Judges a wish as RegisterFlow does, and finds which workers could run the flow and what would hold it back."""
+    """Judges a request as RegisterFlow does, and finds which workers could run the flow and what would hold it back."""
 
     def __init__(
         self, register: RegisterFlow, flows: FlowRecords, workers: Workers, limits: Limits, clock: Clock
@@ -60,58 +60,60 @@ class PlanFlow:
         self._limits = limits
         self._clock = clock
 
-    async def __call__(self, wish: RegistrationWish) -> FlowPlan:
+    async def __call__(self, request: RegistrationRequest) -> FlowPlan:
         """Return what the registration would do. Faults are part of the plan.
 
         Raises what RegisterFlow raises because of the flow on record.
         """
-        own = wish.faults()
-        analysis = await self._register.analyze(wish.draft, "" if own else wish.flow_id)
-        standing = None if own else await self._standing(wish)
+        request_faults = request.faults()
+        analysis = await self._register.analyze(request.draft, "" if request_faults else request.flow_id)
+        standing = None if request_faults else await self._standing(request)
         registration = None
-        if not own and analysis.definition is not None:
+        if not request_faults and analysis.definition is not None:
             try:
-                registration = await self._register.registration(wish, analysis)
+                registration = await self._register.registration(request, analysis)
             except InvalidInput as fault:
-                own = list(fault.violations)
+                request_faults = list(fault.violations)
         if registration is None or analysis.definition is None:
-            return FlowPlan(replace(analysis, violations=(*own, *analysis.violations), definition=None), standing)
-        return await self._planned(wish, analysis, analysis.definition, registration, standing)
+            return FlowPlan(
+                replace(analysis, violations=(*request_faults, *analysis.violations), definition=None), standing
+            )
+        return await self._planned(request, analysis, analysis.definition, registration, standing)
 
-    async def _standing(self, wish: RegistrationWish) -> FlowRecord | None:
-        (flow,) = await self._flows.find([wish.flow_id])
+    async def _standing(self, request: RegistrationRequest) -> FlowRecord | None:
+        (flow,) = await self._flows.find([request.flow_id])
         if flow is not None and flow.status is FlowStatus.DELETING:
-            raise flow_deleting(wish.flow_id)
-        etag = wish.author.etag
+            raise flow_deleting(request.flow_id)
+        etag = request.author.etag
         if etag and flow is None:
-            raise await no_such_flow(self._flows, wish.flow_id)
+            raise await no_such_flow(self._flows, request.flow_id)
         if etag and flow is not None and flow.etag != etag:
-            raise flow_moved(flow)
+            raise etag_conflict(flow)
         return flow
 
     async def _planned(
         self,
-        wish: RegistrationWish,
+        request: RegistrationRequest,
         analysis: FlowAnalysis,
         definition: FlowDefinition,
         registration: FlowRegistration,
         standing: FlowRecord | None,
     ) -> FlowPlan:
-        user_id = wish.user_id or (standing.user_id if standing else DEFAULT_USER)
+        user_id = request.user_id or (standing.user_id if standing else DEFAULT_USER)
         workers = await self._workers.offering({node.node_type for node in definition.nodes})
         limits = await self._limits.standing(user_id)
-        notes = [_NO_WORKERS_KNOWN] if workers is None else []
-        notes += [_NO_LIMITS_KNOWN] if limits is None else []
-        times = tuple(islice(self._times(registration, standing), _TIMES_LOOKED_AT))
+        warnings = [_NO_WORKERS_KNOWN] if workers is None else []
+        warnings += [_NO_LIMITS_KNOWN] if limits is None else []
+        times = tuple(islice(self._times(registration, standing), _TIMES_SAMPLED))
         offers = placements(definition.nodes, workers) if workers is not None else ()
-        notes += [_all_leave(offer) for offer in offers if offer.draining and not offer.worker_ids]
+        warnings += [_all_draining(offer) for offer in offers if offer.draining and not offer.worker_ids]
         diff = _diff(registration, standing) if standing else None
         if standing and diff and diff.size > LARGEST_DIFF_BYTES:
-            notes.append(_diff_left_out(standing))
+            warnings.append(_diff_omitted(standing))
             diff = None
         demand = Demand(definition, analysis.structure)
         return FlowPlan(
-            replace(analysis, warnings=(*analysis.warnings, *notes)),
+            replace(analysis, warnings=(*analysis.warnings, *warnings)),
             standing,
             standing is None or (standing.digest, standing.user_id) != (registration.digest, user_id),
             diff,
@@ -130,9 +132,9 @@ class PlanFlow:
         return planned_times(replace(standing, schedule=registration.schedule, next_execution_ms=next_ms), now_ms)
 
 
-def _all_leave(offer: Placement) -> Violation:
-    who = f"every live worker that offers node type {quoted(offer.node_type)}"
-    return Violation("nodes", f"{who} is draining, so its nodes wait for another worker")
+def _all_draining(offer: Placement) -> Violation:
+    workers = f"every live worker that offers node type {quoted(offer.node_type)}"
+    return Violation("nodes", f"{workers} is draining, so its nodes wait for another worker")
 
 
 def _diff(registration: FlowRegistration, standing: FlowRecord) -> FlowDiff:
@@ -140,6 +142,8 @@ def _diff(registration: FlowRegistration, standing: FlowRecord) -> FlowDiff:
     return diff_of(before, weather_of(registration.config_json, dict(registration.labels)))
 
 
-def _diff_left_out(standing: FlowRecord) -> Violation:
-    which = f"the changes from revision {standing.revision}"
-    return Violation("flow", f"{which} take more than 3 MiB, so the plan leaves them out; get that revision to compare")
+def _diff_omitted(standing: FlowRecord) -> Violation:
+    changes = f"the changes from revision {standing.revision}"
+    return Violation(
+        "flow", f"{changes} take more than 3 MiB, so the plan leaves them out; get that revision to compare"
+    )

@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.faults import no_such_cycle
-from tradewind.scheduler.use_cases.near_flows import no_such_flow
+from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.scheduler.use_cases.watch_backlog import weight_of
 from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
@@ -29,7 +29,7 @@ class FlowFilter:
     created_before_ms: int = 0
     user_id: str = ""
 
-    def takes(self, flow: FlowRecord) -> bool:
+    def matches(self, flow: FlowRecord) -> bool:
         """Say whether a flow is wanted."""
         if self.user_id not in ("", flow.user_id):
             return False
@@ -50,7 +50,7 @@ class CycleFilter:
     started_after_ms: int = 0
     started_before_ms: int = 0
 
-    def takes(self, state: ChainState) -> bool:
+    def matches(self, state: ChainState) -> bool:
         """Say whether a cycle is wanted."""
         if self.statuses and state.status not in self.statuses:
             return False
@@ -70,10 +70,10 @@ class ReadFlows:
         """Return a flow. Raises NotFound."""
         (flow,) = await self._flows.find([flow_id])
         if flow is None:
-            raise await self.missing(flow_id)
+            raise await self.not_found(flow_id)
         return flow
 
-    async def missing(self, flow_id: str) -> NotFound:
+    async def not_found(self, flow_id: str) -> NotFound:
         """Return the error for a flow that does not exist."""
         return await no_such_flow(self._flows, flow_id)
 
@@ -97,7 +97,7 @@ class ReadFlows:
             if not ids:
                 return page.items, None
             for flow in await self._flows.find(ids):
-                if flow is None or not wanted.takes(flow):
+                if flow is None or not wanted.matches(flow):
                     continue
                 if not page.add(flow, len(flow.config_json) + len(flow.structure_json)):
                     return page.items, page.items[-1].flow_id
@@ -135,7 +135,7 @@ class ReadFlows:
             size = max(limit, _LEAST_READ)
             states = await self._cycles.newest(flow_id, below, size)
             for state in states:
-                if not wanted.takes(state):
+                if not wanted.matches(state):
                     continue
                 if not page.add(state, weight_of(state)):
                     return page.items, page.items[-1].name

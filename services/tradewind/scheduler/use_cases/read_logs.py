@@ -21,7 +21,7 @@ class LogPosition(msgspec.Struct, array_like=True, frozen=True):
     """How far lines have been read: the cycle, the number of the scheduler's own lines, and the last line of a node."""
 
     cycle: int
-    own: int = 0
+    own_lines: int = 0
     node_line: str = ""
 
 
@@ -32,9 +32,9 @@ class LineFilter:
     node_id: str = ""
     least: LogLevel = LogLevel.DEBUG
 
-    def takes(self, line: LogLine) -> bool:
+    def matches(self, line: LogLine) -> bool:
         """Say whether a line is wanted."""
-        return line.level.gravity >= self.least.gravity and (not self.node_id or line.node_id == self.node_id)
+        return line.level.severity >= self.least.severity and (not self.node_id or line.node_id == self.node_id)
 
 
 class ReadLogs:
@@ -65,12 +65,12 @@ class ReadLogs:
         await self._read.flow(flow_id)
         page: Page[LogLine] = Page(limit)
         last: LogPosition | None = None
-        for state in await self._logged(flow_id, cycle):
+        for state in await self._cycles_to_read(flow_id, cycle):
             if after is not None and state.name.cycle < after.cycle:
                 continue
             start = after if after is not None and after.cycle == state.name.cycle else None
             async for line, position in self.of_cycle(state, start):
-                if not wanted.takes(line):
+                if not wanted.matches(line):
                     continue
                 if not page.add(line, len(line.text)):
                     return page.items, last
@@ -82,16 +82,16 @@ class ReadLogs:
     ) -> AsyncIterator[tuple[LogLine, LogPosition]]:
         """Yield the lines of a cycle, oldest first, each with the position after it."""
         cycle = state.name.cycle
-        place, node_line = (after.own, after.node_line) if after is not None else (0, "")
-        own = cycle_log(await self._runs(state), await self._logs.read(state.name.flow_id, cycle))
+        place, node_line = (after.own_lines, after.node_line) if after is not None else (0, "")
+        own_lines = cycle_log(await self._runs(state), await self._logs.read(state.name.flow_id, cycle))
         chunk: list[LogLine] = []
         more = True
         while True:
             if not chunk and more:
                 chunk, more = await self._node_tasks.node_logs(state, node_line)
                 chunk.reverse()
-            if place < len(own) and (not chunk or own[place].at_ms <= chunk[-1].at_ms):
-                line = own[place]
+            if place < len(own_lines) and (not chunk or own_lines[place].at_ms <= chunk[-1].at_ms):
+                line = own_lines[place]
                 place += 1
             elif chunk:
                 line = chunk.pop()
@@ -109,7 +109,7 @@ class ReadLogs:
         found = await self._states.load_many([RunName(flow_id, cycle, run) for run in range(latest.run + 1)])
         return [state if each.name == state.name else each for each in found if each is not None]
 
-    async def _logged(self, flow_id: str, cycle: int | None) -> list[ChainState]:
+    async def _cycles_to_read(self, flow_id: str, cycle: int | None) -> list[ChainState]:
         """Return the latest runs of the cycles that may have lines, oldest first."""
         if cycle is not None:
             return [await self._read.cycle(flow_id, cycle, None)]

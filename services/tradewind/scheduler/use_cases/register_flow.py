@@ -11,10 +11,10 @@ from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
 from tradewind.scheduler.ports.peers import Caches, NodeTypes
 from tradewind.scheduler.use_cases.chained_flows import ChainedFlows
-from tradewind.scheduler.use_cases.put_on_record import (
+from tradewind.scheduler.use_cases.store_definition import (
     Author,
-    PutOnRecord,
     Registered,
+    StoreDefinition,
     first_planned_of,
     registration_of,
 )
@@ -24,13 +24,13 @@ from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 
-_NOBODY_ASKED = Violation(
+_TYPES_NOT_CHECKED = Violation(
     "nodes", "the registry cannot be reached, so handles and configs were not checked against live node types"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrationWish:
+class RegistrationRequest:
     """A request to register a flow: the definition as far as it could be read, further labels, and the owner.
 
     With `owner_only`, the flow of another user is not changed.
@@ -65,14 +65,14 @@ class RegisterFlow:
         caches: Caches,
         paths: SubFlowPaths,
         chains: ChainedFlows,
-        put: PutOnRecord,
+        store: StoreDefinition,
         clock: Clock,
     ) -> None:
         self._node_types = node_types
         self._caches = caches
         self._paths = paths
         self._chains = chains
-        self._put = put
+        self._store = store
         self._clock = clock
 
     async def analyze(self, draft: FlowDraft, flow_id: str = "") -> FlowAnalysis:
@@ -82,26 +82,26 @@ class RegisterFlow:
         caches = await self._caches.known() if draft.uses_caches else None
         analysis = analyze(draft, catalogue, caches)
         if catalogue is None and declared:
-            analysis = replace(analysis, warnings=(_NOBODY_ASKED, *analysis.warnings))
+            analysis = replace(analysis, warnings=(_TYPES_NOT_CHECKED, *analysis.warnings))
         definition = analysis.definition
         if definition is None:
             return analysis
-        over = self._over(definition)
+        over = self._past_schedule_faults(definition)
         if over and await self._standing(flow_id, definition):
             # Registering a flow again as it is, or with another graph, must not fail because its time has passed.
             analysis, over = replace(analysis, warnings=(*over, *analysis.warnings)), ()
         if flow_id:
-            below = await self._paths(flow_id, definition)
-            before = await self._chains(flow_id, definition.schedule)
+            sub_flow_paths = await self._paths(flow_id, definition)
+            chain_paths = await self._chains(flow_id, definition.schedule)
             analysis = replace(
                 analysis,
-                definition=None if below.faults or before.faults else definition,
-                violations=(*analysis.violations, *below.faults, *before.faults),
-                warnings=(*analysis.warnings, *below.warnings, *before.warnings),
+                definition=None if sub_flow_paths.faults or chain_paths.faults else definition,
+                violations=(*analysis.violations, *sub_flow_paths.faults, *chain_paths.faults),
+                warnings=(*analysis.warnings, *sub_flow_paths.warnings, *chain_paths.warnings),
             )
         return replace(analysis, definition=None, violations=(*over, *analysis.violations)) if over else analysis
 
-    def _over(self, definition: FlowDefinition) -> tuple[Violation, ...]:
+    def _past_schedule_faults(self, definition: FlowDefinition) -> tuple[Violation, ...]:
         try:
             first_planned_of(definition, self._clock.now_ms())
         except InvalidInput as fault:
@@ -110,9 +110,9 @@ class RegisterFlow:
 
     async def _standing(self, flow_id: str, definition: FlowDefinition) -> FlowRecord | None:
         """Return the flow on record if it has the schedule of this definition, and that is over; else None."""
-        if not flow_id or not self._over(definition):
+        if not flow_id or not self._past_schedule_faults(definition):
             return None
-        flow = await self._put.standing(flow_id)
+        flow = await self._store.standing(flow_id)
         return flow if flow is not None and flow.schedule == definition.schedule else None
 
     async def paths_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
@@ -123,36 +123,36 @@ class RegisterFlow:
         """Return the faults of a definition of this flow that lie in the flows whose ends begin it."""
         return (await self._chains(flow_id, definition.schedule)).faults
 
-    async def __call__(self, wish: RegistrationWish) -> Registered:
+    async def __call__(self, request: RegistrationRequest) -> Registered:
         """Register a flow, or a new revision of one.
 
         Raises InvalidInput with every fault of the request and the definition, and what PutOnRecord raises.
         """
-        own = wish.faults()
-        analysis = await self.analyze(wish.draft, "" if own else wish.flow_id)
-        if own or analysis.definition is None:
-            raise InvalidInput([*own, *analysis.violations])
-        return await self._put(await self.registration(wish, analysis), analysis.warnings)
+        request_faults = request.faults()
+        analysis = await self.analyze(request.draft, "" if request_faults else request.flow_id)
+        if request_faults or analysis.definition is None:
+            raise InvalidInput([*request_faults, *analysis.violations])
+        return await self._store(await self.registration(request, analysis), analysis.warnings)
 
-    async def registration(self, wish: RegistrationWish, analysis: FlowAnalysis) -> FlowRegistration:
+    async def registration(self, request: RegistrationRequest, analysis: FlowAnalysis) -> FlowRegistration:
         """Return what would be put on record. Raises InvalidInput when a new schedule has nothing planned."""
         definition = analysis.definition
         if definition is None:
             raise InvalidInput(analysis.violations)
-        labels = dict(definition.labels) | dict(wish.labels)
-        author, standing = wish.author, await self._standing(wish.flow_id, definition)
+        labels = dict(definition.labels) | dict(request.labels)
+        author, standing = request.author, await self._standing(request.flow_id, definition)
         if standing is not None and not author.etag:
             # What is right for this schedule would be wrong for another that somebody registers meanwhile.
             author = replace(author, etag=standing.etag)
-        made = registration_of(
-            wish.flow_id,
+        registration = registration_of(
+            request.flow_id,
             definition,
             analysis.structure,
             labels,
             self._clock,
             author,
             standing=standing,
-            user_id=wish.user_id,
+            user_id=request.user_id,
         )
-        request = wish.author.request(wish.user_id, wish.flow_id, made.digest, wish.user_id)
-        return replace(made, request=request, owner_only=wish.owner_only)
+        remembered = request.author.request(request.user_id, request.flow_id, registration.digest, request.user_id)
+        return replace(registration, request=remembered, owner_only=request.owner_only)

@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.handlers import MOST_FAILED, Phase, outcome_valu
 from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.failed_nodes import failed_nodes
 
-_WORDS = {
+_STATUS_NAMES = {
     NodeTaskStatus.NODE_TASK_STATUS_FAILED: "failed",
     NodeTaskStatus.NODE_TASK_STATUS_TERMINATED: "terminated",
 }
@@ -38,16 +38,21 @@ class ReleaseHandlers:
         }
         if not due:
             return
-        ill = sum(end.failed + end.terminated for end in state.components.values())
-        wanted = min(ill, MOST_FAILED) if not all(due.values()) else 0
-        failed = [_told(task) for task in await failed_nodes(self._node_tasks, state, wanted, _WORDS)]
+        unsuccessful = sum(end.failed + end.terminated for end in state.components.values())
+        wanted = min(unsuccessful, MOST_FAILED) if not all(due.values()) else 0
+        failed = [_failed_node(task) for task in await failed_nodes(self._node_tasks, state, wanted, _STATUS_NAMES)]
         inputs = json.loads(state.facts.inputs_json or "{}")
-        inputs["outcome"] = outcome_value(status, reason, failed, ill)
+        inputs["outcome"] = outcome_value(status, reason, failed, unsuccessful)
         await self._node_tasks.release(state, due, json.dumps(inputs, ensure_ascii=False))
 
 
-def _told(task: NodeTask) -> dict[str, Any]:
+def _failed_node(task: NodeTask) -> dict[str, Any]:
     error = None
     if task.HasField("error"):
         error = {"code": task.error.code, "type": task.error.type, "message": task.error.message[:_LONGEST]}
-    return {"node_id": task.node_id, "status": _WORDS[task.status], "reason": task.reason[:_LONGEST], "error": error}
+    return {
+        "node_id": task.node_id,
+        "status": _STATUS_NAMES[task.status],
+        "reason": task.reason[:_LONGEST],
+        "error": error,
+    }

@@ -44,8 +44,8 @@ _STATUS = {
 
 
 @dataclass(frozen=True, slots=True)
-class RerunWish:
-    """A wish for a rerun of the latest cycle, or of `cycle`, from its latest run.
+class RerunOptions:
+    """The arguments of a rerun of the latest cycle, or of `cycle`, from its latest run.
 
     `run` makes sure that the caller means the latest run. `inputs_json` is an object, or empty; its fields replace
     those of the previous run.
@@ -63,7 +63,7 @@ class RerunWish:
 
 
 @dataclass(frozen=True, slots=True)
-class Reran:
+class RerunResult:
     """The new run; `planned` is None for a repeated request when the revision is no longer on record."""
 
     state: ChainState
@@ -93,26 +93,28 @@ class RerunCycle:
         self._hand_over = hand_over
         self._await_ends = await_ends
 
-    async def __call__(self, wish: RerunWish, wait_s: float = 0.0) -> Reran:
+    async def __call__(self, options: RerunOptions, wait_s: float = 0.0) -> RerunResult:
         """Begin the run and hand it over; with `wait_s`, return when it has ended or the time is up.
 
         Raises NotFound, InvalidInput, FailedPrecondition, Conflict, and PeerUnavailable when the node task manager,
         which has the results, is away.
         """
-        if wish.request is not None:
-            answered = await self._cycles.first_answer(wish.flow_id, wish.request)
+        if options.request is not None:
+            answered = await self._cycles.first_answer(options.flow_id, options.request)
             if answered is not None:
-                return await self._again(wish, answered, wait_s)
-        before = await self._read.cycle(wish.flow_id, wish.cycle, wish.run)
-        await self._check(before)
+                return await self._repeated(options, answered, wait_s)
+        before = await self._read.cycle(options.flow_id, options.cycle, options.run)
+        await self._require_rerunnable(before)
         planned = await self._definitions.of_run(before)
         if planned is None:
             raise revision_expired(before)
-        rerun, again = await self._divide(before, planned, wish)
-        inputs_json = _merged(before.facts.inputs_json, wish.inputs_json, planned, again)
-        answer = await self._begin.rerun(before, planned.shape, rerun, inputs_json, wish.request, wish.traceparent)
+        rerun, again = await self._divide(before, planned, options)
+        inputs_json = _merged_inputs(before.facts.inputs_json, options.inputs_json, planned, again)
+        answer = await self._begin.rerun(
+            before, planned.shape, rerun, inputs_json, options.request, options.traceparent
+        )
         if answer.state is None:
-            return await self._again(wish, answer, wait_s)
+            return await self._repeated(options, answer, wait_s)
         state = answer.state
         waits = [self._await_ends.begin([state])] if wait_s > 0 else []
         try:
@@ -122,9 +124,9 @@ class RerunCycle:
             raise
         if waits:
             state = (await self._await_ends.finish(waits, wait_s)).get(state.name, state)
-        return Reran(state, planned)
+        return RerunResult(state, planned)
 
-    async def _check(self, before: ChainState) -> None:
+    async def _require_rerunnable(self, before: ChainState) -> None:
         if not is_terminal(before.status):
             raise cycle_running(before.name)
         latest = await self._cycles.latest_run(before.name.flow_id, before.name.cycle)
@@ -133,15 +135,15 @@ class RerunCycle:
         if before.name.run >= MOST_RUNS:
             raise too_many_runs(before.name, MOST_RUNS)
 
-    async def _again(self, wish: RerunWish, answer: BeginAnswer, wait_s: float) -> Reran:
+    async def _repeated(self, options: RerunOptions, answer: BeginAnswer, wait_s: float) -> RerunResult:
         """Return the run that this request has begun before; raise the error if it is refused."""
         match answer.outcome:
             case BeginOutcome.NOT_FOUND:
-                raise flow_not_found(wish.flow_id)
+                raise flow_not_found(options.flow_id)
             case BeginOutcome.DELETING:
-                raise flow_deleting(wish.flow_id)
+                raise flow_deleting(options.flow_id)
             case BeginOutcome.REUSED:
-                raise request_id_reused(wish.request.request_id if wish.request else "")
+                raise request_id_reused(options.request.request_id if options.request else "")
             case BeginOutcome.NOT_ENDED if answer.run is not None:
                 raise cycle_running(answer.run)
             case BeginOutcome.NOT_LATEST if answer.run is not None:
@@ -152,35 +154,37 @@ class RerunCycle:
             await self._await_ends.finish(waits, wait_s)
         state = await self._states.load(answer.run)
         if state is None:
-            raise cycle_not_found(wish.flow_id, answer.run.cycle, answer.run.run)
+            raise cycle_not_found(options.flow_id, answer.run.cycle, answer.run.run)
         planned = await self._definitions.of_run(state)
-        return Reran(state, planned)
+        return RerunResult(state, planned)
 
-    async def _divide(self, before: ChainState, planned: PlannedFlow, wish: RerunWish) -> tuple[Rerun, frozenset[str]]:
+    async def _divide(
+        self, before: ChainState, planned: PlannedFlow, options: RerunOptions
+    ) -> tuple[Rerun, frozenset[str]]:
         """Return what the rerun keeps, and the nodes that run again."""
         known = set(planned.shape.node_ids)
         names = NearestName(known)
         faults = [
             Violation(f"from_node_ids[{place}]", f"the flow has no node {quoted(node_id)}{names.hint(node_id)}")
-            for place, node_id in enumerate(wish.from_nodes)
+            for place, node_id in enumerate(options.from_nodes)
             if node_id not in known
         ]
         if faults:
             raise InvalidInput(faults)
         results = await self._results(before)
-        begin_at = frozenset(wish.from_nodes)
+        begin_at = frozenset(options.from_nodes)
         kept: list[tuple[str, tuple[int, ...]]] = []
         again: set[str] = set()
         expired: list[str] = []
         handlers = planned.shape.handlers.all if planned.shape.handlers else ()
-        ill = False
+        handlers_failed = False
         for component_id, digest in planned.components:
             plan = planned.plans[digest]
             if component_id in handlers:
                 # Components that handle the outcome run in every run.
                 end = before.components.get(component_id)
-                ill = ill or end is None or end.failed + end.terminated > 0
-                ill = ill or any(node.node_id in begin_at for node in plan.nodes)
+                handlers_failed = handlers_failed or end is None or end.failed + end.terminated > 0
+                handlers_failed = handlers_failed or any(node.node_id in begin_at for node in plan.nodes)
                 continue
             divided = divide(plan, results, begin_at)
             if divided.kept:
@@ -194,9 +198,9 @@ class RerunCycle:
                 again.update(unknown)
         if expired:
             raise results_expired(before.name, expired)
-        if not again and not ill:
+        if not again and not handlers_failed:
             raise nothing_to_rerun(before.name)
-        rerun = Rerun(before.name.run, before.facts.run_id, tuple(kept), wish.from_nodes, wish.by, wish.reason)
+        rerun = Rerun(before.name.run, before.facts.run_id, tuple(kept), options.from_nodes, options.by, options.reason)
         return rerun, frozenset(again)
 
     async def _results(self, before: ChainState) -> dict[str, NodeResult]:
@@ -213,7 +217,7 @@ class RerunCycle:
                 return results
 
 
-def _merged(before: str, given: str, planned: PlannedFlow, again: frozenset[str]) -> str:
+def _merged_inputs(before: str, given: str, planned: PlannedFlow, again: frozenset[str]) -> str:
     """Return the inputs of the new run. Raises InvalidInput when no node that runs again would see those given."""
     if not given:
         return before

@@ -14,13 +14,13 @@ from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.use_cases.definitions import Definitions
-from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_words
+from tradewind.scheduler.use_cases.failed_nodes import failed_nodes, failure_text
 from tradewind.scheduler.use_cases.sink_outputs import Outputs, SinkOutputs
 
 _AT_ONCE = 100
 _READ_AT_ONCE = 20
 _BYTES_AT_ONCE = 2 * 1024 * 1024
-_FAILED = 3
+_MOST_NAMED = 3
 """The most failed nodes to name."""
 
 _log = structlog.get_logger(__name__)
@@ -50,21 +50,21 @@ class ReturnEnds:
         while ends := await self._returns.waiting(partitions, _AT_ONCE):
             states = await self._states.load_many([end.run for end in ends])
             # If a run's record is gone, the owner of the node finds out by itself.
-            there = [s for end, s in zip(ends, states, strict=True) if s is not None and s.facts.run_id == end.run_id]
+            ended = [s for end, s in zip(ends, states, strict=True) if s is not None and s.facts.run_id == end.run_id]
             try:
-                await self.states(there)
+                await self.report(ended)
             except PeerRefused as error:
                 # Other ends must not wait behind these: looking after the parent runs reports them again.
                 _log.error("ends_refused", runs=[str(end.run) for end in ends], error=str(error))
             await self._returns.remove(ends)
 
-    async def states(self, ended: Sequence[ChainState]) -> None:
+    async def report(self, ended: Sequence[ChainState]) -> None:
         """Report how these cycles ended. Raises PeerUnavailable."""
         reports: list[SubFlowReport] = []
         size = 0
         for first in range(0, len(ended), _READ_AT_ONCE):
-            read = await asyncio.gather(*map(self._report, ended[first : first + _READ_AT_ONCE]))
-            for report in filter(None, read):
+            made = await asyncio.gather(*map(self._report, ended[first : first + _READ_AT_ONCE]))
+            for report in filter(None, made):
                 more = len(report.output_json.encode())
                 if reports and (len(reports) == _AT_ONCE or size + more > _BYTES_AT_ONCE):
                     await self._nodes.report(reports)
@@ -80,9 +80,9 @@ class ReturnEnds:
         if parent is None:
             return None
         if state.status is not CycleStatus.COMPLETED:
-            nodes = await failed_nodes(self._node_tasks, state, min(state.counts().failed, _FAILED))
-            why = "; ".join([failed(state), *map(failure_words, nodes)])
-            return SubFlowReport(parent, facts.user_id, state.name, error_code=FAILED, error=why)
+            nodes = await failed_nodes(self._node_tasks, state, min(state.counts().failed, _MOST_NAMED))
+            error_text = "; ".join([failed(state), *map(failure_text, nodes)])
+            return SubFlowReport(parent, facts.user_id, state.name, error_code=FAILED, error=error_text)
         output = state.notes.result_json
         if not output:
             planned = await self._definitions.of_run(state)
@@ -90,11 +90,11 @@ class ReturnEnds:
         size = len(output.encode())
         if size > MOST_OUTPUT_BYTES:
             name = state.name
-            why = (
+            error_text = (
                 f'cycle {name.cycle} of flow "{name.flow_id}" completed, but emitted {size} bytes; at most 1 MiB is '
                 "allowed: make its last nodes emit less, or a reference to the data"
             )
-            return SubFlowReport(parent, facts.user_id, name, error_code=TOO_LARGE, error=why, final=True)
+            return SubFlowReport(parent, facts.user_id, name, error_code=TOO_LARGE, error=error_text, final=True)
         return SubFlowReport(parent, facts.user_id, state.name, output_json=output)
 
 

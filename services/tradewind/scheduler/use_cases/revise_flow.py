@@ -12,10 +12,10 @@ from tradewind.scheduler.domain.flow_analysis import analyze
 from tradewind.scheduler.domain.flow_record import FlowRecord, FlowRegistration
 from tradewind.scheduler.domain.flow_update import check_mask, updated
 from tradewind.scheduler.domain.weather import read_weather, read_weather_json
-from tradewind.scheduler.use_cases.put_on_record import Author, PutOnRecord, Registered, registration_of
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.scheduler.use_cases.store_definition import Author, Registered, StoreDefinition, registration_of
 from tradewind.server.clock import Clock
 from tradewind.server.faults import Aborted, InvalidInput, Violation
 
@@ -27,12 +27,12 @@ class ReviseFlow:
     """Changes a flow as it was read; the change is refused when somebody else has changed the flow since."""
 
     def __init__(
-        self, read: ReadFlows, revisions: ReadRevisions, register: RegisterFlow, put: PutOnRecord, clock: Clock
+        self, read: ReadFlows, revisions: ReadRevisions, register: RegisterFlow, store: StoreDefinition, clock: Clock
     ) -> None:
         self._read = read
         self._revisions = revisions
         self._register = register
-        self._put = put
+        self._store = store
         self._clock = clock
 
     async def update(
@@ -44,7 +44,7 @@ class ReviseFlow:
         raises.
         """
         check_mask(paths, faults)
-        _raise_any([*faults.violations(), *author.faults()])
+        _raise_faults([*faults.violations(), *author.faults()])
 
         async def change(flow: FlowRecord, author: Author) -> Registered:
             request = author.request(flow.user_id, flow_id, "update", sorted(paths), given)
@@ -52,9 +52,9 @@ class ReviseFlow:
             draft = read_weather(weather)
             if draft.definition is None:
                 raise InvalidInput(draft.faults.violations())
-            _raise_any(await self._register.chains_of(flow_id, draft.definition))
+            _raise_faults(await self._register.chains_of(flow_id, draft.definition))
             labels = dict(draft.definition.labels if "labels" in paths else flow.labels)
-            return await self._put(
+            return await self._store(
                 registration_of(
                     flow_id,
                     draft.definition,
@@ -67,22 +67,22 @@ class ReviseFlow:
                 )
             )
 
-        return await self._changed(flow_id, author, change)
+        return await self._with_retries(flow_id, author, change)
 
     async def roll_back(self, flow_id: str, revision: int, author: Author) -> Registered:
         """Restore the definition and labels of an older revision; faults against live workers are only warnings.
 
         Raises NotFound, InvalidInput when its schedule has nothing more planned, and what PutOnRecord raises.
         """
-        _raise_any(author.faults())
-        old, config_json, _ = await self._revisions.revision(flow_id, revision)
+        _raise_faults(author.faults())
+        older, config_json, _ = await self._revisions.revision(flow_id, revision)
         draft = read_weather_json(config_json, "revision")
-        judged, alone = await self._register.analyze(draft), analyze(draft)
-        if alone.definition is None:
-            raise InvalidInput(alone.violations)
-        _raise_any(await self._register.paths_of(flow_id, alone.definition))
-        warnings = (*judged.violations, *judged.warnings)
-        definition, structure = alone.definition, alone.structure
+        checked, parsed = await self._register.analyze(draft), analyze(draft)
+        if parsed.definition is None:
+            raise InvalidInput(parsed.violations)
+        _raise_faults(await self._register.paths_of(flow_id, parsed.definition))
+        warnings = (*checked.violations, *checked.warnings)
+        definition, structure = parsed.definition, parsed.structure
         author = replace(author, note=author.note or f"as revision {revision}")
 
         async def change(flow: FlowRecord, author: Author) -> Registered:
@@ -90,17 +90,17 @@ class ReviseFlow:
                 flow_id,
                 definition,
                 structure,
-                dict(old.labels),
+                dict(older.labels),
                 self._clock,
                 author,
                 standing=flow,
                 request=author.request(flow.user_id, flow_id, "roll back", revision),
             )
-            return await self._put(registration, warnings)
+            return await self._store(registration, warnings)
 
-        return await self._changed(flow_id, author, change)
+        return await self._with_retries(flow_id, author, change)
 
-    async def _changed(
+    async def _with_retries(
         self, flow_id: str, author: Author, change: Callable[[FlowRecord, Author], Awaitable[Registered]]
     ) -> Registered:
         """Make a change to the flow; without an etag, start again if somebody else has changed the flow meanwhile."""
@@ -120,6 +120,6 @@ class ReviseFlow:
         return await retrying(once)
 
 
-def _raise_any(faults: Sequence[Violation]) -> None:
+def _raise_faults(faults: Sequence[Violation]) -> None:
     if faults:
         raise InvalidInput(faults)

@@ -10,7 +10,7 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
-from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Begun, Wish
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, BeginResult, CycleRequest
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow, PlannedRun
 from tradewind.scheduler.use_cases.end_waiters import EndWait
 from tradewind.scheduler.use_cases.hand_over import HandOver
@@ -24,7 +24,7 @@ _FEW = 10
 
 @dataclass(slots=True)
 class RunResult:
-    """The result of one wish. `run` is the cycle, or the cycle that stands in the way.
+    """The result of one request. `run` is the cycle, or the running cycle that prevents it.
 
     `state` is set for `begun`, and for `duplicate` unless the first cycle's record has passed its retention.
     """
@@ -35,7 +35,7 @@ class RunResult:
     planned: PlannedFlow | None = None
 
 
-class _Handed(NamedTuple):
+class _Submitted(NamedTuple):
     """A cycle that is being submitted; its state afterwards is item `place` of the result of `submitted`."""
 
     result: RunResult
@@ -44,10 +44,10 @@ class _Handed(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """The results of wishes judged together, the cycles that have begun, and the wait for their ends, None for none."""
+    """The results of requests judged together, the cycles that have begun, and the wait for their ends, if any."""
 
     results: list[RunResult]
-    handed: list[_Handed]
+    submitted_runs: list[_Submitted]
     wait: EndWait | None
 
 
@@ -67,28 +67,31 @@ class RunCycles:
         self._await_ends = await_ends
         self._states = states
         self._definitions = definitions
-        self._batcher: Batcher[Sequence[Wish], list[Begun]] = Batcher(
+        self._batcher: Batcher[Sequence[CycleRequest], list[BeginResult]] = Batcher(
             self._flush, weigh=len, max_weight=MOST_AT_ONCE, gate=self._submitted
         )
         self._submitting: asyncio.Future[list[ChainState]] | None = None
 
     async def __call__(
-        self, wishes: Sequence[Wish], wait_s: float = 0.0, tell: Callable[[list[RunResult]], None] | None = None
+        self,
+        requests: Sequence[CycleRequest],
+        wait_s: float = 0.0,
+        report: Callable[[list[RunResult]], None] | None = None,
     ) -> list[RunResult]:
-        """Run cycles, each judged by itself, and return the results in the order of the wishes.
+        """Run cycles, each judged by itself, and return the results in the order of the requests.
 
         Returns when the cycles are submitted, or refused by the node task manager (then they are submitted again
         later). With `wait_s`, it returns when all have ended, or when that time has passed since all have begun. Before
-        that, `tell` receives the results in groups, in order; other calls have turns in between.
+        that, `report` receives the results in groups, in order; other calls have turns in between.
         """
         groups: list[_Group] = []
         try:
-            for first in range(0, len(wishes), MOST_AT_ONCE):
-                group = self._batcher.submit(wishes[first : first + MOST_AT_ONCE])
+            for first in range(0, len(requests), MOST_AT_ONCE):
+                group = self._batcher.submit(requests[first : first + MOST_AT_ONCE])
                 # A group begins while the previous group is being submitted. No further group of this call waits, so
                 # that other calls have turns.
-                submitting = groups[-1].handed[-1].submitted if groups and groups[-1].handed else None
-                groups.append(self._started(await group, wait=wait_s > 0))
+                submitting = groups[-1].submitted_runs[-1].submitted if groups and groups[-1].submitted_runs else None
+                groups.append(self._submit_begun(await group, wait=wait_s > 0))
                 if submitting is not None:
                     await asyncio.wait((submitting,))
             loop = asyncio.get_running_loop()
@@ -96,53 +99,53 @@ class RunCycles:
             for at, started in enumerate(groups):
                 if at:
                     await asyncio.sleep(0)
-                await self._end(started, max(0.0, until - loop.time()))
-                if tell is not None:
-                    tell(started.results)
+                await self._finish(started, max(0.0, until - loop.time()))
+                if report is not None:
+                    report(started.results)
         except BaseException:
             self._await_ends.abandon([each.wait for each in groups if each.wait is not None])
             for each in groups:
-                for handed in each.handed:
+                for run in each.submitted_runs:
                     # These may fail as well, and nobody waits for them any longer.
-                    handed.submitted.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+                    run.submitted.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         return [result for group in groups for result in group.results]
 
-    def _started(self, begun: Sequence[Begun], *, wait: bool) -> _Group:
+    def _submit_begun(self, begun: Sequence[BeginResult], *, wait: bool) -> _Group:
         """Submit the cycles that have begun; the wait for their ends begins before that."""
         results = [_result(each) for each in begun]
         started = [result for result in results if result.outcome is BeginOutcome.BEGUN]
         ends = self._await_ends.begin([r.state for r in started if r.state is not None]) if wait else None
-        return _Group(results, self._hand(started), ends)
+        return _Group(results, self._submit(started), ends)
 
-    async def _end(self, group: _Group, wait_s: float) -> None:
+    async def _finish(self, group: _Group, wait_s: float) -> None:
         """Return once a group has been submitted or, if the caller waits for that, has ended; complete its results."""
-        unnoticed = await self._load_duplicates(group.results)
-        for result, submitted, place in group.handed:
+        unwatched = await self._load_duplicates(group.results)
+        for result, submitted, place in group.submitted_runs:
             state = (await submitted)[place]
             if result.run is not None and state.name != result.run:
                 self._await_ends.renamed(result.run)
-                unnoticed.append(result)
+                unwatched.append(result)
             result.run, result.state = state.name, state
         if group.wait is None:
             return
         waits = [group.wait]
-        if unnoticed:
-            waits.append(await self._await_ends.begin_late([r.run for r in unnoticed if r.run is not None]))
+        if unwatched:
+            waits.append(await self._await_ends.begin_late([r.run for r in unwatched if r.run is not None]))
         ended = await self._await_ends.finish(waits, wait_s)
         for result in group.results:
             if result.run is not None and result.state is not None:
                 result.state = ended.get(result.run, result.state)
 
-    def _hand(self, started: Sequence[RunResult]) -> list[_Handed]:
+    def _submit(self, started: Sequence[RunResult]) -> list[_Submitted]:
         """Submit cycles and return, for each, where to find its state afterwards."""
         runs = [PlannedRun(r.state, r.planned) for r in started if r.state is not None and r.planned is not None]
-        handed: list[_Handed] = []
+        submitted_runs: list[_Submitted] = []
         for size, submitted in self._hand_over.begin(runs):
-            first = len(handed)
-            handed += [_Handed(started[first + place], submitted, place) for place in range(size)]
+            first = len(submitted_runs)
+            submitted_runs += [_Submitted(started[first + place], submitted, place) for place in range(size)]
             self._submitting = submitted
-        return handed
+        return submitted_runs
 
     async def _submitted(self) -> None:
         """Return once the previous cycles have been submitted, or at once when more than a few calls wait."""
@@ -151,22 +154,22 @@ class RunCycles:
 
     async def _load_duplicates(self, results: Sequence[RunResult]) -> list[RunResult]:
         """Read the cycles that had already begun, and return those that are on record."""
-        repeated = [result for result in results if result.outcome is BeginOutcome.DUPLICATE]
-        if not repeated:
+        duplicates = [result for result in results if result.outcome is BeginOutcome.DUPLICATE]
+        if not duplicates:
             return []
-        states = await self._states.load_many([result.run for result in repeated if result.run is not None])
-        for result, state in zip(repeated, states, strict=True):
+        states = await self._states.load_many([result.run for result in duplicates if result.run is not None])
+        for result, state in zip(duplicates, states, strict=True):
             result.state = state
             # The cycle may have begun with an earlier revision.
             result.planned = await self._definitions.of_run(state) if state is not None else None
-        return [result for result in repeated if result.state is not None]
+        return [result for result in duplicates if result.state is not None]
 
-    async def _flush(self, groups: list[Sequence[Wish]]) -> list[list[Begun]]:
-        wishes = groups[0] if len(groups) == 1 else [wish for group in groups for wish in group]
-        begun = iter(await self._begin(wishes))
+    async def _flush(self, groups: list[Sequence[CycleRequest]]) -> list[list[BeginResult]]:
+        requests = groups[0] if len(groups) == 1 else [request for group in groups for request in group]
+        begun = iter(await self._begin(requests))
         return [[next(begun) for _ in group] for group in groups]
 
 
-def _result(begun: Begun) -> RunResult:
+def _result(begun: BeginResult) -> RunResult:
     answer = begun.answer
     return RunResult(answer.outcome, answer.run, answer.state, begun.planned)

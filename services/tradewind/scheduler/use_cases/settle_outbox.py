@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 class SettleOutbox:
     """Goes by the current record, not by the change that caused the entry: so the latest change wins by itself.
 
-    `ends_listened` is called when somebody begins to listen to ends of cycles.
+    `on_ends_listener` is called when somebody begins to listen to ends of cycles.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class SettleOutbox:
         node_tasks: NodeTasks,
         forget: Sequence[Callable[[str], None]],
         wake: WakeOwner,
-        ends_listened: Callable[[], None] = lambda: None,
+        on_ends_listener: Callable[[], None] = lambda: None,
     ) -> None:
         self._flows = flows
         self._outbox = outbox
@@ -39,7 +39,7 @@ class SettleOutbox:
         self._node_tasks = node_tasks
         self._forget = forget
         self._wake = wake
-        self._ends_listened = ends_listened
+        self._on_ends_listener = on_ends_listener
 
     async def __call__(self, flow_id: str) -> bool:
         """Bring the trigger service in line with the record; return whether the flow's entry is settled.
@@ -52,7 +52,7 @@ class SettleOutbox:
             if flow is None:
                 return await self._outbox.settle(flow_id, 0)
             try:
-                await self._tell_triggers(flow)
+                await self._update_trigger(flow)
             except StaleSchedule:
                 # The store has lost the epoch that the trigger service remembers.
                 await self._flows.raise_schedule_epoch(flow_id)
@@ -76,7 +76,7 @@ class SettleOutbox:
                 self._wake(Work.OUTBOX, flow_id, RETRY_MS)
         return settled
 
-    async def _tell_triggers(self, flow: FlowRecord) -> None:
+    async def _update_trigger(self, flow: FlowRecord) -> None:
         if not flow.has_trigger:
             await self._triggers.remove(flow.flow_id, flow.schedule_epoch)
             return
@@ -87,7 +87,7 @@ class SettleOutbox:
             schedule_epoch=flow.schedule_epoch,
         )
         if flow.schedule.on and flow.schedule.on.event_name == FLOW_FINISHED:
-            self._ends_listened()
+            self._on_ends_listener()
 
     async def _delete(self, flow: FlowRecord) -> None:
         while not await self._node_tasks.purge(flow.flow_id, flow.user_id):

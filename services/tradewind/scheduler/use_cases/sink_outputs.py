@@ -15,52 +15,52 @@ Outputs = Sequence[tuple[str, str]]
 """Emitted values, JSON text by handle."""
 
 _AT_ONCE = 1000
-_NOTICED = 20_000
+_MOST_COLLECTED = 20_000
 
 
 class SinkOutputs:
     """Small outputs come with events; the node task manager, which keeps all results, is asked for the rest.
 
-    `wanted` says whether anybody waits for a run: outputs of other runs are not kept.
+    `is_awaited` says whether anybody waits for a run: outputs of other runs are not kept.
     """
 
-    def __init__(self, node_tasks: NodeTasks, wanted: Callable[[RunName], bool]) -> None:
+    def __init__(self, node_tasks: NodeTasks, is_awaited: Callable[[RunName], bool]) -> None:
         self._node_tasks = node_tasks
-        self._wanted = wanted
-        self._noticed: OrderedDict[tuple[RunName, str, str], Outputs] = OrderedDict()
+        self._is_awaited = is_awaited
+        self._collected: OrderedDict[tuple[RunName, str, str], Outputs] = OrderedDict()
         self._batcher: Batcher[tuple[str, str], Outputs] = Batcher(self._flush, _AT_ONCE)
 
-    def notice(self, event: ComponentEvent) -> None:
+    def collect(self, event: ComponentEvent) -> None:
         """Keep the outputs that came with an event for the caller that waits for them; the newest 20 000 are kept."""
-        if event.sink and self._wanted(event.run):
-            self._noticed[event.run, event.run_id, event.sink] = event.outputs
-            if len(self._noticed) > _NOTICED:
-                self._noticed.popitem(last=False)
+        if event.sink and self._is_awaited(event.run):
+            self._collected[event.run, event.run_id, event.sink] = event.outputs
+            if len(self._collected) > _MOST_COLLECTED:
+                self._collected.popitem(last=False)
 
     async def __call__(self, runs: Sequence[tuple[ChainState, PlannedFlow]]) -> list[list[tuple[str, Outputs]]]:
         """Return, for each run, the sinks that emitted anything, in the order of the flow. Raises PeerUnavailable."""
         found: list[list[tuple[str, Outputs]]] = []
-        asked: list[asyncio.Future[Outputs]] = []
+        pending: list[asyncio.Future[Outputs]] = []
         places: list[tuple[int, int]] = []
         for state, planned in runs:
             name, facts = state.name, state.facts
-            told: list[tuple[str, Outputs]] = []
+            sinks: list[tuple[str, Outputs]] = []
             for node_id in planned.sinks:
-                outputs = self._noticed.pop((name, facts.run_id, node_id), None)
+                outputs = self._collected.pop((name, facts.run_id, node_id), None)
                 if outputs is None:
                     outputs = ()
                     task_id = f"{name.flow_id}:{name.cycle}:{name.run}:{node_id}"
-                    asked.append(self._batcher.submit((task_id, facts.user_id)))
-                    places.append((len(found), len(told)))
+                    pending.append(self._batcher.submit((task_id, facts.user_id)))
+                    places.append((len(found), len(sinks)))
                 elif not outputs:
                     continue
-                told.append((node_id, outputs))
-            found.append(told)
-        if not asked:
+                sinks.append((node_id, outputs))
+            found.append(sinks)
+        if not pending:
             return found
-        for (run, place), outputs in zip(places, await asyncio.gather(*asked), strict=True):
+        for (run, place), outputs in zip(places, await asyncio.gather(*pending), strict=True):
             found[run][place] = (found[run][place][0], outputs)
-        return [[(node_id, outputs) for node_id, outputs in told if outputs] for told in found]
+        return [[(node_id, outputs) for node_id, outputs in sinks if outputs] for sinks in found]
 
     async def _flush(self, wanted: list[tuple[str, str]]) -> list[Outputs]:
         found: list[Outputs] = []

@@ -73,9 +73,9 @@ class StopCycle:
                 before = replace(before, forced=True)
             if is_terminal(state.status):
                 raise cycle_ended(state)
-            stopping = state._replace(stop=before or self._asked(by, reason, request_id))
-            what = "Stopping the nodes that handle the outcome too" if before is not None else "Stopping"
-            log = LogText(LogLevel.WARNING, f"{what}, by {by}: {reason}")
+            stopping = state._replace(stop=before or self._stop_request(by, reason, request_id))
+            action = "Stopping the nodes that handle the outcome too" if before is not None else "Stopping"
+            log = LogText(LogLevel.WARNING, f"{action}, by {by}: {reason}")
             (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
             if result.ok:
                 stopping = stopping._replace(version=result.version)
@@ -83,9 +83,9 @@ class StopCycle:
                     self._background.begin(self._node_tasks.stop(order), "stop of a cycle")
                 self._wake(Work.RUNS, flow_id, _STOP_AGAIN_MS)
                 return stopping
-        raise _contended(flow_id)
+        raise _conflict(flow_id)
 
-    def _asked(self, by: str, reason: str, request_id: str) -> StopRequest:
+    def _stop_request(self, by: str, reason: str, request_id: str) -> StopRequest:
         return StopRequest(by, reason, self._clock.now_ms(), request_id=request_id)
 
     async def component(
@@ -147,5 +147,5 @@ def _component_ended(state: ChainState, component_id: str) -> FailedPrecondition
     return FailedPrecondition("WRONG_STATUS", message, f"cycles/{state.name}")
 
 
-def _contended(flow_id: str) -> Aborted:
+def _conflict(flow_id: str) -> Aborted:
     return Aborted("VERSION_CONFLICT", f'the cycle of flow "{flow_id}" kept changing; try again')

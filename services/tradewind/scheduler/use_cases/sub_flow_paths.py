@@ -20,21 +20,23 @@ class SubFlowPaths:
 
     async def __call__(self, flow_id: str, definition: FlowDefinition) -> PathsFound:
         """Return the faults and warnings of the definition that a flow is to get."""
-        named = {
+        named_flows = {
             place: str(json.loads(node.config_json)["flow_id"])
             for place, node in enumerate(definition.nodes)
             if node.node_type == FLOW.name
         }
-        if not named:
+        if not named_flows:
             return PathsFound()
-        runs, unknown = await edges_from(self._flows, flow_id, tuple(named.values()), _flows_run_by)
+        runs, unknown = await edges_from(self._flows, flow_id, tuple(named_flows.values()), _flows_run_by)
         faults: list[Violation] = []
         warnings: list[Violation] = []
-        for place, target in named.items():
+        for place, target in named_flows.items():
             path = f"nodes[{place}].config.flow_id"
             if (found := path_back(flow_id, target, runs)) is not None:
-                way = " -> ".join(found)
-                faults.append(Violation(path, f"a flow may not run itself, neither directly nor through others: {way}"))
+                path_text = " -> ".join(found)
+                faults.append(
+                    Violation(path, f"a flow may not run itself, neither directly nor through others: {path_text}")
+                )
             elif target in unknown:
                 message = f"flow {quoted(target)} is not registered; the node fails until it is"
                 warnings.append(Violation(path, message))
@@ -46,5 +48,5 @@ def _flows_run_by(record: FlowRecord) -> Sequence[str]:
         return ()
     nodes = [node for node in json.loads(record.config_json)["nodes"] if node["type"] == FLOW.name]
     # A definition from before the type was built in may have no `flow_id`.
-    named = [str(node.get("config", {}).get("flow_id", "")) for node in nodes]
-    return tuple(dict.fromkeys(filter(None, named)))
+    named_flows = [str(node.get("config", {}).get("flow_id", "")) for node in nodes]
+    return tuple(dict.fromkeys(filter(None, named_flows)))

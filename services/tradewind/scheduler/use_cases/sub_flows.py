@@ -21,7 +21,7 @@ from tradewind.scheduler.domain.sub_flow import (
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
-from tradewind.scheduler.use_cases.begin_cycles import Wish
+from tradewind.scheduler.use_cases.begin_cycles import CycleRequest
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.run_cycles import RunCycles, RunResult
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
@@ -29,7 +29,7 @@ from tradewind.server.built_in.flows import MOST_DEPTH, MOST_INPUT_BYTES
 from tradewind.server.faults import FailedPrecondition, NotFound
 
 _AT_ONCE = 100
-_GONE = "nothing waits for this cycle any longer: the node that it ran for has ended"
+_NOT_AWAITED = "nothing waits for this cycle any longer: the node that it ran for has ended"
 
 _log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ class SubFlows:
         self._stop = stop
         self._return_ends = return_ends
 
-    async def heard(self, events: Sequence[SubFlowEvent]) -> None:
+    async def handle(self, events: Sequence[SubFlowEvent]) -> None:
         """Begin the cycles that events ask for, and stop cycles that nobody waits for. Raises PeerUnavailable."""
         wanted: dict[tuple[RunName, str, str], list[str]] = {}
         for event in events:
@@ -65,7 +65,7 @@ class SubFlows:
         for first in range(0, len(asked), _AT_ONCE):
             await asyncio.gather(*(self._begin(*of, nodes) for of, nodes in asked[first : first + _AT_ONCE]))
 
-    async def look(self, state: ChainState) -> None:
+    async def check(self, state: ChainState) -> None:
         """Look after the waiting nodes of an open run. Raises PeerUnavailable.
 
         Begins cycles that have not begun, and reports those that have ended.
@@ -85,18 +85,18 @@ class SubFlows:
         for (wait, name), child in zip(known, await self._states.load_many([name for _, name in known]), strict=True):
             parent = Parent(state.name, state.facts.run_id, wait.node, wait.attempt)
             if child is None or child.facts.parent is None or child.facts.parent.task_id != parent.task_id:
-                why = f'cycle {name.cycle} of flow "{name.flow_id}" is no longer on record'
-                lost.append(SubFlowReport(parent, state.facts.user_id, name, error_code=FAILED, error=why))
+                error = f'cycle {name.cycle} of flow "{name.flow_id}" is no longer on record'
+                lost.append(SubFlowReport(parent, state.facts.user_id, name, error_code=FAILED, error=error))
             elif is_terminal(child.status):
                 ended.append(child)
         await self._report(lost)
-        await self._return_ends.states(ended)
+        await self._return_ends.report(ended)
 
-    async def still_wanted(self, children: Sequence[ChainState]) -> None:
+    async def stop_unwanted(self, children: Sequence[ChainState]) -> None:
         """Stop those of these open cycles whose nodes no longer wait for them. Raises PeerUnavailable."""
         for first in range(0, len(children), _AT_ONCE):
-            some = [(child, child.facts.parent) for child in children[first : first + _AT_ONCE] if child.stop is None]
-            begun = [SubFlowReport(parent, child.facts.user_id, child.name) for child, parent in some if parent]
+            chunk = [(child, child.facts.parent) for child in children[first : first + _AT_ONCE] if child.stop is None]
+            begun = [SubFlowReport(parent, child.facts.user_id, child.name) for child, parent in chunk if parent]
             await self._report(begun)
 
     async def _begin(self, run: RunName, run_id: str, user_id: str, nodes: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ class SubFlows:
         if not nodes:
             return
         state = await self._states.load(run)
-        above = state.facts.parent.depth if state is not None and state.facts.parent is not None else 0
+        depth = state.facts.parent.depth if state is not None and state.facts.parent is not None else 0
         left = list(dict.fromkeys(nodes))
         while left:
             waits = await self._nodes.inputs(run, user_id, left[:_AT_ONCE])
@@ -114,7 +114,7 @@ class SubFlows:
             left = left[seen:]
             await self._begin_waiting(
                 [
-                    (Parent(run, run_id, wait.node, wait.attempt, above + 1), wait)
+                    (Parent(run, run_id, wait.node, wait.attempt, depth + 1), wait)
                     for wait in waits
                     if wait.run_id == run_id and wait.child is None
                 ],
@@ -123,32 +123,32 @@ class SubFlows:
             )
 
     async def _begin_waiting(self, waits: Sequence[tuple[Parent, SubFlowWait]], user_id: str, traceparent: str) -> None:
-        named = sorted({wait.flow_id for _, wait in waits})
-        owners = dict(zip(named, await self._flows.owners(named), strict=True))
+        flow_ids = sorted({wait.flow_id for _, wait in waits})
+        owners = dict(zip(flow_ids, await self._flows.owners(flow_ids), strict=True))
         reports: list[SubFlowReport] = []
-        wishes: list[tuple[Parent, Wish]] = []
+        requests: list[tuple[Parent, CycleRequest]] = []
         for parent, wait in waits:
             fault = _fault(parent, wait, owners[wait.flow_id], user_id)
             if fault is not None:
-                code, why, final = fault
-                reports.append(SubFlowReport(parent, user_id, None, error_code=code, error=why, final=final))
+                code, error, final = fault
+                reports.append(SubFlowReport(parent, user_id, None, error_code=code, error=error, final=final))
                 continue
-            request = RememberedRequest(user_id, parent.request_id, wait.flow_id)
-            wish = Wish(
+            remembered = RememberedRequest(user_id, parent.request_id, wait.flow_id)
+            request = CycleRequest(
                 wait.flow_id,
                 CycleOrigin.SUB_FLOW,
                 inputs_json="" if wait.inputs_json == "{}" else wait.inputs_json,
-                request=request,
+                request=remembered,
                 traceparent=traceparent,
                 parent=parent,
             )
-            wishes.append((parent, wish))
-        if wishes:
-            results = await self._run([wish for _, wish in wishes])
+            requests.append((parent, request))
+        if requests:
+            results = await self._run([request for _, request in requests])
             # A flow that keeps being registered again passes: its nodes wait until their run is looked after again.
             reports += [
-                _begun(parent, wish.flow_id, user_id, result)
-                for (parent, wish), result in zip(wishes, results, strict=True)
+                _begun(parent, request.flow_id, user_id, result)
+                for (parent, request), result in zip(requests, results, strict=True)
                 if result.outcome is not BeginOutcome.REVISION_CHANGED
             ]
         await self._report(reports)
@@ -156,8 +156,8 @@ class SubFlows:
     async def _report(self, reports: Sequence[SubFlowReport]) -> None:
         """Report, and stop cycles that nobody waits for."""
         for first in range(0, len(reports), _AT_ONCE):
-            some = reports[first : first + _AT_ONCE]
-            for report, awaited in zip(some, await self._nodes.report(some), strict=True):
+            chunk = reports[first : first + _AT_ONCE]
+            for report, awaited in zip(chunk, await self._nodes.report(chunk), strict=True):
                 if not awaited and report.child is not None and not report.error_code:
                     await self._stop_child(report.child, report.parent)
 
@@ -166,12 +166,12 @@ class SubFlows:
         state = await self._states.load(child)
         if state is None or state.stop is not None or is_terminal(state.status):
             return
-        mine = state.facts.parent
-        if mine is None or (mine.task_id, mine.run_id) != (parent.task_id, parent.run_id):
+        recorded = state.facts.parent
+        if recorded is None or (recorded.task_id, recorded.run_id) != (parent.task_id, parent.run_id):
             return
         _log.info("sub_flow_stopped", run=str(child), node_task=parent.task_id)
         try:
-            await self._stop(*child, "scheduler", f"{_GONE}: {parent.task_id}", once=True)
+            await self._stop(*child, "scheduler", f"{_NOT_AWAITED}: {parent.task_id}", once=True)
         except (NotFound, FailedPrecondition):
             return
 
@@ -179,17 +179,17 @@ class SubFlows:
 def _fault(parent: Parent, wait: SubFlowWait, owner: str | None, user_id: str) -> tuple[str, str, bool] | None:
     """Return why no cycle may begin for a node: code, sentence, and whether trying again is useless."""
     if parent.too_deep:
-        why = (
+        error = (
             f"flows may run flows at most {MOST_DEPTH} levels deep, and this would be level {parent.depth}; "
             "does a flow run itself?"
         )
-        return FAILED, why, True
+        return FAILED, error, True
     if wait.input_bytes > MOST_INPUT_BYTES:
-        why = (
+        error = (
             f"the inputs of the cycle would be {wait.input_bytes} bytes; at most 1 MiB is allowed: "
             "pass a reference to the data"
         )
-        return INPUT_TOO_LARGE, why, True
+        return INPUT_TOO_LARGE, error, True
     if owner is None:
         return FAILED, f'flow "{wait.flow_id}" is not registered; register it, and run this again', False
     if owner != user_id:
@@ -204,8 +204,8 @@ def _fault(parent: Parent, wait: SubFlowWait, owner: str | None, user_id: str) -
 def _begun(parent: Parent, flow_id: str, user_id: str, result: RunResult) -> SubFlowReport:
     if result.outcome in (BeginOutcome.BEGUN, BeginOutcome.DUPLICATE) and result.run is not None:
         return SubFlowReport(parent, user_id, result.run)
-    why = {
+    error = {
         BeginOutcome.NOT_FOUND: f'flow "{flow_id}" is not registered; register it, and run this again',
         BeginOutcome.DELETING: f'flow "{flow_id}" is being deleted; register it again, and run this again',
     }.get(result.outcome, f'no cycle of flow "{flow_id}" could begin: {result.outcome.value}')
-    return SubFlowReport(parent, user_id, None, error_code=FAILED, error=why)
+    return SubFlowReport(parent, user_id, None, error_code=FAILED, error=error)

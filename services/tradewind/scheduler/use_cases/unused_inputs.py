@@ -32,7 +32,7 @@ class UnusedInputs:
         """Return a sentence for each input of a run that no entry node takes, up to ten."""
         if not inputs_json:
             return []
-        return _told(planned, _names(inputs_json), await self._batcher.submit(_declared_types(planned)))
+        return _warnings(planned, _names(inputs_json), await self._batcher.submit(_declared_types(planned)))
 
     async def of_many(self, runs: Iterable[tuple[PlannedFlow, str]]) -> Iterator[tuple[int, list[str]]]:
         """Return the indexes of up to a hundred runs that have such inputs, with the sentences.
@@ -48,8 +48,8 @@ class UnusedInputs:
             return iter(())
         wanted = (_declared_types(planned) for _, planned, _ in first.values())
         catalogue = await self._batcher.submit(frozenset().union(*wanted))
-        told = ((place, _told(planned, names, catalogue)) for place, planned, names in first.values())
-        return islice(filter(itemgetter(1), told), _MOST_OF_BULK)
+        warnings = ((place, _warnings(planned, names, catalogue)) for place, planned, names in first.values())
+        return islice(filter(itemgetter(1), warnings), _MOST_OF_BULK)
 
     async def _flush(self, wanted: list[frozenset[str]]) -> Sequence[NodeTypeCatalogue | None]:
         return [await self._node_types.catalogue(frozenset().union(*wanted))] * len(wanted)
@@ -60,20 +60,20 @@ def _declared_types(planned: PlannedFlow) -> frozenset[str]:
     return planned.entry_types.difference(BUILT_IN)
 
 
-def _told(planned: PlannedFlow, given: Iterable[str], catalogue: NodeTypeCatalogue | None) -> list[str]:
+def _warnings(planned: PlannedFlow, given: Iterable[str], catalogue: NodeTypeCatalogue | None) -> list[str]:
     if FLOW.name in planned.entry_types:
         # A node of this type passes on all inputs.
         return []
-    taken: set[str] = {"outcome"} if planned.shape.handlers else set()
+    accepted: set[str] = {"outcome"} if planned.shape.handlers else set()
     for node_type in _declared_types(planned):
         declared = catalogue.declared(node_type) if catalogue is not None else None
         if declared is None:
             return []
-        taken.update(declared.inputs)
-    unused = [name for name in given if name not in taken][:_MOST]
+        accepted.update(declared.inputs)
+    unused = [name for name in given if name not in accepted][:_MOST]
     if not unused:
         return []
-    names = sorted(taken)
+    names = sorted(accepted)
     nearest = NearestName(names)
-    otherwise = f"; they take {listed(names)}" if names else "; they take none"
-    return [f"no entry node takes the input {quoted(name)}{nearest.hint(name, otherwise)}" for name in unused]
+    fallback = f"; they take {listed(names)}" if names else "; they take none"
+    return [f"no entry node takes the input {quoted(name)}{nearest.hint(name, fallback)}" for name in unused]

@@ -20,7 +20,7 @@ class VersionConflict(Aborted):
         super().__init__("VERSION_CONFLICT", f"run {run} kept being changed by others; try again", {"run": str(run)})
 
 
-def again_after_conflicts(deadline_s: float) -> AsyncRetrying:
+def retry_conflicts(deadline_s: float) -> AsyncRetrying:
     """Return a caller that repeats a function while it reports a conflict, with jittered backoff, until the deadline.
 
     It raises RetryError when the deadline passes.
@@ -54,6 +54,6 @@ async def update_state(
         return result, await states.load(run) if result.outcome is UpdateOutcome.TERMINAL else state
 
     try:
-        return await again_after_conflicts(deadline_s)(once)
+        return await retry_conflicts(deadline_s)(once)
     except RetryError:
         raise VersionConflict(run) from None

@@ -12,23 +12,23 @@ from tradewind.server.partitions import partition_of
 class WakeOwners:
     """Implements WakeOwner: an alarm for each kind of work on this replica, and messages to the other replicas.
 
-    No message is sent if the other owner looks by itself in time, as it does every `look_s`, or has already been told.
+    No message is sent if the other owner polls in time by itself, every `poll_s`, or has already been notified.
     """
 
-    def __init__(self, channel: WakeChannel, own: OwnPartitions, background: Background, look_s: float) -> None:
+    def __init__(self, channel: WakeChannel, own: OwnPartitions, background: Background, poll_s: float) -> None:
         self._channel = channel
         self._own = own
         self._background = background
-        self._look_ms = look_s * 1000
-        self._told_s: dict[tuple[Work, int], float] = {}
+        self._poll_ms = poll_s * 1000
+        self._sent_s: dict[tuple[Work, int], float] = {}
         self.alarms = {work: Alarm() for work in Work}
 
     def __call__(self, work: Work, key: str, in_ms: int) -> None:
         partition = partition_of(key)
         if self._own.owns(partition):
             self.alarms[work].ring_in(in_ms)
-        elif in_ms < self._look_ms:
-            self._tell(WakeUp(work, partition, in_ms))
+        elif in_ms < self._poll_ms:
+            self._send(WakeUp(work, partition, in_ms))
 
     def receive(self, wake_up: WakeUp) -> None:
         """Take a message from a replica, if it is about a partition owned here, or about all partitions."""
@@ -40,11 +40,11 @@ class WakeOwners:
         for alarm in self.alarms.values():
             alarm.ring_in(0)
 
-    def _tell(self, wake_up: WakeUp) -> None:
+    def _send(self, wake_up: WakeUp) -> None:
         now_s = asyncio.get_running_loop().time()
         at_s = now_s + wake_up.in_ms / 1000
-        # The owner has been told to look before that time; when it does, it finds when to look next.
-        if now_s < self._told_s.get((wake_up.work, wake_up.partition), 0) <= at_s:
+        # The owner has been woken for a time before that; then it finds when to check next.
+        if now_s < self._sent_s.get((wake_up.work, wake_up.partition), 0) <= at_s:
             return
-        self._told_s[wake_up.work, wake_up.partition] = at_s
+        self._sent_s[wake_up.work, wake_up.partition] = at_s
         self._background.begin(self._channel.publish(wake_up), "waking of another replica")

@@ -29,27 +29,27 @@ class Backlog:
     def add(self, state: ChainState) -> None:
         """Take a state; when there are too many, others are dropped."""
         self._put(state)
-        if self._too_many() and not self._newest_only:
+        if self._over_limit() and not self._newest_only:
             self._newest_only = True
             states, self._states, self._weight = self._states, OrderedDict(), 0
             for each in states.values():
                 self._put(each)
-        while self._too_many() and len(self._states) > 1:
+        while self._over_limit() and len(self._states) > 1:
             self._pop_first()
 
-    def take(self) -> list[ChainState]:
+    def pop(self) -> list[ChainState]:
         """Take out the first states, as many as one message holds; at least one if there are any."""
-        taken: list[ChainState] = []
+        popped: list[ChainState] = []
         room = MESSAGE_BYTES
         while self._states:
             room -= weight_of(next(iter(self._states.values())))
-            if taken and room < 0:
-                return taken
-            taken.append(self._pop_first())
+            if popped and room < 0:
+                return popped
+            popped.append(self._pop_first())
         self._newest_only = False
-        return taken
+        return popped
 
-    def _too_many(self) -> bool:
+    def _over_limit(self) -> bool:
         return len(self._states) > MOST_STATES or self._weight > MOST_BYTES
 
     def _put(self, state: ChainState) -> None:

@@ -11,8 +11,8 @@ from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.faults import cycle_not_found
-from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.scheduler.use_cases.watch_backlog import Backlog
 from tradewind.server.faults import Unavailable
 
@@ -21,7 +21,7 @@ _CAUGHT_UP = 1000
 _AT_ONCE = 100
 
 
-class Told(NamedTuple):
+class LastSeen(NamedTuple):
     """The last state of a flow that a watcher has received: a run, and its version."""
 
     run: RunName
@@ -43,7 +43,7 @@ class WatchFlows:
         self._draining.set()
 
     async def __call__(
-        self, flow_ids: Sequence[str], cycle: int | None, after: Mapping[str, Told]
+        self, flow_ids: Sequence[str], cycle: int | None, after: Mapping[str, LastSeen]
     ) -> AsyncIterator[list[ChainState]]:
         """Yield the state of the named cycle, or the latest cycle, of each flow, then every change.
 
@@ -59,24 +59,26 @@ class WatchFlows:
             latest[flow_id] = record.last_cycle
         watch = _Watch(set(flow_ids), cycle)
         try:
-            for flow_id in watch.left:
-                await self._hub.listen(flow_id, watch.heard)
+            for flow_id in watch.open_flows:
+                await self._hub.listen(flow_id, watch.receive)
             first = await self._first(latest, cycle, after)
-            self._hub.seen(first)
+            self._hub.add_known(first)
             watch.begin(first)
             while True:
-                news = watch.take()
-                if news:
-                    yield news
-                elif not watch.left:
+                changes = watch.pop()
+                if changes:
+                    yield changes
+                elif not watch.open_flows:
                     return
-                elif not await self._until(watch.something):
+                elif not await self._wait_for(watch.ready):
                     raise Unavailable("DRAINING", "this server is shutting down; watch again")
         finally:
             for flow_id in set(flow_ids):
-                self._hub.leave(flow_id, watch.heard)
+                self._hub.leave(flow_id, watch.receive)
 
-    async def _first(self, latest: Mapping[str, int], cycle: int | None, after: Mapping[str, Told]) -> list[ChainState]:
+    async def _first(
+        self, latest: Mapping[str, int], cycle: int | None, after: Mapping[str, LastSeen]
+    ) -> list[ChainState]:
         found: list[ChainState] = []
         for flow_id, last_cycle in latest.items():
             if flow_id in after:
@@ -89,9 +91,9 @@ class WatchFlows:
                 raise cycle_not_found(flow_id, cycle)
         return found
 
-    async def _since(self, told: Told) -> list[ChainState]:
-        """Return the states of a flow since `told`, oldest first; if it was registered again, only its latest cycle."""
-        flow_id, cycle, _ = told.run
+    async def _since(self, last_seen: LastSeen) -> list[ChainState]:
+        """Return the states since `last_seen`, oldest first; of a flow registered again, only its latest cycle."""
+        flow_id, cycle, _ = last_seen.run
         found = await self._cycles.newest(flow_id, None, 1)
         while found and found[-1].name.cycle >= cycle and len(found) < _CAUGHT_UP:
             older = await self._cycles.newest(flow_id, found[-1].name, _AT_ONCE)
@@ -99,11 +101,11 @@ class WatchFlows:
             found += since
             if len(since) < _AT_ONCE:
                 break
-        return [state for state in reversed(found) if (state.name, state.version) != told]
+        return [state for state in reversed(found) if (state.name, state.version) != last_seen]
 
-    async def _until(self, something: asyncio.Event) -> bool:
+    async def _wait_for(self, ready: asyncio.Event) -> bool:
         """Wait for news; False when the server drains."""
-        waiting = [asyncio.ensure_future(something.wait()), asyncio.ensure_future(self._draining.wait())]
+        waiting = [asyncio.ensure_future(ready.wait()), asyncio.ensure_future(self._draining.wait())]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -113,51 +115,51 @@ class WatchFlows:
 
 
 class _Watch:
-    """What one watcher has received and has still to receive. `left` are the flows from which more may come."""
+    """What one watcher has received and has still to receive. `open_flows` are the flows from which more may come."""
 
     def __init__(self, flow_ids: set[str], cycle: int | None) -> None:
-        self.left = flow_ids
-        self.something = asyncio.Event()
+        self.open_flows = flow_ids
+        self.ready = asyncio.Event()
         self._cycle = cycle
         self._ranks: dict[tuple[RunName, str], tuple[bool, int]] = {}
         self._backlog = Backlog()
         self._early: list[tuple[str, ChainState | None]] | None = []
 
     def begin(self, states: Sequence[ChainState]) -> None:
-        """Take the first states, then the changes heard while they were read."""
+        """Take the first states, then the changes received while they were read."""
         early, self._early = self._early or [], None
         for state in states:
-            self.heard(state.name.flow_id, state)
-        for flow_id, news in early:
-            self.heard(flow_id, news)
+            self.receive(state.name.flow_id, state)
+        for flow_id, changes in early:
+            self.receive(flow_id, changes)
 
-    def heard(self, flow_id: str, state: ChainState | None) -> None:
+    def receive(self, flow_id: str, state: ChainState | None) -> None:
         """Take a change, unless it is already known or not wanted."""
         if self._early is not None:
             self._early.append((flow_id, state))
             return
         if state is None:
-            self.left.discard(flow_id)
-            self.something.set()
+            self.open_flows.discard(flow_id)
+            self.ready.set()
             return
         run = state.name
         if self._cycle is not None and run.cycle != self._cycle:
             return
         # A flow that was deleted and registered again numbers its cycles from 0 again.
-        same = run, state.facts.run_id
-        if state.rank <= self._ranks.get(same, (False, 0)):
+        key = run, state.facts.run_id
+        if state.rank <= self._ranks.get(key, (False, 0)):
             return
-        self._ranks[same] = state.rank
+        self._ranks[key] = state.rank
         if len(self._ranks) > _REMEMBERED:
             del self._ranks[next(iter(self._ranks))]
         self._backlog.add(state)
         if self._cycle is not None and is_terminal(state.status):
-            self.left.discard(flow_id)
-        self.something.set()
+            self.open_flows.discard(flow_id)
+        self.ready.set()
 
-    def take(self) -> list[ChainState]:
+    def pop(self) -> list[ChainState]:
         """Return the states to send now, as many as one message holds."""
-        news = self._backlog.take()
+        changes = self._backlog.pop()
         if not self._backlog:
-            self.something.clear()
-        return news
+            self.ready.clear()
+        return changes

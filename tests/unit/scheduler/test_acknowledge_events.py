@@ -37,10 +37,10 @@ class RecordingStream:
 class BrokenStream(RecordingStream):
     """A stream that has been lost."""
 
-    asked = False
+    sub_flow_events = False
 
     async def acknowledge(self, events: Iterable[Event]) -> None:
-        self.asked = True
+        self.sub_flow_events = True
         raise PeerUnavailable("the node task manager", "it stops")
 
 
@@ -64,13 +64,13 @@ def event(event_id: str, partition: int = 0) -> SubFlowEvent:
 async def test_batches_are_acknowledged_in_order(acks: Acks) -> None:
     stream = RecordingStream()
     slow, quick = acks.batch(stream, parts=2), acks.batch(stream, parts=1)
-    slow.seen_to([event("1")])
-    quick.seen_to([event("3")])
+    slow.part_done([event("1")])
+    quick.part_done([event("3")])
     later = acks.batch(stream, parts=1)
-    later.seen_to([event("4", partition=1)])
+    later.part_done([event("4", partition=1)])
     await asyncio.sleep(0.01)
     assert stream.acknowledged == [], "the batch before is not done"
-    slow.seen_to([event("2")])
+    slow.part_done([event("2")])
     await until(lambda: stream.acknowledged, "all are acknowledged")
     assert stream.acknowledged == [["3", "4"]], "only the last event of each partition is acknowledged"
 
@@ -78,8 +78,8 @@ async def test_batches_are_acknowledged_in_order(acks: Acks) -> None:
 async def test_events_of_lost_partitions_are_not_acknowledged(acks: Acks) -> None:
     stream = RecordingStream()
     batch = acks.batch(stream, parts=2)
-    batch.seen_to([event("1", partition=0), event("2", partition=1)], lost={0})
-    batch.seen_to([event("3", partition=0)])
+    batch.part_done([event("1", partition=0), event("2", partition=1)], lost={0})
+    batch.part_done([event("3", partition=0)])
     await until(lambda: stream.acknowledged, "the rest is acknowledged")
     assert stream.acknowledged == [["2"]]
 
@@ -87,9 +87,9 @@ async def test_events_of_lost_partitions_are_not_acknowledged(acks: Acks) -> Non
 async def test_open_batches_of_a_broken_stream_are_dropped(acks: Acks) -> None:
     broken, stream = RecordingStream(), RecordingStream()
     left = acks.batch(broken, parts=1)
-    acks.batch(stream, parts=1).seen_to([event("1")])
+    acks.batch(stream, parts=1).part_done([event("1")])
     await until(lambda: stream.acknowledged, "it is acknowledged")
-    left.seen_to([event("1")])
+    left.part_done([event("1")])
     await asyncio.sleep(0.01)
     assert (broken.acknowledged, stream.acknowledged) == ([], [["1"]])
 
@@ -98,8 +98,8 @@ async def test_failed_acknowledgement_is_not_logged(acks: Acks) -> None:
     """The stream's reader reports that it is lost, and the events come again."""
     stream = BrokenStream()
     with capture_logs() as logged:
-        acks.batch(stream, parts=1).seen_to([event("1")])
-        await until(lambda: stream.asked, "it is acknowledged")
+        acks.batch(stream, parts=1).part_done([event("1")])
+        await until(lambda: stream.sub_flow_events, "it is acknowledged")
         await asyncio.sleep(0)
     assert logged == []
 
@@ -111,7 +111,7 @@ class SlowSubFlows:
         self.released = asyncio.Event()
         self.handled: list[str] = []
 
-    async def heard(self, events: Sequence[SubFlowEvent]) -> None:
+    async def handle(self, events: Sequence[SubFlowEvent]) -> None:
         await self.released.wait()
         self.handled += [each.event_id for each in events]
 
@@ -120,11 +120,11 @@ async def test_sub_flow_events_are_handled_in_order_without_blocking_the_reader(
     acks: Acks, background: Background
 ) -> None:
     stream, sub_flows = RecordingStream(), SlowSubFlows()
-    ears = ends.Ears(sub_flows, background)  # type: ignore[arg-type]
+    queue = ends.SubFlowQueue(sub_flows, background)  # type: ignore[arg-type]
     for number in range(1, 4):
         batch = acks.batch(stream, parts=2)
-        await ears.take([event(str(number))], batch)
-        batch.seen_to([])
+        await queue.put([event(str(number))], batch)
+        batch.part_done([])
     assert sub_flows.handled == [], "nothing is handled, although all three were accepted"
     sub_flows.released.set()
     await until(lambda: stream.acknowledged[-1:] == [["3"]], "the last is acknowledged")
@@ -134,15 +134,15 @@ async def test_sub_flow_events_are_handled_in_order_without_blocking_the_reader(
 async def test_reader_blocks_while_too_many_batches_wait(
     acks: Acks, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ends, "_MOST_UNHEARD", 2)
+    monkeypatch.setattr(ends, "_MOST_WAITING", 2)
     sub_flows = SlowSubFlows()
-    ears = ends.Ears(sub_flows, background)  # type: ignore[arg-type]
+    queue = ends.SubFlowQueue(sub_flows, background)  # type: ignore[arg-type]
     accepted = 0
 
     async def accept() -> None:
         nonlocal accepted
         for number in range(10):
-            await ears.take([event(str(number))], acks.batch(RecordingStream(), parts=2))
+            await queue.put([event(str(number))], acks.batch(RecordingStream(), parts=2))
             accepted += 1
 
     accepting = asyncio.create_task(accept())

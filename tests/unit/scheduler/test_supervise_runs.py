@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
 from tradewind.scheduler.ports.peers import PeerUnavailable
-from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
+from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
 
 AWAY = PeerUnavailable("node task manager", "down")
 
@@ -16,9 +16,9 @@ class Empty(DirectNodeTasks):
         return []
 
 
-def look_after(scheduler: MemoryScheduler) -> LookAfterRuns:
+def supervise(scheduler: MemoryScheduler) -> SuperviseRuns:
     stores = scheduler.stores
-    return LookAfterRuns(
+    return SuperviseRuns(
         stores.open_runs,
         stores.states,
         scheduler.node_tasks,
@@ -38,7 +38,7 @@ async def test_check_fails_while_the_node_task_manager_is_unavailable() -> None:
     await scheduler.hand_over([run])
     scheduler.clock.advance(60_000)
     with pytest.raises(PeerUnavailable):
-        await look_after(scheduler)([run.state.name], {})
+        await supervise(scheduler)([run.state.name], {})
     assert scheduler.stores.data.open[run.state.name] == scheduler.clock.now_ms() + 1000
 
 
@@ -49,6 +49,6 @@ async def test_runs_submitted_late_are_checked_again_after_two_seconds() -> None
     names = [run.state.name for run in runs]
     await scheduler.hand_over(runs)
     scheduler.clock.advance(60_000)
-    await look_after(scheduler)(names, {})
+    await supervise(scheduler)(names, {})
     assert scheduler.node_tasks.asked[-1][0] == names
     assert [scheduler.stores.data.open[name] - scheduler.clock.now_ms() for name in names] == [2000] * 3

@@ -10,9 +10,9 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.use_cases.near_flows import no_such_flow
 from tradewind.scheduler.use_cases.read_flows import CycleFilter, ReadFlows
 from tradewind.scheduler.use_cases.read_logs import LineFilter, ReadLogs
+from tradewind.scheduler.use_cases.similar_flows import no_such_flow
 from tradewind.server.access.identity import Identity, set_identity
 from tradewind.server.access.roles import Role
 

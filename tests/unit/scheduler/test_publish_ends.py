@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from tests.waiting import until
-from tradewind.scheduler.loops.telling import TellEndsLoop
+from tradewind.scheduler.loops.publishing import PublishEndsLoop
 from tradewind.scheduler.use_cases.alarm import Alarm
-from tradewind.scheduler.use_cases.tell_ends import TellEnds
+from tradewind.scheduler.use_cases.publish_ends import PublishEnds
 
 
 class Events:
@@ -25,15 +25,15 @@ class Events:
 
 async def test_listener_added_during_a_check_is_not_lost() -> None:
     events = Events()
-    tell = TellEnds(cast(Any, None), cast(Any, None), events)
-    looking = asyncio.ensure_future(tell.look())
+    publish = PublishEnds(cast(Any, None), cast(Any, None), events)
+    looking = asyncio.ensure_future(publish.poll_listeners())
     await asyncio.sleep(0)
-    tell.hear_of_listener()
+    publish.on_listener()
     events.answer.set()
     await looking
-    assert tell.has_listeners
-    await tell.look()
-    assert not tell.has_listeners
+    assert publish.has_listeners
+    await publish.poll_listeners()
+    assert not publish.has_listeners
 
 
 class Own:
@@ -55,7 +55,7 @@ class Tell:
         self._own = own
         self.published: list[Sequence[int]] = []
 
-    async def look(self) -> None: ...
+    async def poll_listeners(self) -> None: ...
 
     async def __call__(self, partitions: Sequence[int]) -> bool:
         self.published.append(partitions)
@@ -67,7 +67,7 @@ class Tell:
 
 async def test_ends_in_a_partition_gained_meanwhile_are_published() -> None:
     own: Any = Own()
-    tell: Any = Tell(own)
-    telling = asyncio.ensure_future(TellEndsLoop(tell, own, Alarm(), 0.01).run())
-    await until(lambda: tell.published == [[0], [0, 1]], "both are published", 5)
+    publish: Any = Tell(own)
+    telling = asyncio.ensure_future(PublishEndsLoop(publish, own, Alarm(), 0.01).run())
+    await until(lambda: publish.published == [[0], [0, 1]], "both are published", 5)
     telling.cancel()

@@ -75,7 +75,7 @@ async def test_number_of_open_states_is_bounded() -> None:
     await scheduler.register()
     kept = OpenStates(most=3)
     runs = [(await scheduler.run()).state for _ in range(5)]
-    kept.keep(runs)
+    kept.put(runs)
     assert [kept.get(run.name) is not None for run in runs] == [False, False, True, True, True]
     kept.drop(runs[4].name)
     assert len(kept) == 2

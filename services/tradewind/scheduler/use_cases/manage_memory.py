@@ -14,12 +14,12 @@ from tradewind.scheduler.ports.flows import FlowMemories
 from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
     memory_closed,
+    memory_conflict,
     memory_full,
-    memory_moved,
 )
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
-from tradewind.scheduler.use_cases.update_state import again_after_conflicts, update_state
+from tradewind.scheduler.use_cases.update_state import retry_conflicts, update_state
 
 _DEADLINE_S = 5.0
 
@@ -37,7 +37,7 @@ class Scope:
     run_id: str = ""
 
 
-class KeepMemory:
+class ManageMemory:
     """The variables of a cycle are part of its chain state; those of a flow have a record of their own.
 
     Callers in this process that change the same variables take turns, so only writers on other replicas cause retries.
@@ -58,7 +58,7 @@ class KeepMemory:
             return (await self._state(scope)).notes.memory
         memory = await self._memories.load(scope.flow_id)
         if memory is None:
-            raise await self._read.missing(scope.flow_id)
+            raise await self._read.not_found(scope.flow_id)
         return memory
 
     async def change(self, scope: Scope, change: MemoryChange, result_json: str | None = None) -> Memory:
@@ -75,8 +75,8 @@ class KeepMemory:
         async with self._turn(str(found.name)):
             return await self._change_cycle(found, change, result_json)
 
-    def _turn(self, whose: str) -> asyncio.Lock:
-        return self._turns.setdefault(whose, asyncio.Lock())
+    def _turn(self, owner: str) -> asyncio.Lock:
+        return self._turns.setdefault(owner, asyncio.Lock())
 
     async def _state(self, scope: Scope) -> ChainState:
         state = await self._read.cycle(scope.flow_id, scope.cycle, scope.run)
@@ -87,25 +87,25 @@ class KeepMemory:
     async def _change_cycle(self, found: ChainState, change: MemoryChange, result_json: str | None) -> Memory:
         run, run_id = found.name, found.facts.run_id
 
-        def wanted(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
+        def apply(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
             if state.facts.run_id != run_id:
                 raise cycle_not_found(run.flow_id, run.cycle, run.run)
             if is_terminal(state.status):
                 raise memory_closed(state)
             memory = state.notes.memory
-            if not memory.knows(change):
+            if not memory.has_applied(change):
                 memory = _changed(str(run), memory, change)
             notes = replace(state.notes, memory=memory)
             if result_json is None:
                 return state._replace(notes=notes), (MEMORY,)
             return state._replace(notes=replace(notes, result_json=result_json)), (MEMORY, RESULT)
 
-        if found.notes.memory.knows(change):
+        if found.notes.memory.has_applied(change):
             return found.notes.memory
-        result, state = await update_state(self._states, run, wanted, deadline_s=_DEADLINE_S)
+        result, state = await update_state(self._states, run, apply, deadline_s=_DEADLINE_S)
         if result.ok and state is not None:
             if self._open_states.get(run) is not None:
-                self._open_states.keep((state,))
+                self._open_states.put((state,))
             return state.notes.memory
         if state is not None and result.outcome is UpdateOutcome.TERMINAL:
             raise memory_closed(state)
@@ -115,26 +115,26 @@ class KeepMemory:
         async def once() -> tuple[UpdateResult, Memory]:
             memory = await self._memories.load(flow_id)
             if memory is None:
-                raise await self._read.missing(flow_id)
-            if memory.knows(change):
+                raise await self._read.not_found(flow_id)
+            if memory.has_applied(change):
                 return UpdateResult(UpdateOutcome.OK, memory.version), memory
-            wanted = _changed(flow_id, memory, change)
-            return await self._memories.try_save(flow_id, wanted), wanted
+            changed = _changed(flow_id, memory, change)
+            return await self._memories.try_save(flow_id, changed), changed
 
         try:
-            answer: tuple[UpdateResult, Memory] = await again_after_conflicts(_DEADLINE_S)(once)
+            answer: tuple[UpdateResult, Memory] = await retry_conflicts(_DEADLINE_S)(once)
         except RetryError:
-            raise memory_moved(flow_id, -1) from None
+            raise memory_conflict(flow_id, -1) from None
         result, memory = answer
         if not result.ok:
-            raise await self._read.missing(flow_id)
+            raise await self._read.not_found(flow_id)
         return memory
 
 
-def _changed(whose: str, memory: Memory, change: MemoryChange) -> Memory:
-    if not memory.expected_by(change):
-        raise memory_moved(whose, memory.version)
-    changed = memory.after(change)
+def _changed(owner: str, memory: Memory, change: MemoryChange) -> Memory:
+    if not memory.accepts(change):
+        raise memory_conflict(owner, memory.version)
+    changed = memory.with_change(change)
     if changed.size > MOST_BYTES and changed.size > memory.size:
-        raise memory_full(whose, changed.size)
+        raise memory_full(owner, changed.size)
     return changed

@@ -16,7 +16,7 @@ from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
-from tradewind.scheduler.use_cases.begin_cycles import Begun, Wish
+from tradewind.scheduler.use_cases.begin_cycles import BeginResult, CycleRequest
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.run_cycles import MOST_AT_ONCE, RunCycles, RunResult
 
@@ -47,11 +47,11 @@ async def running(node_tasks: DirectNodeTasks) -> tuple[MemoryScheduler, RunCycl
 async def test_runs_requested_during_a_submission_begin_together_after_it() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
-    first = asyncio.ensure_future(run([Wish("f")]))
+    first = asyncio.ensure_future(run([CycleRequest("f")]))
     await until(lambda: bool(node_tasks.asked), "the first cycle is being submitted")
     later = []
     for _ in range(3):
-        later.append(asyncio.ensure_future(run([Wish("f")])))
+        later.append(asyncio.ensure_future(run([CycleRequest("f")])))
         await asyncio.sleep(0)
     assert (await scheduler.stores.flows.find(["f"]))[0].last_cycle == 0  # type: ignore[union-attr]
     node_tasks.accepting.set()
@@ -63,9 +63,9 @@ async def test_runs_requested_during_a_submission_begin_together_after_it() -> N
 async def test_many_runs_requested_together_begin_during_a_submission() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
-    first = asyncio.ensure_future(run([Wish("f")]))
+    first = asyncio.ensure_future(run([CycleRequest("f")]))
     await until(lambda: bool(node_tasks.asked), "the first cycle is being submitted")
-    later = [asyncio.ensure_future(run([Wish("f")])) for _ in range(10)]
+    later = [asyncio.ensure_future(run([CycleRequest("f")])) for _ in range(10)]
     await until(lambda: scheduler.stores.data.flows["f"].last_cycle == 10, "all have begun")
     assert [len(names) for names, _ in node_tasks.asked] == [1]
     node_tasks.accepting.set()
@@ -76,7 +76,7 @@ async def test_many_runs_requested_together_begin_during_a_submission() -> None:
 async def test_second_group_begins_while_the_first_is_submitted() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
-    many = asyncio.ensure_future(run([Wish("f")] * (2 * MOST_AT_ONCE)))
+    many = asyncio.ensure_future(run([CycleRequest("f")] * (2 * MOST_AT_ONCE)))
     await until(lambda: bool(node_tasks.asked), "the first are being submitted")
     await until(lambda: scheduler.stores.data.flows["f"].last_cycle == 2 * MOST_AT_ONCE - 1, "all have begun")
     assert [len(names) for names, _ in node_tasks.asked] == [MOST_AT_ONCE]
@@ -96,7 +96,9 @@ async def test_results_are_reported_in_groups_that_leave_others_turns() -> None:
 
     reported: list[tuple[list[RunResult], int]] = []
     beside = asyncio.ensure_future(others())
-    results = await run([Wish("f")] * (2 * MOST_AT_ONCE + 1), tell=lambda group: reported.append((group, turns)))
+    results = await run(
+        [CycleRequest("f")] * (2 * MOST_AT_ONCE + 1), report=lambda group: reported.append((group, turns))
+    )
     beside.cancel()
     (first, at_first), (second, at_second), (third, at_third) = reported
     assert [len(group) for group, _ in reported] == [MOST_AT_ONCE, MOST_AT_ONCE, 1]
@@ -108,22 +110,22 @@ async def test_results_are_reported_in_groups_that_leave_others_turns() -> None:
 async def test_waits_are_dropped_when_a_group_cannot_be_reported() -> None:
     scheduler, run = await running(DirectNodeTasks())
 
-    def tell(group: list[RunResult]) -> None:
+    def report(group: list[RunResult]) -> None:
         assert len(scheduler.waiters.pending()) == len(group)
         raise ValueError("no answer for these")
 
     with pytest.raises(ValueError, match="no answer"):
-        await run([Wish("f")] * (2 * MOST_AT_ONCE), 0.01, tell)
+        await run([CycleRequest("f")] * (2 * MOST_AT_ONCE), 0.01, report)
     assert scheduler.waiters.pending() == []
 
 
 async def test_small_call_does_not_wait_for_all_groups_of_a_large_one() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
-    many = asyncio.ensure_future(run([Wish("f")] * (5 * MOST_AT_ONCE)))
+    many = asyncio.ensure_future(run([CycleRequest("f")] * (5 * MOST_AT_ONCE)))
     flow = scheduler.stores.data.flows["f"]
     await until(lambda: flow.last_cycle == 2 * MOST_AT_ONCE - 1, "the second group has begun")
-    one = asyncio.ensure_future(run([Wish("f")]))
+    one = asyncio.ensure_future(run([CycleRequest("f")]))
     node_tasks.accepting.set()
     ((answer,), answers) = await asyncio.gather(one, many)
     assert answer.run is not None
@@ -137,12 +139,12 @@ async def test_failure_of_all_groups_is_raised_once() -> None:
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
 
-    async def away(wishes: Sequence[Wish]) -> list[Begun]:
+    async def away(wishes: Sequence[CycleRequest]) -> list[BeginResult]:
         raise ConnectionError(f"no store for {len(wishes)}")
 
     run._begin = away  # type: ignore[assignment]
     with pytest.raises(ConnectionError):
-        await run([Wish("f")] * (3 * MOST_AT_ONCE))
+        await run([CycleRequest("f")] * (3 * MOST_AT_ONCE))
     await until(lambda: not run._batcher.waiting, "the others have failed as well")
     await asyncio.sleep(0)
     gc.collect()
@@ -152,7 +154,7 @@ async def test_failure_of_all_groups_is_raised_once() -> None:
 async def test_wait_times_out_while_the_cycle_runs() -> None:
     node_tasks = DirectNodeTasks()
     scheduler, run = await running(node_tasks)
-    (result,) = await run([Wish("f")], wait_s=0.01)
+    (result,) = await run([CycleRequest("f")], wait_s=0.01)
     assert result.state is not None
     assert not result.state.end_ms
     assert scheduler.waiters.pending() == []
@@ -160,7 +162,7 @@ async def test_wait_times_out_while_the_cycle_runs() -> None:
 
 async def test_wait_is_dropped_when_the_store_fails() -> None:
     scheduler, run = await running(DirectNodeTasks())
-    before = Wish("f", request=RememberedRequest("default", "again", "payload"))
+    before = CycleRequest("f", request=RememberedRequest("default", "again", "payload"))
     await run([before])
 
     async def away(runs: Sequence[RunName]) -> list[ChainState | None]:
@@ -168,5 +170,5 @@ async def test_wait_is_dropped_when_the_store_fails() -> None:
 
     run._await_ends._states = SimpleNamespace(load_many=away)
     with pytest.raises(ConnectionError):
-        await run([Wish("f"), before], wait_s=5)
+        await run([CycleRequest("f"), before], wait_s=5)
     assert scheduler.waiters.pending() == []

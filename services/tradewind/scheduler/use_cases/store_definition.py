@@ -17,8 +17,8 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.faults import (
+    etag_conflict,
     flow_deleting,
-    flow_moved,
     flow_not_found,
     flow_not_owned,
     request_id_reused,
@@ -64,7 +64,7 @@ class Author:
         return RememberedRequest(user_id or "default", self.request_id, digest_of(canonical_json(payload)))
 
 
-class PutOnRecord:
+class StoreDefinition:
     """The last step of a change: stores it, learns the definition, and brings a running flow's trigger up to date."""
 
     def __init__(self, flows: FlowRecords, definitions: Definitions, change_flow: ChangeFlow) -> None:
@@ -97,8 +97,8 @@ class PutOnRecord:
         if flow is None or outcome is RegisterOutcome.NOT_FOUND:
             raise flow_not_found(flow_id)
         if outcome is RegisterOutcome.MOVED:
-            raise flow_moved(flow)
-        self._definitions.learn(flow)
+            raise etag_conflict(flow)
+        self._definitions.set_current(flow)
         if changed and flow.status is FlowStatus.RUNNING:
             flow = await self._change_flow.settled(flow_id)
         return Registered(flow, changed, tuple(warnings))

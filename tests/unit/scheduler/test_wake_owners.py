@@ -12,19 +12,19 @@ from tradewind.scheduler.use_cases.wake_owners import WakeOwners
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 
-LOOK_S = 5.0
+POLL_S = 5.0
 HOUR_S = 3600.0
 
 
 class Replica:
     """Owns what the test lets it own; keeps the messages that others receive."""
 
-    def __init__(self, look_s: float = LOOK_S) -> None:
+    def __init__(self, poll_s: float = POLL_S) -> None:
         stores = MemoryStores(ManualClock())
         self.sent: list[WakeUp] = []
         self.own = OwnPartitions(stores.partitions, "here", stores.wakes)
         self.background = Background()
-        self.wake = WakeOwners(stores.wakes, self.own, self.background, look_s)
+        self.wake = WakeOwners(stores.wakes, self.own, self.background, poll_s)
         self._listening = stores.wakes.listen(self.sent.append, lambda: None)
 
     async def __aenter__(self) -> "Replica":

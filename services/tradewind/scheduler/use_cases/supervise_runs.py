@@ -32,7 +32,7 @@ _SOON_MS = 2_000
 _log = structlog.get_logger(__name__)
 
 
-class LookAfterRuns:
+class SuperviseRuns:
     """Level-triggered: it goes by the records of both services, whatever messages were lost.
 
     `compare_ms` is how often an open run is compared with the node task manager's view of it.
@@ -49,7 +49,7 @@ class LookAfterRuns:
         open_states: OpenStates,
         clock: Clock,
         compare_ms: int,
-        follow_up: Callable[[str, int], None] = lambda flow_id, what: None,
+        follow_up: Callable[[str, int], None] = lambda flow_id, follow_up: None,
         sub_flows: SubFlows | None = None,
     ) -> None:
         self._open_runs = open_runs
@@ -77,28 +77,28 @@ class LookAfterRuns:
                 self._open_states.drop(run)
             else:
                 states.append(state)
-        self._open_states.keep(states)
+        self._open_states.put(states)
         if not states:
             return
         # Whatever goes wrong from here on, the runs are checked again.
         await self._open_runs.postpone({state.name: self._wait_ms(state, _SOON_MS) for state in states})
-        done = await self._done([state for state in states if self._is_overdue(state)])
-        states = [state if state.name in done else await self._timed_out(state, epochs) for state in states]
+        finished = await self._finished_runs([state for state in states if self._is_overdue(state)])
+        states = [state if state.name in finished else await self._stop_if_overdue(state, epochs) for state in states]
         await self._stop([state for state in states if state.stop is not None])
         await self._compare(states, epochs)
 
-    def _wait_ms(self, state: ChainState, wish_ms: int) -> int:
-        """Return in how many ms to look again: as wished, but no later than the run's deadline."""
+    def _wait_ms(self, state: ChainState, preferred_ms: int) -> int:
+        """Return in how many ms to check again: `preferred_ms`, but no later than the run's deadline."""
         deadline_ms = state.facts.deadline_ms
         if not deadline_ms or state.stop is not None:
-            return wish_ms
-        return max(0, min(wish_ms, deadline_ms - self._clock.now_ms()))
+            return preferred_ms
+        return max(0, min(preferred_ms, deadline_ms - self._clock.now_ms()))
 
     def _is_overdue(self, state: ChainState) -> bool:
         deadline_ms = state.facts.deadline_ms
         return 0 < deadline_ms <= self._clock.now_ms() and state.stop is None
 
-    async def _done(self, states: Sequence[ChainState]) -> set[RunName]:
+    async def _finished_runs(self, states: Sequence[ChainState]) -> set[RunName]:
         """Return the runs whose components have all ended: they may have done so while no scheduler was running."""
         if not states:
             return set()
@@ -106,7 +106,7 @@ class LookAfterRuns:
         ended = Counter((view.run, view.run_id) for view in views if view.finished)
         return {state.name for state in states if ended[state.name, state.facts.run_id] == state.facts.component_count}
 
-    async def _timed_out(self, state: ChainState, epochs: Epochs) -> ChainState:
+    async def _stop_if_overdue(self, state: ChainState, epochs: Epochs) -> ChainState:
         """Mark a run as stopping if its deadline has passed."""
         if not self._is_overdue(state):
             return state
@@ -125,8 +125,8 @@ class LookAfterRuns:
     def _orders(self, state: ChainState) -> list[StopOrder]:
         """Return the orders that stop a run; after a grace period they include components that handle its outcome."""
         stop = state.stop
-        late = stop is not None and self._clock.now_ms() >= stop.at_ms + HANDLERS_MS
-        return stop_orders(state, with_handlers=late)
+        overdue = stop is not None and self._clock.now_ms() >= stop.at_ms + HANDLERS_MS
+        return stop_orders(state, with_handlers=overdue)
 
     async def _release(self, state: ChainState, withheld: Collection[str]) -> None:
         """Release components that handle the outcome; if the node task manager refuses, the next check tries again."""
@@ -141,19 +141,19 @@ class LookAfterRuns:
         seen: dict[RunName, list[ComponentView]] = {}
         for view in await self._node_tasks.components(states):
             seen.setdefault(view.run, []).append(view)
-        missed: list[ComponentEvent] = []
-        again: list[ChainState] = []
-        calm: dict[RunName, int] = {}
+        missed_ends: list[ComponentEvent] = []
+        unsubmitted: list[ChainState] = []
+        unchanged: dict[RunName, int] = {}
         for state in states:
             views = [view for view in seen.get(state.name, ()) if view.run_id == state.facts.run_id]
-            missed += [_as_event(view) for view in views if view.finished]
+            missed_ends += [_as_event(view) for view in views if view.finished]
             await self._release(state, {view.component_id for view in views if view.withheld})
             if len(views) < state.facts.component_count:
-                again.append(state)
+                unsubmitted.append(state)
                 continue
             wait_ms = self._wait_ms(state, _STOP_AGAIN_MS if state.stop is not None else self._compare_ms)
             if state.submitted_ms and not state.reason:
-                calm[state.name] = wait_ms
+                unchanged[state.name] = wait_ms
             else:
                 # The reason why the run waited no longer applies.
                 known = state._replace(submitted_ms=state.submitted_ms or self._clock.now_ms(), reason="")
@@ -163,27 +163,27 @@ class LookAfterRuns:
         written = {
             state.name for state in states if (self._open_states.get(state.name) or state).version != state.version
         }
-        await self._open_runs.postpone({run: wait_ms for run, wait_ms in calm.items() if run not in written})
-        await self._submit_again(again, epochs)
-        if missed:
-            _log.info("component_ends_compared", components=len(missed))
-            await self._fold(missed, epochs)
+        await self._open_runs.postpone({run: wait_ms for run, wait_ms in unchanged.items() if run not in written})
+        await self._submit_again(unsubmitted, epochs)
+        if missed_ends:
+            _log.info("component_ends_compared", components=len(missed_ends))
+            await self._fold(missed_ends, epochs)
         if self._sub_flows is not None:
-            await self._look_after_sub_flows(self._sub_flows, states)
-        if again and self._hand_over.unreached is not None:
+            await self._check_sub_flows(self._sub_flows, states)
+        if unsubmitted and self._hand_over.outage is not None:
             # However many runs wait, a peer that is away is tried with these alone before there is a pause.
-            raise self._hand_over.unreached
+            raise self._hand_over.outage
 
-    async def _look_after_sub_flows(self, sub_flows: SubFlows, states: Sequence[ChainState]) -> None:
+    async def _check_sub_flows(self, sub_flows: SubFlows, states: Sequence[ChainState]) -> None:
         """Look after runs that run cycles of other flows, and runs that run for nodes of other flows."""
         children = [state for state in states if state.facts.parent is not None]
         if children:
-            await sub_flows.still_wanted(children)
+            await sub_flows.stop_unwanted(children)
         for state in states:
             if not state.facts.runs_flows:
                 continue
             try:
-                await sub_flows.look(state)
+                await sub_flows.check(state)
             except PeerRefused as error:
                 # The other runs must not wait for this one; the next check tries again.
                 _log.warning("sub_flows_not_looked_after", run=str(state.name), error=str(error))
@@ -193,8 +193,8 @@ class LookAfterRuns:
         for state in states:
             planned = await self._definitions.of_run(state)
             if planned is None:
-                lost = f"revision {state.facts.revision} of the flow is no longer on record"
-                await self._fold.give_up(state, lost, epochs)
+                reason = f"revision {state.facts.revision} of the flow is no longer on record"
+                await self._fold.give_up(state, reason, epochs)
             else:
                 runs.append(PlannedRun(state, planned))
         if runs:
@@ -210,7 +210,7 @@ class LookAfterRuns:
         if result.follow_up:
             self._follow_up(update.state.name.flow_id, result.follow_up)
         state = written(update.state, result.version, result.end_ms)
-        self._open_states.keep((state,))
+        self._open_states.put((state,))
         return state
 
 

@@ -1,4 +1,4 @@
-"""Tells the trigger service that cycles have ended, if somebody listens to ends."""
+"""Publishes to the trigger service that cycles have ended, if somebody listens to ends."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ _CALLS_AT_ONCE = 20
 _log = structlog.get_logger(__name__)
 
 
-class TellEnds:
+class PublishEnds:
     """While nobody listens, no ends are written or read; `has_listeners` is the trigger service's last answer.
 
     Before its first answer somebody may be listening, so ends in the first moments of a scheduler are published too.
@@ -28,19 +28,19 @@ class TellEnds:
         self._states = states
         self._events = events
         self.has_listeners = True
-        self._heard = 0
+        self._listeners_seen = 0
 
-    def hear_of_listener(self) -> None:
+    def on_listener(self) -> None:
         """Note that somebody has begun to listen."""
         self.has_listeners = True
-        self._heard += 1
+        self._listeners_seen += 1
 
-    async def look(self) -> None:
+    async def poll_listeners(self) -> None:
         """Ask whether anybody listens. Raises PeerUnavailable; then `has_listeners` stays as it was."""
-        heard = self._heard
+        listeners_seen = self._listeners_seen
         listened = await self._events.has_listeners(FLOW_FINISHED)
-        # A listener heard of meanwhile may have come too late for this answer.
-        self.has_listeners = listened or heard != self._heard
+        # A listener that came meanwhile may have come too late for this answer.
+        self.has_listeners = listened or listeners_seen != self._listeners_seen
 
     async def __call__(self, partitions: Collection[int]) -> bool:
         """Publish the ends that wait in partitions that the caller owns; return whether all have been published.
@@ -56,16 +56,16 @@ class TellEnds:
             states = await self._states.load_many([end.run for end in ends])
             payloads = [end.payload(state) for end, state in zip(ends, states, strict=True)]
             for first in range(0, len(ends), _CALLS_AT_ONCE):
-                part = ends[first : first + _CALLS_AT_ONCE]
-                done = await self._tell(part, payloads[first : first + _CALLS_AT_ONCE]) and done
+                chunk = ends[first : first + _CALLS_AT_ONCE]
+                done = await self._publish_all(chunk, payloads[first : first + _CALLS_AT_ONCE]) and done
         return False
 
-    async def _tell(self, ends: Sequence[EndedRun], payloads: Sequence[str]) -> bool:
+    async def _publish_all(self, ends: Sequence[EndedRun], payloads: Sequence[str]) -> bool:
         calls = (self._publish(end, payload) for end, payload in zip(ends, payloads, strict=True))
-        told = [end for end, done in zip(ends, await asyncio.gather(*calls), strict=True) if done]
-        if told:
-            await self._ends.remove(told)
-        return len(told) == len(ends)
+        published = [end for end, done in zip(ends, await asyncio.gather(*calls), strict=True) if done]
+        if published:
+            await self._ends.remove(published)
+        return len(published) == len(ends)
 
     async def _publish(self, end: EndedRun, payload: str) -> bool:
         try:
