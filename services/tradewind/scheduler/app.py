@@ -143,9 +143,9 @@ class Scheduler:
         clock, poll_s = self._link.clock, settings.scheduler_look_seconds
         self._publish_ends = publish_ends = PublishEnds(stores.ends, stores.states, triggers)
         self._background = Background()
-        self._own = OwnPartitions(stores.partitions, stores.partitions.replica, stores.wakes)
+        self._ownership = OwnPartitions(stores.partitions, stores.partitions.replica, stores.wakes)
         self._wakes = stores.wakes
-        self._wake = wake = WakeOwners(stores.wakes, self._own, self._background, poll_s)
+        self._wake = wake = WakeOwners(stores.wakes, self._ownership, self._background, poll_s)
 
         def follow_up(flow_id: str, follow_ups: int) -> None:
             for each, work in _FOLLOW_UP_WORK.items():
@@ -167,7 +167,7 @@ class Scheduler:
         self._hand_over = HandOver(node_tasks, stores.states, begin, fold, open_states, wake, clock)
         outputs = SinkOutputs(node_tasks, waiters.is_awaited)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
-        self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)
+        self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._ownership.owns)
         forget = (definitions.forget, waiters.flow_removed)
         settle = SettleOutbox(stores.flows, stores.outbox, triggers, node_tasks, forget, wake, publish_ends.on_listener)
         change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, wake, clock)
@@ -188,7 +188,7 @@ class Scheduler:
         check_peers = CheckPeers(triggers, node_tasks, sub_flow_nodes, stores, wake, clock)
         examiners: Examiners = no_examiners
         if doctor is not None:
-            examiners = ExaminePartitions(doctor, check_peers, self._own)
+            examiners = ExaminePartitions(doctor, check_peers, self._ownership)
         self._doctor = doctor_of(examiners, settings)
         rerun = RerunCycle(
             read, stores.cycles, stores.states, node_tasks, definitions, begin, self._hand_over, self._await_ends
@@ -248,26 +248,28 @@ class Scheduler:
             bulk_jobs_loop(
                 stores.jobs,
                 ExecuteJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop_cycle, clock),
-                self._own,
+                self._ownership,
                 wake.alarms[Work.JOBS],
                 poll_s,
             ),
-            OwnershipLoop(self._own, wake.alarms[Work.SHARES], lease_s, sole=settings.scheduler_sole),
-            event_loop(node_tasks, fold, outputs, self._own, self._background, sub_flows),
-            return_ends_loop(return_ends, self._own, wake.alarms[Work.RETURNS], poll_s),
+            OwnershipLoop(self._ownership, wake.alarms[Work.SHARES], lease_s, sole=settings.scheduler_sole),
+            event_loop(node_tasks, fold, outputs, self._ownership, self._background, sub_flows),
+            return_ends_loop(return_ends, self._ownership, wake.alarms[Work.RETURNS], poll_s),
             due_loop(
                 triggers,
                 BeginDue(begin),
                 self._hand_over,
-                self._own,
+                self._ownership,
                 self._background,
                 publish_ends.on_listener,
             ),
-            open_runs_loop(stores.open_runs, supervise, self._own, runs_alarm, clock, poll_s),
-            queued_loop(waiting, self._hand_over, self._own, self._background, wake.alarms[Work.WAITING], poll_s),
-            PublishEndsLoop(publish_ends, self._own, wake.alarms[Work.ENDS], settings.scheduler_listeners_seconds),
-            TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
-            outbox_loop(stores.outbox, settle, self._own, wake.alarms[Work.OUTBOX], 3 * poll_s),
+            open_runs_loop(stores.open_runs, supervise, self._ownership, runs_alarm, clock, poll_s),
+            queued_loop(waiting, self._hand_over, self._ownership, self._background, wake.alarms[Work.WAITING], poll_s),
+            PublishEndsLoop(
+                publish_ends, self._ownership, wake.alarms[Work.ENDS], settings.scheduler_listeners_seconds
+            ),
+            TidyLoop(stores.cycles, self._ownership, settings.scheduler_tidy_seconds),
+            outbox_loop(stores.outbox, settle, self._ownership, wake.alarms[Work.OUTBOX], 3 * poll_s),
         )
         self._tasks = SideTasks()
         self._stop_listening: Callable[[], None] | None = None
@@ -304,7 +306,7 @@ class Scheduler:
         self._await_ends.drain()
         await self._tasks.end()
         try:
-            await self._own.release()
+            await self._ownership.release()
         except (RedisError, OSError):
             # The leases lapse by themselves.
             return

@@ -77,7 +77,7 @@ async def test_one_that_was_wrong_to_think_itself_alone_shares(start: Start, pee
     await scheduler.register()
     second = await start(scheduler_sole=True)
     services = (scheduler.service, second.service)
-    await until(lambda: all(len(each._own.epochs) == PARTITIONS // 2 for each in services), "they share")
+    await until(lambda: all(len(each._ownership.epochs) == PARTITIONS // 2 for each in services), "they share")
     assert (await scheduler.run()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
     assert (await second.run()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
     assert (await second.flow()).status == flow_pb2.FLOW_STATUS_REGISTERED
@@ -86,9 +86,9 @@ async def test_one_that_was_wrong_to_think_itself_alone_shares(start: Start, pee
 async def test_one_that_comes_or_leaves_gets_its_share_or_leaves_it_at_once(start: Start) -> None:
     """A replica that is not told would check only after a third of the lease."""
     first = await start(scheduler_lease_seconds=600.0)
-    await until(lambda: len(first.service._own.epochs) == PARTITIONS, "the first owns all")
+    await until(lambda: len(first.service._ownership.epochs) == PARTITIONS, "the first owns all")
     second = await start(scheduler_lease_seconds=600.0)
     services = (first.service, second.service)
-    await until(lambda: all(len(each._own.epochs) == PARTITIONS // 2 for each in services), "they share")
+    await until(lambda: all(len(each._ownership.epochs) == PARTITIONS // 2 for each in services), "they share")
     await first.server.stop()
-    await until(lambda: len(second.service._own.epochs) == PARTITIONS, "the second owns all")
+    await until(lambda: len(second.service._ownership.epochs) == PARTITIONS, "the second owns all")

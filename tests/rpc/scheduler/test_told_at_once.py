@@ -31,13 +31,13 @@ LATE = {"scheduler_look_seconds": 600, "scheduler_listeners_seconds": 600, "sche
 
 def of(owner: Client, name: str = "f") -> str:
     """Return a flow, or a name of something else with a partition, that this replica owns."""
-    return next(each for at in range(1000) if owner.service._own.owns(partition_of(each := f"{name}{at}")))
+    return next(each for at in range(1000) if owner.service._ownership.owns(partition_of(each := f"{name}{at}")))
 
 
 async def share(*replicas: Client) -> None:
     """Wait until each replica owns its share."""
     share = PARTITIONS // len(replicas)
-    await until(lambda: all(len(each.service._own.epochs) == share for each in replicas), "they share")
+    await until(lambda: all(len(each.service._ownership.epochs) == share for each in replicas), "they share")
 
 
 @pytest_asyncio.fixture
@@ -97,7 +97,7 @@ async def test_a_bulk_job_begins_at_once(pair: tuple[Client, Client]) -> None:
     def job_id(request_id: str) -> str:
         return f"job-{hashlib.sha256(request_id.encode()).hexdigest()[:16]}"
 
-    request_id = next(str(at) for at in range(1000) if there.service._own.owns(partition_of(job_id(str(at)))))
+    request_id = next(str(at) for at in range(1000) if there.service._ownership.owns(partition_of(job_id(str(at)))))
     request = job_pb2.StartBulkJobRequest(action=job_pb2.BULK_ACTION_STOP, request_id=request_id, by="ada")
     request.filter.flow_ids.append("*")
     job = (await here.stub.StartBulkJob(request)).job

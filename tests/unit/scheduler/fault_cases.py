@@ -14,7 +14,7 @@ def without(weather: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
-    ("no object", [], [("flow", "must be an object with interval, nodes and edges, is a list")]),
+    ("not an object", [], [("flow", "must be an object with interval, nodes and edges, is a list")]),
     ("null", None, [("flow", "must be an object with interval, nodes and edges, is null")]),
     (
         "interval missing",
@@ -65,12 +65,12 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("schedule", 'must be an object, such as {"cron": "0 * * * *"}, is "5m"')],
     ),
     (
-        "schedule with nothing",
+        "schedule empty",
         without(flow(schedule={}), "interval"),
         [("schedule", "must have exactly one of interval, cron, at, event and flow_finished, has none")],
     ),
     (
-        "schedule with two",
+        "schedule with two kinds",
         without(flow(schedule={"cron": "0 2 * * *", "interval": "5m"}), "interval"),
         [("schedule", "must have exactly one of interval, cron, at, event and flow_finished, has interval and cron")],
     ),
@@ -86,7 +86,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         ],
     ),
     (
-        "schedule event of the scheduler",
+        "schedule event with a reserved name",
         without(flow(schedule={"event": {"name": "flow.finished"}}), "interval"),
         [
             (
@@ -97,7 +97,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         ],
     ),
     (
-        "schedule event with what times have",
+        "schedule event with fields of planned times",
         without(flow(schedule={"event": {"name": "a"}, "jitter": "5s", "catch_up": "all", "zone": "UTC"}), "interval"),
         [
             ("schedule.zone", "is only allowed together with cron"),
@@ -129,7 +129,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         ],
     ),
     (
-        "schedule flow_finished of flows that are no names",
+        "schedule flow_finished of illegal flow ids",
         without(flow(schedule={"flow_finished": {"flow_ids": ["a b"], "flow": "x"}}), "interval"),
         [
             ("schedule.flow_finished.flow", 'unknown field; did you mean "flow_ids"?'),
@@ -145,7 +145,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("schedule.flow_finished.flow_ids", "the names are too long: at most 4 KiB in all")],
     ),
     (
-        "schedule no cron",
+        "schedule with invalid cron",
         without(flow(schedule={"cron": "hourly"}), "interval"),
         [
             (
@@ -156,12 +156,12 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         ],
     ),
     (
-        "schedule no zone",
+        "schedule with unknown zone",
         without(flow(schedule={"cron": "0 2 * * *", "zone": "Mars/Base"}), "interval"),
         [("schedule.zone", '"Mars/Base" is not a time zone; give an IANA name such as "Europe/Berlin" or "UTC"')],
     ),
     (
-        "schedule neither cron nor zone",
+        "schedule with invalid cron and zone",
         without(flow(schedule={"cron": "hourly", "zone": "Mars/Base"}), "interval"),
         [
             (
@@ -178,7 +178,7 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("schedule.zone", "is only allowed together with cron")],
     ),
     (
-        "schedule cron that is no text, and no zone",
+        "schedule cron not text, with unknown zone",
         without(flow(schedule={"cron": 5, "zone": "Mars/Base"}), "interval"),
         [
             ("schedule.cron", "must be text, is 5"),
@@ -186,12 +186,12 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         ],
     ),
     (
-        "schedule cron that is too long, with a zone",
+        "schedule cron too long, with a zone",
         without(flow(schedule={"cron": "0 " * 200, "zone": "UTC"}), "interval"),
         [("schedule.cron", "must have at most 256 characters, has 400")],
     ),
     (
-        "schedule cron that is empty",
+        "schedule cron empty",
         without(flow(schedule={"cron": ""}), "interval"),
         [
             (
@@ -244,13 +244,13 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("schedule.catch_up", 'unknown value "some"; use one of "none", "latest", "all"')],
     ),
     (
-        "pause after no failures",
+        "pause_after_failures zero",
         flow(pause_after_failures=0),
         [("pause_after_failures", "must be a whole number from 1 to 1000, is 0")],
     ),
     ("overlap unknown", flow(overlap="Skip"), [("overlap", 'unknown value "Skip"; did you mean "skip"?')]),
     (
-        "overlap no text",
+        "overlap not text",
         flow(overlap=1),
         [("overlap", 'must be text, is 1; use one of "skip", "queue_one", "queue_all", "cancel_running", "allow"')],
     ),
@@ -271,12 +271,12 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("keep_cycles", "must be a whole number from 1 to 10000, is 0")],
     ),
     (
-        "keep_cycles many",
+        "keep_cycles too large",
         flow(keep_cycles=10_001),
         [("keep_cycles", "must be a whole number from 1 to 10000, is 10001")],
     ),
     (
-        "keep_cycles part",
+        "keep_cycles fractional",
         flow(keep_cycles=1.5),
         [("keep_cycles", "must be a whole number from 1 to 10000, is 1.5")],
     ),
@@ -290,23 +290,23 @@ FLOW_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         flow(keep_cycles=True),
         [("keep_cycles", "must be a whole number from 1 to 10000, is true")],
     ),
-    ("keep_for short", flow(keep_for="59s"), [("keep_for", 'must be at least 60000ms, is "59s"')]),
-    ("keep_for long", flow(keep_for="8d"), [("keep_for", 'must be at most 7d, is "8d"')]),
+    ("keep_for too short", flow(keep_for="59s"), [("keep_for", 'must be at least 60000ms, is "59s"')]),
+    ("keep_for too long", flow(keep_for="8d"), [("keep_for", 'must be at most 7d, is "8d"')]),
     ("keep_for zero", flow(keep_for=0), [("keep_for", "must be at least 60000ms, is 0")]),
-    ("labels no object", flow(labels=["x"]), [("labels", "must be an object, is a list")]),
-    ("label no text", flow(labels={"n": 1}), [("labels.n", "must be text, is 1")]),
-    ("label long", flow(labels={"n": "x" * 257}), [("labels.n", "must have at most 256 characters, has 257")]),
+    ("labels not an object", flow(labels=["x"]), [("labels", "must be an object, is a list")]),
+    ("label not text", flow(labels={"n": 1}), [("labels.n", "must be text, is 1")]),
+    ("label too long", flow(labels={"n": "x" * 257}), [("labels.n", "must have at most 256 characters, has 257")]),
     ("label key illegal", flow(labels={"a b": ""}), [('labels["a b"]', f'label key "a b" {ID_RULE}')]),
-    ("labels many", flow(labels={f"k{i}": "" for i in range(33)}), [("labels", "33 labels; at most 32")]),
+    ("too many labels", flow(labels={f"k{i}": "" for i in range(33)}), [("labels", "33 labels; at most 32")]),
     (
-        "description long",
+        "description too long",
         flow(description="x" * 4097),
         [("description", "must have at most 4096 characters, has 4097")],
     ),
-    ("description no text", flow(description=3), [("description", "must be text, is 3")]),
+    ("description not text", flow(description=3), [("description", "must be text, is 3")]),
     ("field unknown", flow(intervall=1), [("intervall", 'unknown field; did you mean "interval"?')]),
     (
-        "field far off",
+        "field unlike any other",
         flow(x=1),
         [
             (

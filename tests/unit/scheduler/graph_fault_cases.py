@@ -8,11 +8,11 @@ from tests.unit.scheduler.flows import edge, flow, node
 GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     ("nodes missing", without(flow(edges=[]), "nodes"), [("nodes", "is required and must hold at least one node")]),
     ("nodes empty", flow(nodes=[], edges=[]), [("nodes", "must hold at least one node")]),
-    ("nodes no list", flow(nodes={"a": {}}, edges=[]), [("nodes", "must be a list, is an object")]),
-    ("node no object", flow(nodes=[A, "b"], edges=[]), [("nodes[1]", 'must be an object, is "b"')]),
+    ("nodes not a list", flow(nodes={"a": {}}, edges=[]), [("nodes", "must be a list, is an object")]),
+    ("node not an object", flow(nodes=[A, "b"], edges=[]), [("nodes[1]", 'must be an object, is "b"')]),
     ("node id missing", flow(nodes=[{"type": "t"}], edges=[]), [("nodes[0].id", "is required")]),
     ("node id empty", flow(nodes=[node("")], edges=[]), [("nodes[0].id", "must not be empty")]),
-    ("node id number", flow(nodes=[{"id": 7, "type": "t"}], edges=[]), [("nodes[0].id", "must be text, is 7")]),
+    ("node id not text", flow(nodes=[{"id": 7, "type": "t"}], edges=[]), [("nodes[0].id", "must be text, is 7")]),
     ("node id illegal", flow(nodes=[node("a b")], edges=[]), [("nodes[0].id", f'"a b" {ID_RULE}')]),
     ("node id not ASCII", flow(nodes=[node("é")], edges=[]), [("nodes[0].id", f'"é" {ID_RULE}')]),
     (
@@ -21,7 +21,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("nodes[0].id", f'"a\n" {ID_RULE}')],
     ),
     (
-        "node id long",
+        "node id too long",
         flow(nodes=[node("a" * 129)], edges=[]),
         [("nodes[0].id", "must have at most 128 characters, has 129")],
     ),
@@ -38,7 +38,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("nodes[0].confg", 'unknown field; did you mean "config"?')],
     ),
     (
-        "config no object",
+        "config not an object",
         flow(nodes=[node("a", config=[1])], edges=[]),
         [("nodes[0].config", "must be an object, is a list")],
     ),
@@ -53,7 +53,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("nodes[0].run_if", 'unknown value "all_success"; did you mean "all_succeeded"?')],
     ),
     (
-        "run_if far off",
+        "run_if unlike any other",
         flow(nodes=[node("a", run_if="x")], edges=[]),
         [("nodes[0].run_if", 'unknown value "x"; use one of "all_succeeded", "any_succeeded", "all_done"')],
     ),
@@ -129,7 +129,7 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("nodes[0].timeout", f'cannot read "5 min" as a duration; {FORMS}')],
     ),
     (
-        "time limits with every field at fault",
+        "timeouts with every field at fault",
         flow(
             nodes=[
                 node(
@@ -160,7 +160,11 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             ("nodes[0].timeouts.total", 'must not be negative, is "-1s"'),
         ],
     ),
-    ("retry no object", flow(nodes=[node("a", retry=3)], edges=[]), [("nodes[0].retry", "must be an object, is 3")]),
+    (
+        "retry not an object",
+        flow(nodes=[node("a", retry=3)], edges=[]),
+        [("nodes[0].retry", "must be an object, is 3")],
+    ),
     (
         "retry without attempts",
         flow(nodes=[node("a", retry={"retries": 3})], edges=[]),
@@ -201,17 +205,17 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         ],
     ),
     (
-        "retry that waits less in the end than in the beginning",
+        "retry with maximum below initial",
         flow(nodes=[node("a", retry={"attempts": 2, "initial": "10s", "maximum": "5s"})], edges=[]),
         [("nodes[0].retry.maximum", "must not be less than initial, which is 10")],
     ),
     (
-        "retry of one name",
+        "retry with names not in a list",
         flow(nodes=[node("a", retry={"attempts": 2, "non_retryable": "ValueError"})], edges=[]),
         [("nodes[0].retry.non_retryable", 'must be a list of texts, is "ValueError"')],
     ),
-    ("edges no list", flow(edges="a->b"), [("edges", 'must be a list, is "a->b"')]),
-    ("edge no object", flow(edges=[["a", "b"]]), [("edges[0]", "must be an object, is a list")]),
+    ("edges not a list", flow(edges="a->b"), [("edges", 'must be a list, is "a->b"')]),
+    ("edge not an object", flow(edges=[["a", "b"]]), [("edges[0]", "must be an object, is a list")]),
     (
         "edge fields missing",
         flow(edges=[{}]),
@@ -291,17 +295,17 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("nodes[0].config.key.$secret", f'"my key" {ID_RULE}')],
     ),
     (
-        "secret name no text",
+        "secret name not text",
         flow(nodes=[node("a", config={"keys": [{"$secret": None}]})], edges=[]),
         [("nodes[0].config.keys[0].$secret", "must be the name of a secret as text, is null")],
     ),
     (
-        "secret with more beside it",
+        "secret with other fields",
         flow(nodes=[node("a", config={"key": {"$secret": "k", "default": "", "x": 1}})], edges=[]),
         [("nodes[0].config.key", 'a secret reference must have no field but "$secret"; remove "default", "x"')],
     ),
     (
-        "config as a whole a secret",
+        "config that is a secret itself",
         flow(nodes=[node("a", config={"$secret": "k"})], edges=[]),
         [("nodes[0].config", "a secret can stand for a value in the config, not for the whole of it")],
     ),
@@ -316,12 +320,12 @@ GRAPH_CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [("nodes[0].config.x", '"?" contains an unpaired surrogate, which is not valid Unicode')],
     ),
     (
-        "no JSON value",
+        "not a JSON value",
         flow(nodes=[node("a", config={"x": b"1"})], edges=[]),
         [("nodes[0].config.x", "a bytes is not a JSON value")],
     ),
     (
-        "key no text",
+        "key not text",
         flow(nodes=[node("a", config={1: 2})], edges=[]),
         [("nodes[0].config", "1 is not a valid key; keys must be text")],
     ),

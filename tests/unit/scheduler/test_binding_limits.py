@@ -5,7 +5,7 @@ from typing import Any
 from tradewind.scheduler.domain.binding_limits import Demand, binding_limits
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.placement import Placement, WorkerView, placements
-from tradewind.scheduler.domain.standing_limits import StandingLimits
+from tradewind.scheduler.domain.system_limits import SystemLimits
 from tradewind.scheduler.domain.weather import read_weather
 
 MINUTE = 60_000
@@ -26,12 +26,12 @@ def fan(width: int, node_type: str = "model", **more: Any) -> FlowDefinition:
 
 def bound(
     definition: FlowDefinition,
-    standing: StandingLimits | None = None,
+    limits: SystemLimits | None = None,
     offers: tuple[Placement, ...] = (),
     planned: tuple[int, ...] = (),
 ) -> list[tuple[str, str, str, str, int]]:
     demand = Demand(definition, definition.structure())
-    found = binding_limits(definition, demand, standing or StandingLimits(), offers, planned)
+    found = binding_limits(definition, demand, limits or SystemLimits(), offers, planned)
     return [(each.limit, each.subject, each.allowed, each.wanted, each.in_use) for each in found]
 
 
@@ -53,29 +53,29 @@ def test_nodes_of_built_in_types_count_towards_no_limit() -> None:
     definition = read_weather(weather).definition
     assert definition is not None
     assert Demand(definition, definition.structure()).total == 1
-    assert bound(definition, StandingLimits(max_running_per_node_type={"delay": 1})) == []
+    assert bound(definition, SystemLimits(max_running_per_node_type={"delay": 1})) == []
     waiting = read_weather({"interval": 60, "max_running": 1, "nodes": nodes}).definition
     assert waiting is not None
     assert bound(waiting) == []
 
 
 def test_limit_binds_when_more_nodes_can_be_ready_at_once() -> None:
-    standing = StandingLimits(
+    limits = SystemLimits(
         max_running=100,
         max_running_per_user=5,
         max_running_per_flow=6,
         max_running_per_node_type={"model": 5, "feed": 1, "other": 1},
     )
-    assert bound(fan(5), standing) == [
+    assert bound(fan(5), limits) == [
         ("config.max_running_per_user", "", "5", "6", 0),
         ("config.max_running_per_node_type", "model", "5", "6", 0),
     ]
-    assert bound(fan(4), standing) == []
+    assert bound(fan(4), limits) == []
 
 
 def test_running_nodes_count_towards_the_limit() -> None:
-    standing = StandingLimits(max_running=9, max_running_per_user=10, running=4)
-    assert bound(fan(5), standing) == [("config.max_running", "", "9", "6", 4)]
+    limits = SystemLimits(max_running=9, max_running_per_user=10, running=4)
+    assert bound(fan(5), limits) == [("config.max_running", "", "9", "6", 4)]
 
 
 def test_limits_of_the_flow_itself_bind() -> None:
@@ -91,11 +91,11 @@ def test_limits_of_the_flow_itself_bind() -> None:
 
 def test_rate_binds_when_the_schedule_or_a_single_cycle_exceeds_it() -> None:
     every_minute = tuple(range(0, 10 * MINUTE, MINUTE))
-    standing = StandingLimits(rates={"model": "5/m", "feed": "1/m"})
-    assert bound(fan(5), standing, planned=every_minute) == [("config.rates", "model", "5/m", "6/m", 0)]
-    assert bound(fan(4), standing, planned=every_minute) == []
-    assert bound(fan(5), standing, planned=(0, 60 * MINUTE)) == [("config.rates", "model", "5/m", "6", 0)]
-    assert bound(fan(5), standing) == [("config.rates", "model", "5/m", "6", 0)]
+    limits = SystemLimits(rates={"model": "5/m", "feed": "1/m"})
+    assert bound(fan(5), limits, planned=every_minute) == [("config.rates", "model", "5/m", "6/m", 0)]
+    assert bound(fan(4), limits, planned=every_minute) == []
+    assert bound(fan(5), limits, planned=(0, 60 * MINUTE)) == [("config.rates", "model", "5/m", "6", 0)]
+    assert bound(fan(5), limits) == [("config.rates", "model", "5/m", "6", 0)]
     costly = fan(3, rate={"key": "acct", "limit": "10/s", "cost": 4})
     assert bound(costly, planned=every_minute) == [("rate", "acct", "10/s", "12", 0)]
 

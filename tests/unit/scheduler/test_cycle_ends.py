@@ -7,7 +7,7 @@ import pytest
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd, CycleFacts, CycleOrigin, Notes, StopRequest
 from tradewind.scheduler.domain.cycle_log import cycle_log
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.domain.ending import ended, given_up
+from tradewind.scheduler.domain.ending import ended_state, given_up_state
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.log_line import LogLevel
 from tradewind.scheduler.domain.run_name import RunName
@@ -49,7 +49,7 @@ def test_ended_cycle_has_status_reason_and_log_line(
 ) -> None:
     state = ChainState(RunName("f", 7), FACTS, 4, components={"0": ends[0], "1": ends[1]}, stop=stop)
 
-    final, fields = ended(state)
+    final, fields = ended_state(state)
 
     error = {
         "partial": "NODES_FAILED",
@@ -69,13 +69,13 @@ def test_reason_for_waiting_is_cleared_when_the_cycle_completes() -> None:
         RunName("f", 0), FACTS._replace(component_count=1), 2, components={"0": GOOD}, reason="QUEUE_FULL"
     )
 
-    final, fields = ended(waited)
+    final, fields = ended_state(waited)
 
     assert (final.reason, "reason" in fields) == ("", True)
 
 
 def test_cycle_that_is_given_up_fails_with_the_reason() -> None:
-    final, fields = given_up(ChainState(RunName("f", 3), FACTS, 1), "its definition is gone")
+    final, fields = given_up_state(ChainState(RunName("f", 3), FACTS, 1), "its definition is gone")
 
     assert (final.status, final.reason) == (CycleStatus.FAILED, "its definition is gone")
     assert set(fields) == {"status", "reason", "error"}

@@ -40,10 +40,10 @@ def test_span_of_a_rerun_links_the_previous_run_and_shows_a_store_failure() -> N
     exporter = InMemorySpanExporter()
     tracing = Tracing("test", exporter)
     traces = TraceRuns(tracing)
-    again = traces.beginning("f", "rerun", "", TRACED)
+    again = traces.begin_span("f", "rerun", "", TRACED)
     assert again.split("-")[1] != TRACED.split("-")[1]
-    traces.begun([again])
-    traces.begun([again])
+    traces.end_spans([again])
+    traces.end_spans([again])
     tracing.shutdown()
     (span,) = exporter.get_finished_spans()
     assert [f"{link.context.trace_id:032x}" for link in span.links] == [TRACED.split("-")[1]]
@@ -61,7 +61,7 @@ async def test_end_of_a_sampled_cycle_is_a_span_below_its_beginning() -> None:
     traces = TraceRuns(tracing)
     for traceparent in (TRACED, TRACED[:-1] + "0", ""):
         facts = state.facts._replace(traceparent=traceparent)
-        traces.ended(state._replace(facts=facts, status=CycleStatus.TIMEOUT, reason="it took too long"))
+        traces.record_end(state._replace(facts=facts, status=CycleStatus.TIMEOUT, reason="it took too long"))
     tracing.shutdown()
     (span,) = exporter.get_finished_spans()
     assert (span.name, span.status.description) == ("end_cycle", "it took too long")

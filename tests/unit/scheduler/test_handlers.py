@@ -7,7 +7,7 @@ import pytest
 from tests.unit.scheduler.flows import analyzed, edge, flow, node
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd, CycleFacts, CycleOrigin, StopRequest
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.domain.ending import ended, outcome_so_far
+from tradewind.scheduler.domain.ending import ended_state, outcome_so_far
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.handlers import NOT_FAILED, Handlers, Phase
 from tradewind.scheduler.domain.run_name import RunName
@@ -89,7 +89,7 @@ def test_failed_handler_turns_completed_into_partial_only(
     main: ComponentEnd, handler: ComponentEnd, status: CycleStatus
 ) -> None:
     skipped = ComponentEnd(skipped=2)
-    final, _ = ended(state(c0=main, c1=handler, c2=skipped, c3=GOOD))
+    final, _ = ended_state(state(c0=main, c1=handler, c2=skipped, c3=GOOD))
     assert final.status is status
     assert ("1 of the nodes that handle the outcome did not complete" in final.reason) == (handler is BAD)
 

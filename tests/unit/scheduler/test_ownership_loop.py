@@ -33,15 +33,15 @@ class Counted(OwnPartitions):
 def test_replica_renews_three_times_per_lease() -> None:
     """Sums and differences of times are rounded, and while a clock stands still nothing else gets a turn."""
     stores = MemoryStores(ManualClock(), replica="only")
-    own = Counted(stores.partitions, "only", stores.wakes)
+    ownership = Counted(stores.partitions, "only", stores.wakes)
 
     async def some_months() -> None:
         await asyncio.sleep(0.123)
         with suppress(TimeoutError):
             async with asyncio.timeout(LEASES * LEASE_S - 1):
-                await OwnershipLoop(own, Alarm(), LEASE_S, sole=True).run()
+                await OwnershipLoop(ownership, Alarm(), LEASE_S, sole=True).run()
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(0)) as runner:
         runner.run(some_months())
 
-    assert own.shared == 3 * LEASES
+    assert ownership.shared == 3 * LEASES

@@ -36,7 +36,7 @@ async def test_listener_added_during_a_check_is_not_lost() -> None:
     assert not publish.has_listeners
 
 
-class Own:
+class Ownership:
     """Owned partitions, and the listener for newly gained ones."""
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class Tell:
 
     has_listeners = False
 
-    def __init__(self, own: Own) -> None:
-        self._own = own
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
         self.published: list[Sequence[int]] = []
 
     async def poll_listeners(self) -> None: ...
@@ -60,14 +60,14 @@ class Tell:
     async def __call__(self, partitions: Sequence[int]) -> bool:
         self.published.append(partitions)
         if partitions == [0]:
-            self._own.epochs[1] = 1
-            self._own.gained()
+            self._ownership.epochs[1] = 1
+            self._ownership.gained()
         return True
 
 
 async def test_ends_in_a_partition_gained_meanwhile_are_published() -> None:
-    own: Any = Own()
-    publish: Any = Tell(own)
-    telling = asyncio.ensure_future(PublishEndsLoop(publish, own, Alarm(), 0.01).run())
+    ownership: Any = Ownership()
+    publish: Any = Tell(ownership)
+    telling = asyncio.ensure_future(PublishEndsLoop(publish, ownership, Alarm(), 0.01).run())
     await until(lambda: publish.published == [[0], [0, 1]], "both are published", 5)
     telling.cancel()

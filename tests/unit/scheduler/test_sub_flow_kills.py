@@ -41,7 +41,7 @@ class Killed(Exception):
     """The process has died."""
 
 
-class Mortal:
+class KillableProxy:
     """Passes calls on to `target`; `dies` says for each call whether the process dies before it or after its effect."""
 
     def __init__(self, target: Any, dies: Callable[[], str]) -> None:
@@ -129,17 +129,17 @@ class World:
 
     def sub_flows(self, dies: Callable[[], str]) -> tuple[SubFlows, ReturnEnds]:
         """Return the objects with which a new scheduler handles sub-flows."""
-        of, nodes = self.scheduler, Mortal(self.nodes, dies)
+        of, nodes = self.scheduler, KillableProxy(self.nodes, dies)
         nodes.__dict__["waits"] = self.nodes.waits
         stores = of.stores
-        begin = Mortal(of.begin, dies)
-        hand_over: Any = Mortal(of.hand_over, dies)
+        begin = KillableProxy(of.begin, dies)
+        hand_over: Any = KillableProxy(of.hand_over, dies)
         hand_over.__dict__["begin"] = of.hand_over.begin
         ends: Any = SimpleNamespace(abandon=list)
         run = RunCycles(begin, hand_over, ends, stores.states, of.definitions)  # type: ignore[arg-type]
-        states: Any = Mortal(stores.states, dies)
-        returned = ReturnEnds(Mortal(stores.returns, dies), states, of.definitions, self._outputs, nodes, nodes)  # type: ignore[arg-type]
-        flows: Any = Mortal(stores.flows, dies)
+        states: Any = KillableProxy(stores.states, dies)
+        returned = ReturnEnds(KillableProxy(stores.returns, dies), states, of.definitions, self._outputs, nodes, nodes)  # type: ignore[arg-type]
+        flows: Any = KillableProxy(stores.flows, dies)
         return SubFlows(nodes, flows, states, run, self._stop, returned), returned  # type: ignore[arg-type]
 
     async def _outputs(self, runs: Sequence[Any]) -> list[Any]:

@@ -6,10 +6,10 @@ from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemorySchedul
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.supervise_runs import SuperviseRuns
 
-AWAY = PeerUnavailable("node task manager", "down")
+UNAVAILABLE = PeerUnavailable("node task manager", "down")
 
 
-class Empty(DirectNodeTasks):
+class EmptyNodeTasks(DirectNodeTasks):
     """A node task manager that holds nothing yet, and answers so even while it accepts nothing."""
 
     async def components(self, _runs: object) -> list[object]:
@@ -32,7 +32,7 @@ def supervise(scheduler: MemoryScheduler) -> SuperviseRuns:
 
 
 async def test_check_fails_while_the_node_task_manager_is_unavailable() -> None:
-    scheduler = MemoryScheduler(Empty(outcomes=[AWAY, AWAY]))
+    scheduler = MemoryScheduler(EmptyNodeTasks(outcomes=[UNAVAILABLE, UNAVAILABLE]))
     await scheduler.register()
     run = await scheduler.run()
     await scheduler.hand_over([run])
@@ -43,7 +43,7 @@ async def test_check_fails_while_the_node_task_manager_is_unavailable() -> None:
 
 
 async def test_runs_submitted_late_are_checked_again_after_two_seconds() -> None:
-    scheduler = MemoryScheduler(Empty(outcomes=[AWAY]))
+    scheduler = MemoryScheduler(EmptyNodeTasks(outcomes=[UNAVAILABLE]))
     await scheduler.register()
     runs = [await scheduler.run() for _ in range(3)]
     names = [run.state.name for run in runs]

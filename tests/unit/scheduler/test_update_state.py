@@ -22,17 +22,17 @@ FACTS = CycleFacts("r0", "default", 1, CycleOrigin.RUN_FLOW, 1, 1, 0, 2, 1, Fail
 ENDED = ChainState(RUN, FACTS, 7, status=CycleStatus.FAILED)
 
 
-class Away(Exception):
+class Outage(Exception):
     """The store cannot be reached."""
 
 
-class Answers:
+class ScriptedStates:
     """A repository that answers writes as the test says.
 
     The version on record rises with each conflict; with `terminal`, the run has ended meanwhile.
     """
 
-    def __init__(self, *outcomes: UpdateOutcome | Away) -> None:
+    def __init__(self, *outcomes: UpdateOutcome | Outage) -> None:
         self.outcomes = list(outcomes)
         self.state: ChainState | None = ChainState(RUN, FACTS, 1)
         self.seen: list[int] = []
@@ -46,7 +46,7 @@ class Answers:
     async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
         self.seen.append(state.version)
         outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
-        if isinstance(outcome, Away):
+        if isinstance(outcome, Outage):
             raise outcome
         version = state.version + 1
         if outcome is UpdateOutcome.CONFLICT:
@@ -64,7 +64,7 @@ def with_reason(state: ChainState) -> tuple[ChainState, set[str]]:
 
 
 async def test_conflict_is_retried_from_the_stored_state() -> None:
-    states = Answers(UpdateOutcome.CONFLICT, UpdateOutcome.CONFLICT, UpdateOutcome.OK)
+    states = ScriptedStates(UpdateOutcome.CONFLICT, UpdateOutcome.CONFLICT, UpdateOutcome.OK)
 
     result, state = await update_state(states, RUN, with_reason)
 
@@ -73,7 +73,7 @@ async def test_conflict_is_retried_from_the_stored_state() -> None:
 
 
 async def test_repeated_conflicts_are_given_up_at_the_deadline() -> None:
-    states = Answers(UpdateOutcome.CONFLICT)
+    states = ScriptedStates(UpdateOutcome.CONFLICT)
 
     with pytest.raises(VersionConflict, match="run f:0:0 kept being changed by others; try again"):
         await update_state(states, RUN, with_reason, deadline_s=0.05)
@@ -81,9 +81,9 @@ async def test_repeated_conflicts_are_given_up_at_the_deadline() -> None:
 
 
 async def test_store_outage_is_raised_at_once_without_retry() -> None:
-    states = Answers(UpdateOutcome.CONFLICT, Away("the store is away"), UpdateOutcome.OK)
+    states = ScriptedStates(UpdateOutcome.CONFLICT, Outage("the store is away"), UpdateOutcome.OK)
 
-    with pytest.raises(Away):
+    with pytest.raises(Outage):
         await update_state(states, RUN, with_reason)
     assert states.seen == [1, 2]
 
@@ -93,7 +93,7 @@ async def test_store_outage_is_raised_at_once_without_retry() -> None:
     [(UpdateOutcome.MISSING, ChainState(RUN, FACTS, 1)), (UpdateOutcome.TERMINAL, ENDED)],
 )
 async def test_missing_or_ended_run_is_reported_without_retry(outcome: UpdateOutcome, found: ChainState) -> None:
-    states = Answers(outcome)
+    states = ScriptedStates(outcome)
 
     result, state = await update_state(states, RUN, with_reason)
 
@@ -101,7 +101,7 @@ async def test_missing_or_ended_run_is_reported_without_retry(outcome: UpdateOut
 
 
 async def test_unknown_run_is_not_created() -> None:
-    states = Answers(UpdateOutcome.OK)
+    states = ScriptedStates(UpdateOutcome.OK)
     states.state = None
 
     assert await update_state(states, RUN, with_reason) == (UpdateResult(UpdateOutcome.MISSING), None)

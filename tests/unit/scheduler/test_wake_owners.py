@@ -22,9 +22,9 @@ class Replica:
     def __init__(self, poll_s: float = POLL_S) -> None:
         stores = MemoryStores(ManualClock())
         self.sent: list[WakeUp] = []
-        self.own = OwnPartitions(stores.partitions, "here", stores.wakes)
+        self.ownership = OwnPartitions(stores.partitions, "here", stores.wakes)
         self.background = Background()
-        self.wake = WakeOwners(stores.wakes, self.own, self.background, poll_s)
+        self.wake = WakeOwners(stores.wakes, self.ownership, self.background, poll_s)
         self._listening = stores.wakes.listen(self.sent.append, lambda: None)
 
     async def __aenter__(self) -> "Replica":
@@ -44,7 +44,7 @@ async def rings(rest: Callable[[], object], within_s: float = 1.0) -> bool:
 
 async def test_local_owner_is_woken_without_a_message() -> None:
     async with Replica() as replica:
-        await replica.own.acquire()
+        await replica.ownership.acquire()
         replica.wake(Work.RUNS, "f", 20)
         assert await rings(lambda: replica.wake.alarms[Work.RUNS].rest(HOUR_S))
         assert replica.sent == []
@@ -73,7 +73,7 @@ async def test_replica_wakes_for_partitions_it_owns_and_for_all_after_a_gap() ->
         alarms = replica.wake.alarms
         replica.wake.receive(WakeUp(Work.RUNS, 0, 0))
         assert not await rings(lambda: alarms[Work.RUNS].rest(HOUR_S, 0.05), 0.04)
-        await replica.own.acquire()
+        await replica.ownership.acquire()
         replica.wake.receive(WakeUp(Work.RUNS, 0, 0))
         assert await rings(lambda: alarms[Work.RUNS].rest(HOUR_S))
         replica.wake.receive(WakeUp(Work.SHARES, EVERY, 0))

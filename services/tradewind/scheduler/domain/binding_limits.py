@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.node_definition import NodeDefinition
 from tradewind.scheduler.domain.placement import Placement
-from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.domain.structure import FlowStructure
+from tradewind.scheduler.domain.system_limits import SystemLimits
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.quoting import quoted
 from tradewind.server.rates import Rate
@@ -59,7 +59,7 @@ class Demand:
 def binding_limits(
     definition: FlowDefinition,
     demand: Demand,
-    standing: StandingLimits,
+    limits: SystemLimits,
     offers: Iterable[Placement],
     planned: Sequence[int],
 ) -> tuple[BindingLimit, ...]:
@@ -71,8 +71,8 @@ def binding_limits(
     return (
         *_flow_limits(definition, demand),
         *_worker_limits(demand, offers),
-        *_system_limits(demand, standing),
-        *_rate_limits(definition, standing, planned),
+        *_system_limits(demand, limits),
+        *_rate_limits(definition, limits, planned),
     )
 
 
@@ -100,13 +100,13 @@ def _worker_limits(demand: Demand, offers: Iterable[Placement]) -> Iterator[Bind
             )
 
 
-def _system_limits(demand: Demand, standing: StandingLimits) -> Iterator[BindingLimit]:
-    total, running = demand.total, standing.running
-    yield from _count_limit("config.max_running", "", standing.max_running, total, in_use=running)
-    yield from _count_limit("config.max_running_per_user", "", standing.max_running_per_user, total, in_use=running)
-    yield from _count_limit("config.max_running_per_flow", "", standing.max_running_per_flow, total)
+def _system_limits(demand: Demand, limits: SystemLimits) -> Iterator[BindingLimit]:
+    total, running = demand.total, limits.running
+    yield from _count_limit("config.max_running", "", limits.max_running, total, in_use=running)
+    yield from _count_limit("config.max_running_per_user", "", limits.max_running_per_user, total, in_use=running)
+    yield from _count_limit("config.max_running_per_flow", "", limits.max_running_per_flow, total)
     for node_type, wanted in demand.widest(lambda node: node.node_type).items():
-        most = standing.max_running_per_node_type.get(node_type, 0)
+        most = limits.max_running_per_node_type.get(node_type, 0)
         noun = f"nodes of type {quoted(node_type)}"
         yield from _count_limit("config.max_running_per_node_type", node_type, most, wanted, noun)
 
@@ -120,13 +120,11 @@ def _count_limit(
         yield BindingLimit(limit, subject, str(most), str(wanted), in_use, message)
 
 
-def _rate_limits(
-    definition: FlowDefinition, standing: StandingLimits, planned: Sequence[int]
-) -> Iterator[BindingLimit]:
+def _rate_limits(definition: FlowDefinition, limits: SystemLimits, planned: Sequence[int]) -> Iterator[BindingLimit]:
     of_types = Counter(node.node_type for node in definition.nodes)
     for node_type, cost in of_types.items():
-        if node_type in standing.rates:
-            limit = Rate.parse(standing.rates[node_type])
+        if node_type in limits.rates:
+            limit = Rate.parse(limits.rates[node_type])
             yield from _rate_limit(
                 "config.rates", node_type, limit, cost, planned, f"nodes of type {quoted(node_type)}"
             )

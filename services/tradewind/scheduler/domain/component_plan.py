@@ -68,7 +68,7 @@ def _digest(
                 *([n.concurrency.to_weather()] if n.concurrency is not None else ()),
                 *([n.rate.to_weather()] if n.rate is not None else ()),
                 *([{"cache": n.cache.to_weather()}] if n.cache is not None else ()),
-                *([n.further_clocks] if n.further_clocks else ()),
+                *([n.further_timeouts] if n.further_timeouts else ()),
                 *([n.fan_out.to_weather()] if n.fan_out is not None else ()),
             ]
             for n in nodes

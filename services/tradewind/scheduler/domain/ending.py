@@ -16,7 +16,7 @@ _ERRORS = {
 }
 
 
-def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
+def ended_state(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
     """Return a run whose components have all ended, in its terminal status, and the fields that change."""
     counts = state.counts()
     if state.stop is None and not counts.failed and not counts.terminated:
@@ -61,7 +61,7 @@ def _sum(state: ChainState, ids: Collection[str]) -> ComponentEnd:
     return ComponentEnd(*(sum(column) for column in zip(*ends, strict=True))) if ends else ComponentEnd()
 
 
-def given_up(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...]]:
+def given_up_state(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...]]:
     """Return a run that can never be carried out, ended as failed, and the fields that change."""
     notes = replace(state.notes, error="DEFINITION_LOST")
     return state._replace(status=CycleStatus.FAILED, reason=reason, notes=notes), (STATUS, REASON, ERROR)

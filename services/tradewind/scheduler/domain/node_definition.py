@@ -46,10 +46,10 @@ class NodeDefinition:
     fan_out: FanOut | None = None
 
     @property
-    def further_clocks(self) -> dict[str, int]:
+    def further_timeouts(self) -> dict[str, int]:
         """The time limits, in ms, that are written under `timeouts`; a limit that is not set is left out."""
-        clocks = {"total": self.total_ms, "heartbeat": self.heartbeat_ms}
-        return {name: ms for name, ms in clocks.items() if ms}
+        timeouts = {"total": self.total_ms, "heartbeat": self.heartbeat_ms}
+        return {name: ms for name, ms in timeouts.items() if ms}
 
     def to_weather(self) -> dict[str, Any]:
         """Return it in Weather Syntax, without fields at their defaults."""
@@ -62,8 +62,8 @@ class NodeDefinition:
             weather["schedule_to_start"] = format_duration(self.schedule_to_start_ms)
         if self.start_to_close_ms != START_TO_CLOSE_MS:
             weather["timeout"] = format_duration(self.start_to_close_ms)
-        if self.further_clocks:
-            weather["timeouts"] = {name: format_duration(ms) for name, ms in self.further_clocks.items()}
+        if self.further_timeouts:
+            weather["timeouts"] = {name: format_duration(ms) for name, ms in self.further_timeouts.items()}
         if self.retry is not None:
             weather["retry"] = self.retry.to_weather()
         if self.priority:

@@ -64,7 +64,7 @@ class SubFlowReport:
     final: bool = False
 
 
-def failed(state: ChainState) -> str:
+def failure_message(state: ChainState) -> str:
     """Return a text that says how a cycle ended that did not complete."""
     name = state.name
     why = f": {state.reason}" if state.reason else ""

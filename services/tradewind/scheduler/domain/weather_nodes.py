@@ -10,12 +10,12 @@ from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.json_text import canonical_json
 from tradewind.scheduler.domain.key_rate import read_rate
-from tradewind.scheduler.domain.node_clocks import read_clocks
 from tradewind.scheduler.domain.node_definition import (
     EdgeDefinition,
     NodeDefinition,
     RunIf,
 )
+from tradewind.scheduler.domain.node_timeouts import read_timeouts
 from tradewind.scheduler.domain.paths import join
 from tradewind.scheduler.domain.retry_definition import read_retry
 from tradewind.scheduler.domain.secret_references import SECRET_KEY, Keys, check_secrets
@@ -69,7 +69,7 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
     node_type = fields.identifier("type")
     config = fields.mapping("config")
     run_if = RunIf(fields.choice("run_if", list(RunIf), RunIf.ALL_SUCCEEDED))
-    clocks = read_clocks(item, fields, path, faults)
+    timeouts = read_timeouts(item, fields, path, faults)
     priority = fields.integer("priority", 0, LOWEST_PRIORITY, HIGHEST_PRIORITY)
     concurrency = read_concurrency(item, path, faults)
     rate = read_rate(item, path, faults)
@@ -94,15 +94,15 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
             node_type,
             config_json,
             run_if,
-            clocks.schedule_to_start_ms,
-            clocks.start_to_close_ms,
+            timeouts.schedule_to_start_ms,
+            timeouts.start_to_close_ms,
             retry=retry,
             priority=priority,
             concurrency=concurrency,
             rate=rate,
             cache=cache,
-            total_ms=clocks.total_ms,
-            heartbeat_ms=clocks.heartbeat_ms,
+            total_ms=timeouts.total_ms,
+            heartbeat_ms=timeouts.heartbeat_ms,
             fan_out=fan_out,
         )
     return NodeDraft(path, node_id, node_type, config, secrets, definition, cache.name if cache else None)

@@ -17,7 +17,9 @@ _REST_S = 0.02
 _log = structlog.get_logger(__name__)
 
 
-def bulk_jobs_loop(jobs: BulkJobs, execute: ExecuteJobs, own: OwnPartitions, alarm: Alarm, poll_s: float) -> OwnedWork:
+def bulk_jobs_loop(
+    jobs: BulkJobs, execute: ExecuteJobs, ownership: OwnPartitions, alarm: Alarm, poll_s: float
+) -> OwnedWork:
     """Return the loop that takes one step of each open job in turn."""
 
     async def work(epochs: Epochs) -> float:
@@ -33,4 +35,4 @@ def bulk_jobs_loop(jobs: BulkJobs, execute: ExecuteJobs, own: OwnPartitions, ala
             _log.warning("job_step_failed", job_id=job_id, error=error)
             return False
 
-    return OwnedWork("jobs_not_read", work, own, alarm, poll_s)
+    return OwnedWork("jobs_not_read", work, ownership, alarm, poll_s)

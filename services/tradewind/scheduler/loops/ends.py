@@ -74,7 +74,7 @@ def event_loop(
     node_tasks: NodeTasks,
     fold: FoldEvents,
     outputs: SinkOutputs,
-    own: OwnPartitions,
+    ownership: OwnPartitions,
     background: Background,
     sub_flows: SubFlows,
 ) -> OwnedStream[Event, EventStream]:
@@ -84,12 +84,14 @@ def event_loop(
 
     async def work(stream: EventStream, events: list[Event]) -> None:
         ends = [event for event in events if isinstance(event, ComponentEvent)]
-        sub_flow_events = [event for event in events if isinstance(event, SubFlowEvent) and own.owns(event.partition)]
+        sub_flow_events = [
+            event for event in events if isinstance(event, SubFlowEvent) and ownership.owns(event.partition)
+        ]
         batch = acks.batch(stream, parts=2 if sub_flow_events else 1)
         if sub_flow_events:
             await queue.put(sub_flow_events, batch)
         folded, lost = await fold_all(ends)
-        own.lose(lost, "a write was refused")
+        ownership.lose(lost, "a write was refused")
         # A partition that was not owned during the fold may be owned again: acknowledge only the events folded.
         batch.part_done([event for event in ends if event.partition in folded], lost)
 
@@ -99,15 +101,15 @@ def event_loop(
         for event in events:
             outputs.collect(event)
         while True:
-            mine = [event for event in events if own.owns(event.partition)]
+            mine = [event for event in events if ownership.owns(event.partition)]
             try:
-                return {event.partition for event in mine}, await fold(mine, own.epochs)
+                return {event.partition for event in mine}, await fold(mine, ownership.epochs)
             except Exception as error:
                 # Events must be on record before they are acknowledged, so all that can be done is to try again.
                 _log.warning("events_not_folded", events=len(mine), error=error)
                 await backoff.pause()
 
-    return OwnedStream("events", node_tasks.events, lambda stream: stream.receive(), work, own)
+    return OwnedStream("events", node_tasks.events, lambda stream: stream.receive(), work, ownership)
 
 
 async def handle_sub_flows(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
@@ -123,7 +125,7 @@ async def handle_sub_flows(sub_flows: SubFlows, events: list[SubFlowEvent]) -> N
 
 
 def open_runs_loop(
-    open_runs: OpenRuns, supervise: SuperviseRuns, own: OwnPartitions, alarm: Alarm, clock: Clock, poll_s: float
+    open_runs: OpenRuns, supervise: SuperviseRuns, ownership: OwnPartitions, alarm: Alarm, clock: Clock, poll_s: float
 ) -> OwnedWork:
     """Return the loop that looks after open runs, and sleeps until the earliest check is due."""
 
@@ -138,4 +140,4 @@ def open_runs_loop(
         wait_s = max(0.0, (min(upcoming) - clock.now_ms()) / 1000)
         return min(wait_s, _RETRY_S) if due else wait_s
 
-    return OwnedWork("open_runs_not_looked_after", work, own, alarm, poll_s, _RETRY_S)
+    return OwnedWork("open_runs_not_looked_after", work, ownership, alarm, poll_s, _RETRY_S)

@@ -44,15 +44,15 @@ class OwnedStream(Generic[Item, OpenStream]):
         open_stream: Callable[[], OpenStream],
         receive: Callable[[OpenStream], Awaitable[tuple[list[Item], list[int]]]],
         work: Callable[[OpenStream, list[Item]], Awaitable[None]],
-        own: OwnPartitions,
+        ownership: OwnPartitions,
     ) -> None:
         self._name = name
         self._open_stream = open_stream
         self._receive = receive
         self._work = work
-        self._own = own
+        self._ownership = ownership
         self._owned_changed = asyncio.Event()
-        own.on_change(self._owned_changed.set)
+        ownership.on_change(self._owned_changed.set)
 
     async def run(self) -> None:
         """Run forever."""
@@ -72,7 +72,7 @@ class OwnedStream(Generic[Item, OpenStream]):
             await backoff.pause()
 
     async def _serve(self) -> None:
-        while not self._own.epochs:
+        while not self._ownership.epochs:
             self._owned_changed.clear()
             await self._owned_changed.wait()
         stream = self._open_stream()
@@ -91,7 +91,7 @@ class OwnedStream(Generic[Item, OpenStream]):
         subscribed: dict[int, int] = {}
         while True:
             self._owned_changed.clear()
-            owned = dict(self._own.epochs)
+            owned = dict(self._ownership.epochs)
             lost = [partition for partition in subscribed if partition not in owned]
             gained = {partition: epoch for partition, epoch in owned.items() if subscribed.get(partition) != epoch}
             subscribed = owned
@@ -105,7 +105,7 @@ class OwnedStream(Generic[Item, OpenStream]):
         while True:
             items, ended = await self._receive(stream)
             if ended:
-                self._own.lose(ended, f"a higher epoch has taken over the {self._name} stream")
+                self._ownership.lose(ended, f"a higher epoch has taken over the {self._name} stream")
             waiting += items
             if items:
                 arrived.set()

@@ -23,25 +23,25 @@ class OwnedWork:
         self,
         failure: str,
         work: Callable[[Epochs], Awaitable[float]],
-        own: OwnPartitions,
+        ownership: OwnPartitions,
         alarm: Alarm,
         poll_s: float,
         retry_s: float = 1.0,
     ) -> None:
         self._failure = failure
         self._work = work
-        self._own = own
+        self._ownership = ownership
         self._alarm = alarm
         self._poll_s = poll_s
         self._retry_s = retry_s
-        own.on_change(lambda: alarm.ring_in(0))
+        ownership.on_change(lambda: alarm.ring_in(0))
 
     async def run(self) -> None:
         """Run forever."""
         while True:
             wait_s = self._retry_s
             try:
-                wait_s = await self._work(self._own.epochs)
+                wait_s = await self._work(self._ownership.epochs)
             except PeerUnavailable as error:
                 _log.warning(self._failure, error=error.detail)
             except Exception as error:

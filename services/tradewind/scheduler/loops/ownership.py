@@ -21,8 +21,8 @@ class OwnershipLoop:
     only one: partitions that a predecessor held when it died are taken over at once.
     """
 
-    def __init__(self, own: OwnPartitions, alarm: Alarm, lease_s: float, *, sole: bool) -> None:
-        self._own = own
+    def __init__(self, ownership: OwnPartitions, alarm: Alarm, lease_s: float, *, sole: bool) -> None:
+        self._ownership = ownership
         self._alarm = alarm
         self._report_s = lease_s / 3
         self._sole = sole
@@ -36,11 +36,11 @@ class OwnershipLoop:
             try:
                 if woken or loop.time() >= due_s:
                     due_s = loop.time() + self._report_s
-                    await self._own.rebalance(alone=self._sole)
+                    await self._ownership.rebalance(alone=self._sole)
                     self._sole = False
-                if not self._own.complete:
-                    await self._own.acquire()
+                if not self._ownership.complete:
+                    await self._ownership.acquire()
             except Exception as error:
                 self._failing.note(str(error), error=error)
             wait_s = max(0.0, due_s - loop.time())
-            woken = await self._alarm.rest(math.inf, wait_s if self._own.complete else min(wait_s, _ACQUIRE_S))
+            woken = await self._alarm.rest(math.inf, wait_s if self._ownership.complete else min(wait_s, _ACQUIRE_S))

@@ -13,13 +13,13 @@ _log = structlog.get_logger(__name__)
 class PublishEndsLoop:
     """Asks every `every_s`; publishes when an end rings the alarm, and ends that a predecessor left unpublished."""
 
-    def __init__(self, publish_ends: PublishEnds, own: OwnPartitions, alarm: Alarm, every_s: float) -> None:
+    def __init__(self, publish_ends: PublishEnds, ownership: OwnPartitions, alarm: Alarm, every_s: float) -> None:
         self._publish_ends = publish_ends
-        self._own = own
+        self._ownership = ownership
         self._alarm = alarm
         self._every_s = every_s
         self._pending = True
-        own.on_change(self._gained)
+        ownership.on_change(self._gained)
 
     async def run(self) -> None:
         """Run forever."""
@@ -28,7 +28,7 @@ class PublishEndsLoop:
                 await self._publish_ends.poll_listeners()
                 if self._publish_ends.has_listeners or self._pending:
                     self._pending = False
-                    if not await self._publish_ends(list(self._own.epochs)):
+                    if not await self._publish_ends(list(self._ownership.epochs)):
                         self._pending = True
             except PeerUnavailable as error:
                 _log.debug("listeners_not_known", error=error.detail)

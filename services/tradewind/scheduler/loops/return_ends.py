@@ -11,11 +11,11 @@ from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 _RETRY_S = 0.5
 
 
-def return_ends_loop(return_ends: ReturnEnds, own: OwnPartitions, alarm: Alarm, poll_s: float) -> OwnedWork:
+def return_ends_loop(return_ends: ReturnEnds, ownership: OwnPartitions, alarm: Alarm, poll_s: float) -> OwnedWork:
     """Return the loop that reports ends, including those that a predecessor left unreported."""
 
     async def work(epochs: Epochs) -> float:
         await return_ends(list(epochs))
         return math.inf
 
-    return OwnedWork("ends_not_returned", work, own, alarm, poll_s, _RETRY_S)
+    return OwnedWork("ends_not_returned", work, ownership, alarm, poll_s, _RETRY_S)

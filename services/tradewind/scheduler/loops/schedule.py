@@ -33,7 +33,7 @@ def due_loop(
     triggers: Triggers,
     begin_due: BeginDue,
     hand_over: HandOver,
-    own: OwnPartitions,
+    ownership: OwnPartitions,
     background: Background,
     on_ends_listener: Callable[[], None],
 ) -> OwnedStream[DueFlow, DueStream]:
@@ -52,7 +52,7 @@ def due_loop(
     async def work(stream: DueStream, due: list[DueFlow]) -> None:
         received_s = asyncio.get_running_loop().time()
         try:
-            begun = await begin_due(due, own.epochs)
+            begun = await begin_due(due, ownership.epochs)
         except Exception as error:
             _log.warning("due_flows_not_begun", flows=len(due), error=error)
             await stream.answer([_retry(flow) for flow in due])
@@ -68,7 +68,7 @@ def due_loop(
         await asyncio.sleep(due_s - asyncio.get_running_loop().time())
         await work(stream, [replace(flow, now_ms=flow.planned_ms) for flow in flows])
 
-    return OwnedStream("due triggers", triggers.due, receive, work, own)
+    return OwnedStream("due triggers", triggers.due, receive, work, ownership)
 
 
 def _due(flow: DueFlow) -> int:
@@ -91,7 +91,7 @@ class BeginsWaiting(Protocol):
 def queued_loop(
     begins: tuple[BeginsWaiting, ...],
     hand_over: HandOver,
-    own: OwnPartitions,
+    ownership: OwnPartitions,
     background: Background,
     alarm: Alarm,
     poll_s: float,
@@ -105,10 +105,12 @@ def queued_loop(
                 background.begin(hand_over(runs), "handing over of cycles that waited")
         return math.inf
 
-    return OwnedWork("queued_cycles_not_begun", work, own, alarm, poll_s)
+    return OwnedWork("queued_cycles_not_begun", work, ownership, alarm, poll_s)
 
 
-def outbox_loop(outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm: Alarm, poll_s: float) -> OwnedWork:
+def outbox_loop(
+    outbox: Outbox, settle: SettleOutbox, ownership: OwnPartitions, alarm: Alarm, poll_s: float
+) -> OwnedWork:
     """Return the loop that repeats unconfirmed messages to the trigger service.
 
     It is a safety net: the calls that change flows update the trigger service at once.
@@ -124,4 +126,4 @@ def outbox_loop(outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm:
                 left = not await settle.attempt(flow_id) or left
         return RETRY_MS / 1000 if left else math.inf
 
-    return OwnedWork("outbox_not_settled", work, own, alarm, poll_s)
+    return OwnedWork("outbox_not_settled", work, ownership, alarm, poll_s)

@@ -17,16 +17,16 @@ _log = structlog.get_logger(__name__)
 class TidyLoop:
     """Tidies the flows of the partitions that this replica owns; since each has one owner, one replica does it."""
 
-    def __init__(self, cycles: CycleRecords, own: OwnPartitions, every_s: float) -> None:
+    def __init__(self, cycles: CycleRecords, ownership: OwnPartitions, every_s: float) -> None:
         self._cycles = cycles
-        self._own = own
+        self._ownership = ownership
         self._every_s = every_s
 
     async def run(self) -> None:
         """Run forever."""
         while True:
             await asyncio.sleep(random.uniform(0.9, 1.1) * self._every_s)
-            for partition in self._own.epochs:
+            for partition in self._ownership.epochs:
                 try:
                     await self._tidy(partition)
                 except Exception as error:
@@ -35,7 +35,7 @@ class TidyLoop:
     async def _tidy(self, partition: int) -> None:
         after, trimmed, forgotten = "", 0, 0
         while True:
-            epoch = self._own.epochs.get(partition)
+            epoch = self._ownership.epochs.get(partition)
             if epoch is None:
                 return
             step = await self._cycles.tidy(partition, after, epoch)

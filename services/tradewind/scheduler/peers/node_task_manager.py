@@ -20,13 +20,13 @@ from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.domain.submission import (
     ComponentView,
     StopOrder,
     Submission,
     SubmitAnswer,
 )
+from tradewind.scheduler.domain.system_limits import SystemLimits
 from tradewind.scheduler.peers.calls import calling, milliseconds, set_milliseconds
 from tradewind.scheduler.peers.streams import EventStreamPeer
 from tradewind.scheduler.peers.submission_mapping import add_plan, add_run, answer_of
@@ -58,7 +58,7 @@ class NodeTaskManagerPeer:
         """End the stream of submissions."""
         await self._submissions.close()
 
-    async def known(self) -> Collection[str] | None:
+    async def cache_names(self) -> Collection[str] | None:
         try:
             answer = await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_READ_S)
         except grpc.aio.AioRpcError as error:
@@ -66,14 +66,14 @@ class NodeTaskManagerPeer:
             return None
         return answer.config.caches.keys()
 
-    async def standing(self, user_id: str) -> StandingLimits | None:
+    async def limits_for(self, user_id: str) -> SystemLimits | None:
         try:
             config = (await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_READ_S)).config
             queues = await self._stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id=user_id), timeout=_READ_S)
         except grpc.aio.AioRpcError as error:
             _log.warning("limits_not_asked", code=error.code().name, details=error.details())
             return None
-        return StandingLimits(
+        return SystemLimits(
             config.max_running,
             config.max_running_per_user,
             config.max_running_per_flow,

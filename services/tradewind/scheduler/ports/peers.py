@@ -174,7 +174,7 @@ class Triggers(Protocol):
 class Caches(Protocol):
     """The caches that results of nodes may come from."""
 
-    async def known(self) -> Collection[str] | None:
+    async def cache_names(self) -> Collection[str] | None:
         """Return the names of all caches, None when nobody could be asked."""
         ...
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from tradewind.scheduler.domain.placement import WorkerView
-from tradewind.scheduler.domain.standing_limits import StandingLimits
+from tradewind.scheduler.domain.system_limits import SystemLimits
 
 
 class Workers(Protocol):
@@ -18,6 +18,6 @@ class Workers(Protocol):
 class Limits(Protocol):
     """The limits on how many node tasks run."""
 
-    async def standing(self, user_id: str) -> StandingLimits | None:
+    async def limits_for(self, user_id: str) -> SystemLimits | None:
         """Return the current limits for a user and how much is in use; None when nobody could be asked."""
         ...

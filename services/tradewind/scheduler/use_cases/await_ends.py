@@ -131,7 +131,7 @@ class AwaitEnds:
         if state is None:
             self._waiters.flow_removed(flow_id)
         elif is_terminal(state.status):
-            self._waiters.ended(state)
+            self._waiters.run_ended(state)
 
     async def _poll(self) -> None:
         try:
@@ -152,4 +152,4 @@ class AwaitEnds:
                 if state is None:
                     self._waiters.run_removed(run)
                 elif is_terminal(state.status):
-                    self._waiters.ended(state)
+                    self._waiters.run_ended(state)

@@ -128,7 +128,7 @@ class BeginCycles:
         try:
             answers = await self._cycles.begin([request for _, _, request in begin_requests], epochs)
         finally:
-            self._traces.begun(traceparents, answers)
+            self._traces.end_spans(traceparents, answers)
         outdated: list[int] = []
         begun: list[ChainState] = []
         for (place, planned, request), answer in zip(begin_requests, answers, strict=True):
@@ -165,14 +165,14 @@ class BeginCycles:
             self._first_check_ms(shape),
             shape.timeout_ms,
             inputs_json,
-            self._traces.beginning(flow_id, RERUN, traceparent, before.facts.traceparent),
+            self._traces.begin_span(flow_id, RERUN, traceparent, before.facts.traceparent),
             request,
         )
         answers: list[BeginAnswer] = []
         try:
             answers.append(await self._cycles.begin_rerun(wanted))
         finally:
-            self._traces.begun([wanted.traceparent], answers)
+            self._traces.end_spans([wanted.traceparent], answers)
         (answer,) = answers
         if answer.state is not None:
             self._open_states.put([answer.state])
@@ -206,7 +206,7 @@ class BeginCycles:
             queued=request.queued,
             schedule_epoch=request.schedule_epoch,
             inputs_json=inputs_json,
-            traceparent=self._traces.beginning(request.flow_id, request.origin.value, request.traceparent),
+            traceparent=self._traces.begin_span(request.flow_id, request.origin.value, request.traceparent),
             request=request.request,
             replaces=request.replaces,
             at_least=request.at_least,

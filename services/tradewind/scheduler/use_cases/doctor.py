@@ -177,14 +177,14 @@ class CheckPeers:
 class ExaminePartitions:
     """Provides the examiners of all partitions or, for the background, of those that this replica owns."""
 
-    def __init__(self, store: PartitionDoctor, peers: CheckPeers, own: OwnPartitions) -> None:
+    def __init__(self, store: PartitionDoctor, peers: CheckPeers, ownership: OwnPartitions) -> None:
         self._store = store
         self._peers = peers
-        self._own = own
+        self._ownership = ownership
 
     async def __call__(self, everything: bool) -> Iterable[Examiner]:
         """Return the examiners of all partitions if `everything`, else of the partitions that this replica owns."""
-        epochs = dict.fromkeys(range(PARTITIONS), 0) if everything else self._own.epochs
+        epochs = dict.fromkeys(range(PARTITIONS), 0) if everything else self._ownership.epochs
         return [
             ExaminePartition(partition, epoch, self._store, self._peers) for partition, epoch in sorted(epochs.items())
         ]

@@ -83,7 +83,7 @@ class EndWaiters:
         """Return the runs that somebody waits for."""
         return list(self._waits)
 
-    def ended(self, state: ChainState) -> None:
+    def run_ended(self, state: ChainState) -> None:
         """Notify the waiters for a run that it has ended."""
         for wait in self._waits.pop(state.name, ()):
             wait.settle(state.name, state)

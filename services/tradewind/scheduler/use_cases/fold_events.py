@@ -10,7 +10,7 @@ from tradewind.scheduler.domain.chain_state import (
     component_field,
 )
 from tradewind.scheduler.domain.cycle_status import is_terminal
-from tradewind.scheduler.domain.ending import ended, given_up
+from tradewind.scheduler.domain.ending import ended_state, given_up_state
 from tradewind.scheduler.domain.handlers import Phase
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
@@ -81,7 +81,7 @@ class FoldEvents:
             state = states.get(run)
             if state is None or state.facts.run_id != run_id or is_terminal(state.status):
                 continue
-            update = folded(state, ends)
+            update = update_with(state, ends)
             if update is not None:
                 updates.append(update)
         conflicting: NewEnds = {}
@@ -105,27 +105,27 @@ class FoldEvents:
         if result.follow_up:
             self._follow_up(state.name.flow_id, result.follow_up)
         if not result.end_ms:
-            self._open_states.put((written(state, result.version, 0),))
+            self._open_states.put((state_after_write(state, result.version, 0),))
             return
         self._open_states.drop(state.name)
         count_ended(state, result.end_ms)
         if self._traces is not None:
-            self._traces.ended(state)
+            self._traces.record_end(state)
         if self._waiters.is_awaited(state.name):
-            self._waiters.ended(written(state, result.version, result.end_ms))
+            self._waiters.run_ended(state_after_write(state, result.version, result.end_ms))
 
     async def give_up(self, state: ChainState, reason: str, epochs: Epochs = NOT_OWNER) -> ChainState:
         """End, as failed, a run that can never be carried out; return its state after that.
 
         If somebody else has changed the run, nothing is written and `state` is returned: the next check sees to it.
         """
-        final, fields = given_up(state, reason)
+        final, fields = given_up_state(state, reason)
         (result,) = await self._states.update_many([RunUpdate(final, fields)], epochs)
         if not result.ok:
             self._open_states.drop(state.name)
             return state
         self.after_write(final, result)
-        return written(final, result.version, result.end_ms)
+        return state_after_write(final, result.version, result.end_ms)
 
     async def _load_states(self, runs: Iterable[tuple[RunName, str]]) -> dict[RunName, ChainState]:
         """Return the states of runs; a remembered state that belongs to another run of the same name is not used."""
@@ -143,7 +143,7 @@ class FoldEvents:
         return states
 
 
-def folded(state: ChainState, ends: Ends) -> RunUpdate | None:
+def update_with(state: ChainState, ends: Ends) -> RunUpdate | None:
     """Return the write that adds these ends to a state, None when the state has them all."""
     new = ends if not state.components else {key: end for key, end in ends.items() if key not in state.components}
     if not new:
@@ -165,11 +165,11 @@ def folded(state: ChainState, ends: Ends) -> RunUpdate | None:
             # The components that handle the outcome are to be released.
             return RunUpdate(merged, fields, check_in_ms=0)
         return RunUpdate(merged, fields)
-    final, end_fields = ended(merged)
+    final, end_fields = ended_state(merged)
     return RunUpdate(final, (*fields, *end_fields))
 
 
-def written(state: ChainState, version: int, end_ms: int) -> ChainState:
+def state_after_write(state: ChainState, version: int, end_ms: int) -> ChainState:
     """Return a state as it is after the store has written it."""
     return ChainState(
         state.name,

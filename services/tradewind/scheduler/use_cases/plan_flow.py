@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.flow_diff import FlowDiff, diff_of
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, FlowRecord, FlowRegistration
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.placement import Placement, placements
-from tradewind.scheduler.domain.standing_limits import StandingLimits
+from tradewind.scheduler.domain.system_limits import SystemLimits
 from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.planning import Limits, Workers
 from tradewind.scheduler.use_cases.faults import etag_conflict, flow_deleting
@@ -101,7 +101,7 @@ class PlanFlow:
     ) -> FlowPlan:
         user_id = request.user_id or (standing.user_id if standing else DEFAULT_USER)
         workers = await self._workers.offering({node.node_type for node in definition.nodes})
-        limits = await self._limits.standing(user_id)
+        limits = await self._limits.limits_for(user_id)
         warnings = [_NO_WORKERS_KNOWN] if workers is None else []
         warnings += [_NO_LIMITS_KNOWN] if limits is None else []
         times = tuple(islice(self._times(registration, standing), _TIMES_SAMPLED))
@@ -118,7 +118,7 @@ class PlanFlow:
             standing is None or (standing.digest, standing.user_id) != (registration.digest, user_id),
             diff,
             offers,
-            binding_limits(definition, demand, limits or StandingLimits(), offers, times),
+            binding_limits(definition, demand, limits or SystemLimits(), offers, times),
             times[:_NEXT_TIMES],
         )
 

@@ -79,7 +79,7 @@ class RegisterFlow:
         """Return the analysis of a draft, with all its faults; with `flow_id`, as the definition of that flow."""
         declared = draft.node_types - BUILT_IN.keys()
         catalogue = await self._node_types.catalogue(declared, hints=True) if declared else None
-        caches = await self._caches.known() if draft.uses_caches else None
+        caches = await self._caches.cache_names() if draft.uses_caches else None
         analysis = analyze(draft, catalogue, caches)
         if catalogue is None and declared:
             analysis = replace(analysis, warnings=(_TYPES_NOT_CHECKED, *analysis.warnings))
@@ -112,7 +112,7 @@ class RegisterFlow:
         """Return the flow on record if it has the schedule of this definition, and that is over; else None."""
         if not flow_id or not self._past_schedule_faults(definition):
             return None
-        flow = await self._store.standing(flow_id)
+        flow = await self._store.stored_flow(flow_id)
         return flow if flow is not None and flow.schedule == definition.schedule else None
 
     async def paths_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:

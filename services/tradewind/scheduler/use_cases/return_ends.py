@@ -8,7 +8,7 @@ import structlog
 
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.domain.sub_flow import FAILED, MOST_OUTPUT_BYTES, TOO_LARGE, SubFlowReport, failed
+from tradewind.scheduler.domain.sub_flow import FAILED, MOST_OUTPUT_BYTES, TOO_LARGE, SubFlowReport, failure_message
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
@@ -81,7 +81,7 @@ class ReturnEnds:
             return None
         if state.status is not CycleStatus.COMPLETED:
             nodes = await failed_nodes(self._node_tasks, state, min(state.counts().failed, _MOST_NAMED))
-            error_text = "; ".join([failed(state), *map(failure_text, nodes)])
+            error_text = "; ".join([failure_message(state), *map(failure_text, nodes)])
             return SubFlowReport(parent, facts.user_id, state.name, error_code=FAILED, error=error_text)
         output = state.notes.result_json
         if not output:

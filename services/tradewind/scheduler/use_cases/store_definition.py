@@ -72,7 +72,7 @@ class StoreDefinition:
         self._definitions = definitions
         self._change_flow = change_flow
 
-    async def standing(self, flow_id: str) -> FlowRecord | None:
+    async def stored_flow(self, flow_id: str) -> FlowRecord | None:
         """Return the flow as it is on record, None if there is none."""
         (flow,) = await self._flows.find([flow_id])
         return flow

@@ -17,7 +17,7 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository, OpenRuns
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedRun
-from tradewind.scheduler.use_cases.fold_events import FoldEvents, written
+from tradewind.scheduler.use_cases.fold_events import FoldEvents, state_after_write
 from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.release_handlers import ReleaseHandlers
@@ -160,10 +160,10 @@ class SuperviseRuns:
                 fields = (SUBMITTED, REASON) if state.reason else (SUBMITTED,)
                 await self._write(RunUpdate(known, fields, wait_ms), epochs)
         # Runs written meanwhile have set their own next check: an end may have let handlers of the outcome begin.
-        written = {
+        changed = {
             state.name for state in states if (self._open_states.get(state.name) or state).version != state.version
         }
-        await self._open_runs.postpone({run: wait_ms for run, wait_ms in unchanged.items() if run not in written})
+        await self._open_runs.postpone({run: wait_ms for run, wait_ms in unchanged.items() if run not in changed})
         await self._submit_again(unsubmitted, epochs)
         if missed_ends:
             _log.info("component_ends_compared", components=len(missed_ends))
@@ -209,7 +209,7 @@ class SuperviseRuns:
             return None
         if result.follow_up:
             self._follow_up(update.state.name.flow_id, result.follow_up)
-        state = written(update.state, result.version, result.end_ms)
+        state = state_after_write(update.state, result.version, result.end_ms)
         self._open_states.put((state,))
         return state
 

@@ -21,9 +21,9 @@ class TraceRuns:
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
-        self._beginning: dict[str, Span] = {}
+        self._open_spans: dict[str, Span] = {}
 
-    def beginning(self, flow_id: str, origin: str, parent: str, source: str = "") -> str:
+    def begin_span(self, flow_id: str, origin: str, parent: str, source: str = "") -> str:
         """Begin the span of a run that is about to begin; a rerun is linked to the previous run, of context `source`.
 
         Returns the trace context of the run, or `parent` when nothing is recorded.
@@ -33,15 +33,15 @@ class TraceRuns:
         attributes = {"tradewind.flow_id": flow_id, "tradewind.origin": origin}
         span = self._tracing.begin("begin_cycle", parent, attributes, linked=source)
         traceparent = traceparent_of(span)
-        self._beginning[traceparent] = span
+        self._open_spans[traceparent] = span
         return traceparent
 
-    def begun(self, traceparents: Sequence[str], answers: Sequence[BeginAnswer] = ()) -> None:
+    def end_spans(self, traceparents: Sequence[str], answers: Sequence[BeginAnswer] = ()) -> None:
         """End the spans of cycles that were about to begin; no answers means that the store has failed."""
         if not self._tracing.recording:
             return
         for at, traceparent in enumerate(traceparents):
-            span = self._beginning.pop(traceparent, None)
+            span = self._open_spans.pop(traceparent, None)
             if span is None:
                 continue
             if answers:
@@ -54,7 +54,7 @@ class TraceRuns:
                 span.set_status(StatusCode.ERROR, "the store has failed")
             span.end()
 
-    def ended(self, state: ChainState) -> None:
+    def record_end(self, state: ChainState) -> None:
         """Record that a run has ended."""
         if not (self._tracing.recording and sampled(state.facts.traceparent)):
             return

@@ -15,9 +15,9 @@ class WakeOwners:
     No message is sent if the other owner polls in time by itself, every `poll_s`, or has already been notified.
     """
 
-    def __init__(self, channel: WakeChannel, own: OwnPartitions, background: Background, poll_s: float) -> None:
+    def __init__(self, channel: WakeChannel, ownership: OwnPartitions, background: Background, poll_s: float) -> None:
         self._channel = channel
-        self._own = own
+        self._ownership = ownership
         self._background = background
         self._poll_ms = poll_s * 1000
         self._sent_s: dict[tuple[Work, int], float] = {}
@@ -25,14 +25,14 @@ class WakeOwners:
 
     def __call__(self, work: Work, key: str, in_ms: int) -> None:
         partition = partition_of(key)
-        if self._own.owns(partition):
+        if self._ownership.owns(partition):
             self.alarms[work].ring_in(in_ms)
         elif in_ms < self._poll_ms:
             self._send(WakeUp(work, partition, in_ms))
 
     def receive(self, wake_up: WakeUp) -> None:
         """Take a message from a replica, if it is about a partition owned here, or about all partitions."""
-        if wake_up.partition == EVERY or self._own.owns(wake_up.partition):
+        if wake_up.partition == EVERY or self._ownership.owns(wake_up.partition):
             self.alarms[wake_up.work].ring_in(wake_up.in_ms)
 
     def missed(self) -> None:

@@ -13,7 +13,7 @@ _FIELDS = ("schedule_to_start", "start_to_close", "total", "heartbeat")
 _SHORTEST_SILENCE_MS = 1000
 
 
-class NodeClocks(NamedTuple):
+class NodeTimeouts(NamedTuple):
     """Limits in ms, 0 for none: wait for a worker, one attempt, total from first ready to the end, and silence."""
 
     schedule_to_start_ms: int
@@ -22,7 +22,7 @@ class NodeClocks(NamedTuple):
     heartbeat_ms: int
 
 
-def read_clocks(item: dict[str, Any], fields: Fields, path: str, faults: FaultList) -> NodeClocks:
+def read_timeouts(item: dict[str, Any], fields: Fields, path: str, faults: FaultList) -> NodeTimeouts:
     """Read the time limits of the node at `path`, whose `fields` are those of `item`."""
     schedule_to_start_ms = fields.duration("schedule_to_start", SCHEDULE_TO_START_MS, least_ms=1)
     start_to_close_ms = fields.duration("timeout", START_TO_CLOSE_MS)
@@ -37,4 +37,4 @@ def read_clocks(item: dict[str, Any], fields: Fields, path: str, faults: FaultLi
     heartbeat_ms = further.duration("heartbeat", 0)
     if 0 < heartbeat_ms < _SHORTEST_SILENCE_MS:
         faults.add(join(at, "heartbeat"), f"must be 0 for none, or at least 1s, is {format_duration(heartbeat_ms)}")
-    return NodeClocks(schedule_to_start_ms, start_to_close_ms, further.duration("total", 0), heartbeat_ms)
+    return NodeTimeouts(schedule_to_start_ms, start_to_close_ms, further.duration("total", 0), heartbeat_ms)

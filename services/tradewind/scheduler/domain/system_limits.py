@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class StandingLimits:
+class SystemLimits:
     """How many node tasks may run at once, and how many may begin per unit of time; 0 is no limit.
 
     `running` is how many node tasks of the user run now.
