@@ -114,6 +114,6 @@ def test_placements_group_workers_by_node_type_without_draining_ones() -> None:
         Placement("model", 6, ("w1", "w2"), 5, 3, 1),
     )
     assert bound(definition, offers=offers) == [("worker_slots", "model", "5", "6", 2)]
-    nobody = placements(definition.nodes, [])
-    assert [(each.node_type, each.slots) for each in nobody] == [("feed", 0), ("model", 0)]
-    assert bound(definition, offers=nobody) == []
+    no_workers = placements(definition.nodes, [])
+    assert [(each.node_type, each.slots) for each in no_workers] == [("feed", 0), ("model", 0)]
+    assert bound(definition, offers=no_workers) == []

@@ -37,7 +37,7 @@ async def test_another_definition_under_the_same_revision_is_reloaded() -> None:
     lost = await scheduler.planned()
     del scheduler.stores.data.flows["f"]
     await scheduler.register("f", nodes=3)
-    # Nobody here has heard of the change; the store reports it when asked to begin a cycle of the lost definition.
+    # The change is not known here yet; the store reports it when asked to begin a cycle of the lost definition.
     assert scheduler.definitions.current("f") is lost
     run = await scheduler.run()
     assert (run.planned.shape.revision, run.state.facts.component_count) == (1, 3)

@@ -34,7 +34,7 @@ async def test_rerun_of_an_old_cycle_counts_as_recently_started() -> None:
     assert ([state.name for state in found], following) == ([RunName("f", 2, 1)], None)
 
 
-async def test_logs_of_a_flow_are_those_of_its_newest_cycles_however_often_one_ran() -> None:
+async def test_flow_logs_cover_the_newest_cycles_despite_reruns() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register(keep_cycles=100)
     states = [(await scheduler.run()).state for _ in range(7)]
