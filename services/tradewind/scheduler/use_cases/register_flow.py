@@ -126,7 +126,7 @@ class RegisterFlow:
     async def __call__(self, request: RegistrationRequest) -> Registered:
         """Register a flow, or a new revision of one.
 
-        Raises InvalidInput with every fault of the request and the definition, and what PutOnRecord raises.
+        Raises InvalidInput with every fault of the request and the definition, and what StoreDefinition raises.
         """
         request_faults = request.faults()
         analysis = await self.analyze(request.draft, "" if request_faults else request.flow_id)

@@ -40,8 +40,8 @@ class ReviseFlow:
     ) -> Registered:
         """Take the fields at `paths` from `given`, in Weather Syntax; `faults` were found while `given` was read.
 
-        The graph stays and is not checked again. Raises NotFound, InvalidInput with every fault, and what PutOnRecord
-        raises.
+        The graph stays and is not checked again. Raises NotFound, InvalidInput with every fault, and what
+        StoreDefinition raises.
         """
         check_mask(paths, faults)
         _raise_faults([*faults.violations(), *author.faults()])
@@ -72,7 +72,7 @@ class ReviseFlow:
     async def roll_back(self, flow_id: str, revision: int, author: Author) -> Registered:
         """Restore the definition and labels of an older revision; faults against live workers are only warnings.
 
-        Raises NotFound, InvalidInput when its schedule has nothing more planned, and what PutOnRecord raises.
+        Raises NotFound, InvalidInput when its schedule has nothing more planned, and what StoreDefinition raises.
         """
         _raise_faults(author.faults())
         older, config_json, _ = await self._revisions.revision(flow_id, revision)
