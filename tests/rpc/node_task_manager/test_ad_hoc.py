@@ -59,7 +59,9 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str, list[str]]:
     return caught.value.code(), reason_of(caught.value), [each.field for each in request.field_violations]
 
 
-async def test_results_are_kept_as_long_as_is_set_from_their_end_on(start: Start, embedded: RedisServer) -> None:
+async def test_batch_results_are_kept_for_the_configured_time_after_its_end(
+    start: Start, embedded: RedisServer
+) -> None:
     """A batch keeps all results while it is open: the time runs from its own end, not from those of its items."""
     ntm = await start(node_task_manager_result_seconds=600)
     batch = (await submit_batch(ntm, ["{}", "{}"])).batch
@@ -76,9 +78,7 @@ async def test_results_are_kept_as_long_as_is_set_from_their_end_on(start: Start
         await embedded.close_clients()
 
 
-async def test_the_same_work_stores_its_plan_once_and_again_when_the_store_has_lost_it(
-    ntm: Ntm, embedded: RedisServer
-) -> None:
+async def test_plan_of_repeated_work_is_stored_once_and_again_after_its_loss(ntm: Ntm, embedded: RedisServer) -> None:
     client = embedded.connect()
     try:
         await submit_task(ntm)
@@ -112,7 +112,7 @@ async def test_a_task_runs_with_its_parameters_as_config_and_keeps_its_result(nt
     assert (await ntm.stub.GetNodeOutputs(outputs)).node_tasks[0].outputs[0].value_json == "1"
 
 
-async def test_a_request_id_gets_the_first_answer_and_refuses_other_work(ntm: Ntm) -> None:
+async def test_repeated_request_id_returns_first_task_and_refuses_other_work(ntm: Ntm) -> None:
     first = await submit_task(ntm, request_id="r1")
     again = await submit_task(ntm, request_id="r1")
     assert (again.task.node_task_id, first.duplicate, again.duplicate) == (first.task.node_task_id, False, True)
@@ -128,7 +128,7 @@ async def test_a_request_id_gets_the_first_answer_and_refuses_other_work(ntm: Nt
     assert without[0] != without[1]
 
 
-async def test_a_batch_counts_exactly_and_gives_its_results_in_order(ntm: Ntm) -> None:
+async def test_batch_counts_are_exact_and_results_are_in_order(ntm: Ntm) -> None:
     batch = (await submit_batch(ntm, ['{"x":0}', '{"x":1}'], ['{"x":2}'])).batch
     assert (batch.status, batch.node_type, batch.progress.total) == (pb2.BATCH_STATUS_QUEUED, "noop", 3)
     given = sorted(await claim(ntm, 2), key=lambda each: each.node_task_id)
@@ -158,7 +158,9 @@ async def test_a_batch_counts_exactly_and_gives_its_results_in_order(ntm: Ntm) -
     assert rest.next_page_token == ""
 
 
-async def test_cancelling_skips_what_waits_and_stops_what_runs(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
+async def test_cancelling_a_batch_skips_queued_items_and_stops_running_ones(
+    ntm: Ntm, worker: Callable[..., RawWorker]
+) -> None:
     running = worker(capacity=2)
     await running.open()
     batch = (await submit_batch(ntm, ["{}"] * 5)).batch
@@ -178,7 +180,7 @@ async def test_cancelling_skips_what_waits_and_stops_what_runs(ntm: Ntm, worker:
     assert again == ended
 
 
-async def test_a_task_that_has_not_begun_is_cancelled_at_once(ntm: Ntm) -> None:
+async def test_queued_task_is_cancelled_at_once(ntm: Ntm) -> None:
     task_id = (await submit_task(ntm)).task.node_task_id
     request = pb2.CancelTaskRequest(task_id=task_id, user_id="ann")
     cancelled = (await ntm.stub.CancelTask(request)).task
@@ -187,7 +189,7 @@ async def test_a_task_that_has_not_begun_is_cancelled_at_once(ntm: Ntm) -> None:
     assert await claim(ntm) == []
 
 
-async def test_a_limit_that_holds_items_back_is_told(ntm: Ntm) -> None:
+async def test_limit_that_delays_batch_items_is_reported(ntm: Ntm) -> None:
     config = config_pb2.SystemConfig(max_concurrent_tasks=2)
     mask = FieldMask(paths=["max_concurrent_tasks"])
     await ntm.stub.UpdateConfig(config_pb2.UpdateConfigRequest(config=config, update_mask=mask))
@@ -208,7 +210,7 @@ def told_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("told_or_not")
-async def test_who_watches_a_task_sees_each_change_and_its_outputs(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
+async def test_task_watcher_sees_each_change_and_the_outputs(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
     task_id = (await submit_task(ntm)).task.node_task_id
     request = pb2.WatchTaskRequest(task_id=task_id, user_id="ann", include_outputs=True)
     seen: list[pb2.WatchTaskResponse] = []
@@ -234,7 +236,7 @@ async def test_who_watches_a_task_sees_each_change_and_its_outputs(ntm: Ntm, wor
 
 
 @pytest.mark.usefixtures("told_or_not")
-async def test_who_watches_at_another_replica_is_told_as_well(start: Start) -> None:
+async def test_batch_watcher_at_another_replica_sees_progress(start: Start) -> None:
     here, there = await start(), await start()
     batch_id = (await submit_batch(here, ["{}"] * 3)).batch.batch_id
     seen: list[pb2.Batch] = []
@@ -254,7 +256,7 @@ async def test_who_watches_at_another_replica_is_told_as_well(start: Start) -> N
     assert seen[-1].status == pb2.BATCH_STATUS_COMPLETED
 
 
-async def test_tasks_and_batches_of_a_user_are_listed_newest_first_and_by_status(ntm: Ntm) -> None:
+async def test_tasks_and_batches_are_listed_newest_first_and_by_status(ntm: Ntm) -> None:
     tasks = [(await submit_task(ntm)).task.node_task_id for _ in range(5)]
     await submit_task(ntm, user_id="bob")
     await ntm.stub.CancelTask(pb2.CancelTaskRequest(task_id=tasks[1], user_id="ann"))
@@ -279,7 +281,7 @@ async def test_tasks_and_batches_of_a_user_are_listed_newest_first_and_by_status
     assert [each.batch_id for each in (await ntm.stub.ListBatches(only)).batches] == [first]
 
 
-async def test_what_nodes_log_is_kept_by_task_and_by_batch(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
+async def test_logs_are_listed_by_task_and_by_batch(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
     running = worker()
     await running.open()
     task_id = (await submit_task(ntm)).task.node_task_id
@@ -300,7 +302,7 @@ async def test_what_nodes_log_is_kept_by_task_and_by_batch(ntm: Ntm, worker: Cal
     assert await logs(task_id=task_id) == [("", "hello")]
 
 
-async def test_a_server_that_leaves_ends_uploads(ntm: Ntm) -> None:
+async def test_stopping_server_ends_batch_uploads(ntm: Ntm) -> None:
     never = asyncio.Event()
     service: Any = ntm.server._services[0]
 
@@ -319,7 +321,7 @@ async def test_a_server_that_leaves_ends_uploads(ntm: Ntm) -> None:
     await asyncio.wait_for(stopping, 15)
 
 
-async def test_ten_thousand_items_are_one_batch(ntm: Ntm) -> None:
+async def test_batch_may_have_ten_thousand_items(ntm: Ntm) -> None:
     pages = [[f'{{"x":{at}}}' for at in range(first, first + 2500)] for first in range(0, 10_000, 2500)]
     batch = (await submit_batch(ntm, *pages)).batch
     assert (batch.progress.total, sum(numbers(batch.progress))) == (10_000, 10_000)

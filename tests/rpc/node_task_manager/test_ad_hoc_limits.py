@@ -15,7 +15,7 @@ MakeWorker = Callable[..., RawWorker]
 PENDING = node_task_pb2.NODE_TASK_STATUS_PENDING
 
 
-async def test_items_of_a_batch_are_bounded_by_their_key(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_concurrency_key_limits_batch_items(ntm: Ntm, worker: MakeWorker) -> None:
     options = pb2.TaskOptions(concurrency=node_task_pb2.Concurrency(key="acct-7", max=2))
     batch = (await submit_batch(ntm, ["{}"] * 5, options=options)).batch
     other = (await submit_task(ntm, options=options)).task
@@ -30,7 +30,7 @@ async def test_items_of_a_batch_are_bounded_by_their_key(ntm: Ntm, worker: MakeW
     assert {each.node_task_id for each in one.assignments} >= {other.node_task_id}
 
 
-async def test_tasks_begin_no_faster_than_their_key_allows_and_say_so(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_rate_key_paces_tasks_and_is_reported_as_reason(ntm: Ntm, worker: MakeWorker) -> None:
     options = pb2.TaskOptions(rate=node_task_pb2.KeyRate(key="acct-7", limit="4/s", cost=2))
     tasks = [(await submit_task(ntm, options=options)).task for _ in range(5)]
     one = worker("w1")
@@ -45,7 +45,7 @@ async def test_tasks_begin_no_faster_than_their_key_allows_and_say_so(ntm: Ntm, 
     assert time.monotonic() - began > 1.4
 
 
-async def test_the_same_request_with_another_limit_is_another_request(ntm: Ntm) -> None:
+async def test_reused_request_id_with_another_limit_is_refused(ntm: Ntm) -> None:
     options = pb2.TaskOptions(rate=node_task_pb2.KeyRate(key="k", limit="4/s"))
     await submit_task(ntm, request_id="once", options=options)
     assert (await submit_task(ntm, request_id="once", options=options)).duplicate

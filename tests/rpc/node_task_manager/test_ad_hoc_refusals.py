@@ -21,7 +21,7 @@ async def no_key_of(ntm: Ntm, user_id: str) -> bool:
     return not tasks.tasks and not batches.batches
 
 
-async def test_everybody_sees_their_own_only(ntm: Ntm) -> None:
+async def test_users_see_only_their_own_tasks_and_batches(ntm: Ntm) -> None:
     task_id = (await submit_task(ntm)).task.node_task_id
     batch_id = (await submit_batch(ntm, ["{}"])).batch.batch_id
     calls: list[Any] = [
@@ -59,7 +59,7 @@ async def test_everybody_sees_their_own_only(ntm: Ntm) -> None:
         ({"options": {"rate": {"key": "k", "limit": "2/m", "cost": 3}}}, ["options.rate.cost"]),
     ],
 )
-async def test_a_bad_task_is_refused_with_every_fault_and_nothing_is_kept(
+async def test_invalid_task_is_refused_with_every_fault_and_not_stored(
     ntm: Ntm, fields: dict[str, Any], paths: list[str]
 ) -> None:
     assert await refused(submit_task(ntm, **fields)) == (INVALID, "INVALID_INPUT", paths)
@@ -80,7 +80,7 @@ async def test_a_bad_task_is_refused_with_every_fault_and_nothing_is_kept(
         ([["{}"]], {"node_type": ""}, ["head.node_type"]),
     ],
 )
-async def test_a_bad_batch_is_refused_as_a_whole(
+async def test_invalid_batch_is_refused_as_a_whole(
     ntm: Ntm, pages: list[list[str]], head: dict[str, Any], paths: list[str]
 ) -> None:
     assert await refused(submit_batch(ntm, *pages, **head)) == (INVALID, "INVALID_INPUT", paths)
@@ -98,7 +98,7 @@ async def test_a_batch_without_a_head_or_with_two_is_refused(ntm: Ntm) -> None:
         assert await refused(ntm.stub.SubmitBatch(messages(*heads))) == (INVALID, "INVALID_INPUT", ["head"])
 
 
-async def test_names_and_tokens_that_are_none_are_refused(ntm: Ntm) -> None:
+async def test_invalid_task_ids_page_tokens_and_statuses_are_refused(ntm: Ntm) -> None:
     for task_id in ("flow:0:0:a", "batch:b:1", "task:", "x"):
         call = ntm.stub.GetTask(pb2.GetTaskRequest(task_id=task_id, user_id="ann"))
         assert await refused(call) == (INVALID, "INVALID_INPUT", ["task_id"])

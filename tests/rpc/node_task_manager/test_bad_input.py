@@ -43,7 +43,7 @@ async def faults(call: Any) -> list[str]:
     ],
     ids=["attempt", "high attempt", "completion", "failure", "give-back", "renewal", "progress", "log", "hello"],
 )
-async def test_a_message_that_no_store_could_take_ends_its_stream_alone(ntm: Ntm, worker, message: Any) -> None:  # type: ignore[no-untyped-def]
+async def test_invalid_message_ends_only_its_own_stream(ntm: Ntm, worker, message: Any) -> None:  # type: ignore[no-untyped-def]
     good, bad = worker("good"), worker("bad")
     await good.open()
     await bad.open()
@@ -56,7 +56,7 @@ async def test_a_message_that_no_store_could_take_ends_its_stream_alone(ntm: Ntm
     assert await good.assigned(2)
 
 
-async def test_a_run_is_kept_within_bounds(ntm: Ntm) -> None:
+async def test_run_retention_out_of_range_is_refused(ntm: Ntm) -> None:
     runs = [
         component_pb2.RunSubmission(flow_id="f", cycle=at, run_id="r", user_id="u", **fields)  # type: ignore[arg-type]
         for at, fields in enumerate(
@@ -87,13 +87,13 @@ async def test_a_run_is_kept_within_bounds(ntm: Ntm) -> None:
         ({"held_tokens": ["7~flow:0:0:a~1~n"]}, "hello.held_tokens"),
     ],
 )
-async def test_a_hello_beyond_all_limits_is_refused(ntm: Ntm, hello: Any, path: str) -> None:
+async def test_hello_over_the_limits_is_refused(ntm: Ntm, hello: Any, path: str) -> None:
     call = ntm.stub.Work()
     await call.write(work_pb2.WorkRequest(hello=work_pb2.WorkerHello(**{"worker_id": "w1", **hello})))
     assert await faults(call.read()) == [path]
 
 
-async def test_times_that_nothing_can_hold_are_refused_and_harm_no_log(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_out_of_range_times_are_refused_and_do_not_break_logs(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
     part = component_pb2.ComponentSubmission(component_id="0", plan_digest="p1")
     run = component_pb2.RunSubmission(
         flow_id="f", run_id="r", user_id="u", components=[part, part], planned_time=NEVER, begun_at=NEVER
@@ -141,7 +141,7 @@ async def test_times_that_nothing_can_hold_are_refused_and_harm_no_log(ntm: Ntm,
     await until(kept, "the line is kept, with a time")
 
 
-async def test_calls_say_what_is_wrong_with_them(ntm: Ntm) -> None:
+async def test_invalid_calls_name_their_faults(ntm: Ntm) -> None:
     stub = ntm.stub
     token = "0~flow:0:0:a~1~n"
     done = work_pb2.NodeTaskCompletion(token="7~flow:0:0:a~1~n")
@@ -158,7 +158,7 @@ async def test_calls_say_what_is_wrong_with_them(ntm: Ntm) -> None:
         assert found == paths if isinstance(paths, list) else len(found) == paths
 
 
-async def test_a_receiver_that_makes_no_sense_is_cut_off_alone(ntm: Ntm) -> None:
+async def test_invalid_event_subscription_is_refused(ntm: Ntm) -> None:
     ack = pb2.EventAck(partition=0, event_id="soon")
     request = pb2.ReceiveEventsRequest(subscribe=[pb2.EventSubscription(partition=16)], acks=[ack])
     call = ntm.stub.ReceiveEvents()
@@ -166,7 +166,7 @@ async def test_a_receiver_that_makes_no_sense_is_cut_off_alone(ntm: Ntm) -> None
     assert await faults(call.read()) == ["subscribe[0].partition", "acks[0].event_id"]
 
 
-async def test_a_page_of_large_outputs_stops_before_it_is_too_large_to_send(ntm: Ntm) -> None:
+async def test_page_of_large_outputs_stays_within_the_message_size(ntm: Ntm) -> None:
     await ntm.submit(plan(nodes=" ".join(f"n{at}" for at in range(5))))
     claim = pb2.ClaimNodeTasksRequest(worker_id="u1", node_types=["noop"], limit=10)
     large = '"' + "x" * 900_000 + '"'
@@ -184,7 +184,7 @@ async def test_a_page_of_large_outputs_stops_before_it_is_too_large_to_send(ntm:
     assert pages == [["n0", "n1"], ["n2", "n3"], ["n4"]]
 
 
-async def test_a_worker_without_a_stream_gets_no_more_than_an_answer_can_hold(ntm: Ntm) -> None:
+async def test_claimed_node_tasks_fit_into_one_answer(ntm: Ntm) -> None:
     config = '"' + "x" * 250_000 + '"'
     wide = plan(nodes=" ".join(f"n{at}" for at in range(12)))
     for node in wide.nodes:

@@ -51,7 +51,7 @@ async def filled(ntm: Ntm, count: int = 1) -> None:
     await until(are, f"{count} results were put in")
 
 
-async def test_the_second_task_of_its_kind_does_not_run(ntm: Ntm, worker: Workers) -> None:
+async def test_repeated_task_is_answered_from_the_cache(ntm: Ntm, worker: Workers) -> None:
     w1: RawWorker = worker()
     await w1.open()
     first = (await submit_task(ntm, options=SCREENING)).task.node_task_id
@@ -67,7 +67,7 @@ async def test_the_second_task_of_its_kind_does_not_run(ntm: Ntm, worker: Worker
     assert len(await w1.assigned(3)) == 3
 
 
-async def test_a_batch_counts_what_came_from_the_cache(ntm: Ntm, worker: Workers) -> None:
+async def test_batch_counts_items_answered_from_the_cache(ntm: Ntm, worker: Workers) -> None:
     w1: RawWorker = worker()
     await w1.open()
     parameters = ['{"x":1}', '{"x":2}', '{"x":1}']
@@ -83,7 +83,7 @@ async def test_a_batch_counts_what_came_from_the_cache(ntm: Ntm, worker: Workers
     assert len(w1.assignments) == 2
 
 
-async def test_what_a_node_gives_after_a_wait_is_not_cached(ntm: Ntm, worker: Workers) -> None:
+async def test_result_after_a_wait_is_not_cached(ntm: Ntm, worker: Workers) -> None:
     w1: RawWorker = worker()
     await w1.open()
     first = (await submit_task(ntm, options=SCREENING)).task.node_task_id
@@ -102,7 +102,7 @@ async def test_what_a_node_gives_after_a_wait_is_not_cached(ntm: Ntm, worker: Wo
     assert (await stats(ntm)).fills == 1
 
 
-async def test_what_waits_for_the_same_work_says_so(ntm: Ntm, worker: Workers) -> None:
+async def test_task_waiting_for_same_work_reports_it(ntm: Ntm, worker: Workers) -> None:
     w1: RawWorker = worker()
     await w1.open()
     await submit_task(ntm, options=SCREENING)
@@ -119,7 +119,7 @@ async def test_what_waits_for_the_same_work_says_so(ntm: Ntm, worker: Workers) -
     assert (await ended(ntm, waiting)).cached_in == "screening"
 
 
-async def test_nodes_of_flows_take_results_from_each_other(ntm: Ntm, worker: Workers) -> None:
+async def test_flow_nodes_share_cached_results(ntm: Ntm, worker: Workers) -> None:
     w1: RawWorker = worker()
     await w1.open()
     parts = plan(("a", "out", "b", "in"), digest="cached")
@@ -167,7 +167,7 @@ async def test_two_replicas_share_flights_and_results(start: Start, worker: Work
     assert len(w1.assignments) + len(w2.assignments) == 1
 
 
-async def test_workers_without_streams_take_part(ntm: Ntm) -> None:
+async def test_workers_without_streams_use_the_cache(ntm: Ntm) -> None:
     claim = service_pb2.ClaimNodeTasksRequest(worker_id="u1", node_types=["noop"], limit=5)
     await submit_task(ntm, options=SCREENING)
     await submit_task(ntm, options=SCREENING)
@@ -192,7 +192,7 @@ async def test_workers_without_streams_take_part(ntm: Ntm) -> None:
     assert not (await ntm.stub.ClaimNodeTasks(claim)).assignments
 
 
-async def test_faults_are_named_and_nothing_is_kept(ntm: Ntm) -> None:
+async def test_cache_faults_are_named_and_nothing_is_stored(ntm: Ntm) -> None:
     async def faults(**cache: Any) -> list[str]:
         code, reason, paths = await refused(submit_task(ntm, options={"cache": cache}))
         assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
@@ -227,7 +227,7 @@ async def test_faults_are_named_and_nothing_is_kept(ntm: Ntm) -> None:
     assert not listed.tasks
 
 
-async def test_caches_are_set_up_while_all_runs(start: Start) -> None:
+async def test_caches_are_configured_at_runtime(start: Start) -> None:
     here, there = await start(), await start()
     changed = await configure(here, caches={"mine": {"ttl": Duration(seconds=90), "max_entries": 7}})
     assert (changed.config.caches["mine"].ttl.seconds, changed.config.caches["mine"].max_entries) == (90, 7)
@@ -250,7 +250,7 @@ async def test_caches_are_set_up_while_all_runs(start: Start) -> None:
     ]
 
 
-async def test_clearing_makes_the_next_one_run(ntm: Ntm, worker: Workers) -> None:
+async def test_task_runs_again_after_cache_is_cleared(ntm: Ntm, worker: Workers) -> None:
     w1: RawWorker = worker()
     await w1.open()
     for count in (1, 2):
@@ -283,7 +283,9 @@ async def commands(store: EmbeddedStore) -> int:
     return sum(found.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("fcall", "get", "set"))
 
 
-async def test_caches_in_a_store_of_their_own_that_evicts(start: Start, own: EmbeddedStore, worker: Workers) -> None:
+async def test_results_stay_right_when_a_separate_cache_store_evicts(
+    start: Start, own: EmbeddedStore, worker: Workers
+) -> None:
     """Three times the store's capacity goes through it: all results are right, though some have been evicted."""
     ntm = await start(cache_url=own.url_for(CACHE_ACL.name))
     w1: RawWorker = worker("w1", ntm, capacity=1)
@@ -325,9 +327,7 @@ async def test_caches_in_a_store_of_their_own_that_evicts(start: Start, own: Emb
     assert counted.hits > 0
 
 
-async def test_a_store_of_caches_that_dies_delays_nothing_for_long(
-    start: Start, own: EmbeddedStore, worker: Workers
-) -> None:
+async def test_tasks_continue_when_the_cache_store_dies(start: Start, own: EmbeddedStore, worker: Workers) -> None:
     ntm = await start(cache_url=own.url_for(CACHE_ACL.name))
     w1: RawWorker = worker("w1", ntm)
     await w1.open()
@@ -358,7 +358,7 @@ async def test_a_store_of_caches_that_dies_delays_nothing_for_long(
     await until(used_again, "the cache is used again", timeout=30)
 
 
-async def test_a_worker_is_told_of_a_cache_that_there_is_not(ntm: Ntm, worker: Any) -> None:
+async def test_worker_is_warned_of_unknown_cache(ntm: Ntm, worker: Any) -> None:
     w = worker()
     w.cache = {"name": "embeddngs"}
     await w.open()

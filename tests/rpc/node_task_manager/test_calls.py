@@ -61,7 +61,7 @@ async def test_a_client_without_streams_claims_renews_completes_and_fails(ntm: N
     assert (await ntm.node("b")).error.message == "it broke"
 
 
-async def test_a_single_refused_completion_is_an_error_and_several_are_listed(ntm: Ntm) -> None:
+async def test_single_refused_completion_is_an_error_and_several_are_losses(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     (a,) = await claim(ntm)
     stale = a.token[:-3] + "zzz"
@@ -72,7 +72,7 @@ async def test_a_single_refused_completion_is_an_error_and_several_are_listed(nt
     assert [loss.token for loss in answer.losses] == [stale]
 
 
-async def test_each_run_is_answered_by_itself(ntm: Ntm) -> None:
+async def test_each_submitted_run_is_answered_separately(ntm: Ntm) -> None:
     run = component_pb2.RunSubmission(flow_id="f", run_id="r", user_id="u")
     part = component_pb2.ComponentSubmission(component_id="0", plan_digest=CHAIN.digest)
     run.components.append(part)
@@ -90,7 +90,7 @@ async def test_each_run_is_answered_by_itself(ntm: Ntm) -> None:
     assert (list(results[1].unknown_plans), results[3].existing_run_id) == (["nobody-knows"], "r")
 
 
-async def test_a_bad_submission_gets_all_its_faults_at_once(ntm: Ntm) -> None:
+async def test_invalid_submission_reports_all_faults_at_once(ntm: Ntm) -> None:
     run = component_pb2.RunSubmission(flow_id="a b", run_id="", user_id="u", cycle=-1, inputs_json="[1]")
     bad = plan(nodes="x", digest="d")
     bad.edges.add(source=0, target=7)
@@ -108,7 +108,7 @@ async def test_a_bad_submission_gets_all_its_faults_at_once(ntm: Ntm) -> None:
     ]
 
 
-async def test_node_tasks_are_listed_in_the_order_of_the_flow_with_their_signals(ntm: Ntm) -> None:
+async def test_node_tasks_are_listed_in_flow_order_with_their_signals(ntm: Ntm) -> None:
     await ntm.submit(plan(("a", "out", "b", "x"), ("a", "no", "c", "y"), digest="p1"), plan(nodes="z", digest="p2"))
     taken = {each.node_id: each for each in await claim(ntm)}
     await complete(ntm, taken["a"].token)
@@ -137,7 +137,7 @@ async def test_node_tasks_are_listed_in_the_order_of_the_flow_with_their_signals
         await page("rubbish")
 
 
-async def test_a_forged_place_among_the_items_of_a_node_is_no_error_of_the_server(ntm: Ntm) -> None:
+async def test_forged_item_page_token_is_not_a_server_error(ntm: Ntm) -> None:
     mapped = plan(("a", "out", "m", "in"))
     mapped.nodes[1].fan_out.CopyFrom(component_pb2.FanOut(handle="in"))
     await ntm.submit(mapped)
@@ -157,7 +157,7 @@ async def test_a_forged_place_among_the_items_of_a_node_is_no_error_of_the_serve
     assert reason_of(caught.value) == "NODE_TASK_NOT_FOUND"
 
 
-async def test_a_node_that_nothing_has_reached_yet_is_registered(ntm: Ntm) -> None:
+async def test_unreached_node_is_registered(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     task = await ntm.node("b")
     assert (task.status, task.run_id) == (node_task_pb2.NODE_TASK_STATUS_REGISTERED, "r0")
@@ -181,7 +181,7 @@ async def test_outputs_are_read_in_bulk_up_to_2_mib(ntm: Ntm) -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "\u4e2d"])
-async def test_what_is_claimed_at_once_goes_into_one_message(ntm: Ntm, letter: str) -> None:
+async def test_claims_are_limited_by_message_size(ntm: Ntm, letter: str) -> None:
     edges = [("a", "out", "d", "1"), ("b", "out", "d", "2"), ("a", "out", "e", "1"), ("b", "out", "e", "2")]
     await ntm.submit(plan(*edges, ("c", "out", "e", "3"), nodes="a b c"))
     large = '"' + letter * (960_000 // len(letter.encode())) + '"'
@@ -191,14 +191,14 @@ async def test_what_is_claimed_at_once_goes_into_one_message(ntm: Ntm, letter: s
     assert [[each.node_id for each in await claim(ntm)] for _ in range(3)] == [["d"], ["e"], []]
 
 
-async def test_what_a_worker_holds_is_listed(ntm: Ntm) -> None:
+async def test_node_tasks_held_by_a_worker_are_listed(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     await claim(ntm)
     held = (await ntm.stub.ListWorkerTasks(pb2.ListWorkerTasksRequest(worker_id="u1"))).node_tasks
     assert [(task.node_id, task.worker_id) for task in held] == [("a", "u1")]
 
 
-async def test_what_a_worker_holds_comes_in_pages_whose_order_outlasts_renewals(start: Start) -> None:
+async def test_pages_of_held_node_tasks_keep_their_order_across_renewals(start: Start) -> None:
     ntm = await start(node_task_manager_shards=2)
     users = ["bob", "ann"]
     assert [shard_of(user, 2) for user in users] == [0, 1]
@@ -222,7 +222,7 @@ async def test_what_a_worker_holds_comes_in_pages_whose_order_outlasts_renewals(
     assert reason_of(refused.value) == "INVALID_INPUT"
 
 
-async def test_events_come_until_they_are_acknowledged_and_a_higher_epoch_takes_over(ntm: Ntm) -> None:
+async def test_events_repeat_until_acknowledged_and_higher_epoch_takes_over(ntm: Ntm) -> None:
     everything = [pb2.EventSubscription(partition=at, epoch=1) for at in range(16)]
     first = ntm.stub.ReceiveEvents()
     await first.write(pb2.ReceiveEventsRequest(subscribe=everything))
@@ -260,9 +260,7 @@ async def test_events_come_until_they_are_acknowledged_and_a_higher_epoch_takes_
 
 
 @pytest.mark.parametrize(("left_s", "kept_s"), [(48 * 3600, 49 * 3600), (-60, 3600), (None, 8 * 24 * 3600)])
-async def test_a_stop_mark_outlives_the_deadline_of_the_cycle(
-    ntm: Ntm, admin: Client, left_s: int | None, kept_s: int
-) -> None:
+async def test_stop_mark_outlives_cycle_deadline(ntm: Ntm, admin: Client, left_s: int | None, kept_s: int) -> None:
     """By an hour; without a deadline it stays for as long as records of runs are kept at most."""
     stop = pb2.StopComponentRequest(flow_id="flow", run_id="r0", user_id="default", reason="enough")
     if left_s is not None:
@@ -282,7 +280,7 @@ async def test_purging_a_flow_leaves_nothing_but_its_tombstone(ntm: Ntm, embedde
     assert (await ntm.submit(CHAIN)).reason == "FLOW_DELETING"
 
 
-async def test_shards_share_out_users_and_streams_serve_them_all(  # type: ignore[no-untyped-def]
+async def test_users_are_spread_over_shards_and_one_stream_serves_all(  # type: ignore[no-untyped-def]
     start: Start, worker, embedded: RedisServer
 ) -> None:
     # The node task manager of `worker` has noted that there is one shard.

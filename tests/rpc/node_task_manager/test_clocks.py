@@ -14,7 +14,7 @@ SPARE_S = 60.0
 
 
 @HOURS
-async def test_assignments_are_sent_with_the_time_of_the_store(
+async def test_assignments_carry_store_time(
     start: Start, worker: Callable[..., RawWorker], monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     clock = time.time
@@ -34,7 +34,7 @@ async def test_assignments_are_sent_with_the_time_of_the_store(
         assert 300 - SPARE_S <= message.assignments[0].deadline.ToMilliseconds() / 1000 - sent_at <= 300 + SPARE_S
 
 
-async def test_a_node_whose_time_has_come_by_the_stores_clock_begins_at_once(
+async def test_node_due_by_store_clock_begins_at_once(
     start: Start, worker: Callable[..., RawWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned_ms = time.time_ns() // 1_000_000 - 1000

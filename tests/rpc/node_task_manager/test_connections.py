@@ -34,7 +34,7 @@ async def told_of_somebody(ntm: Ntm, node_id: str = "a") -> None:
     await until(is_told, "some worker is told to offer the type")
 
 
-async def test_that_nobody_is_connected_who_offers_the_type_is_told_by_every_replica(
+async def test_every_replica_explains_that_no_worker_offers_the_type(
     start: Start, worker: Callable[..., RawWorker]
 ) -> None:
     here, there = await start(), await start()
@@ -70,7 +70,7 @@ async def connected(ntm: Ntm, *wanted: str) -> None:
     await until(are, f"connected are {wanted}")
 
 
-async def test_a_replica_that_leaves_takes_its_workers_with_it(start: Start, worker: Callable[..., RawWorker]) -> None:
+async def test_workers_of_stopped_replica_are_not_connected(start: Start, worker: Callable[..., RawWorker]) -> None:
     here, there = await start(), await start()
     await here.submit(CHAIN)
     await worker("w2", there, capacity=0).open()
@@ -92,14 +92,14 @@ async def test_a_worker_that_answers_no_pings_is_not_connected(start: Start, wor
     await told_of_somebody(ntm)
 
 
-async def test_a_worker_that_claims_by_calls_offers_what_it_claims(ntm: Ntm) -> None:
+async def test_claiming_worker_is_connected_and_offers_claimed_types(ntm: Ntm) -> None:
     assert await claim(ntm) == []
     await connected(ntm, "u1")
     await ntm.submit(CHAIN)
     await told_of_somebody(ntm)
 
 
-async def test_connections_are_asked_for_by_names_of_workers(ntm: Ntm) -> None:
+async def test_invalid_worker_ids_are_refused_when_listing_connections(ntm: Ntm) -> None:
     for names in (["w1", "?"], ["w"] * 1001):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await ntm.stub.ListConnections(pb2.ListConnectionsRequest(worker_ids=names))

@@ -39,7 +39,7 @@ async def kill_workers(worker: MakeWorker, task_id: str) -> None:
     await worker("dying", capacity=1).open(incarnation="the last")
 
 
-async def test_a_task_that_kills_its_workers_is_given_up_and_redriven(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_task_that_kills_its_workers_becomes_a_dead_letter_and_is_redriven(ntm: Ntm, worker: MakeWorker) -> None:
     task = (await submit_task(ntm)).task
     await kill_workers(worker, task.node_task_id)
     (letter,) = await letters(ntm)
@@ -61,7 +61,7 @@ async def test_a_task_that_kills_its_workers_is_given_up_and_redriven(ntm: Ntm, 
     assert (await ntm.stub.GetTask(request)).task.config_json == '{"x":1}'
 
 
-async def test_an_item_of_a_batch_is_redriven_as_a_task(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_batch_item_is_redriven_as_a_task(ntm: Ntm, worker: MakeWorker) -> None:
     batch = (await submit_batch(ntm, ['{"x":7}'])).batch
     item = f"batch:{batch.batch_id}:0"
     await kill_workers(worker, item)
@@ -72,7 +72,7 @@ async def test_an_item_of_a_batch_is_redriven_as_a_task(ntm: Ntm, worker: MakeWo
     assert (task.node_type, task.config_json) == ("noop", '{"x":7}')
 
 
-async def test_a_node_of_a_flow_is_not_redriven_and_says_what_to_do(ntm: Ntm) -> None:
+async def test_redriving_a_flow_node_is_refused(ntm: Ntm) -> None:
     graph = plan(nodes="a")
     graph.nodes[0].retry.CopyFrom(retry_pb2.RetryPolicy(attempts=2))
     await ntm.submit(graph)
@@ -89,7 +89,7 @@ async def test_a_node_of_a_flow_is_not_redriven_and_says_what_to_do(ntm: Ntm) ->
     assert "is a node of cycle 0 of flow" in (caught.value.details() or "")
 
 
-async def test_the_new_task_may_be_tried_as_often_as_the_old_one(ntm: Ntm) -> None:
+async def test_redriven_task_keeps_max_attempts(ntm: Ntm) -> None:
     options = batch_pb2.TaskOptions(retry=retry_pb2.RetryPolicy(attempts=3))
     task = (await submit_task(ntm, options=options)).task
     (given,) = await claim(ntm)
@@ -107,7 +107,7 @@ async def test_the_new_task_may_be_tried_as_often_as_the_old_one(ntm: Ntm) -> No
         ({"rate": node_task_pb2.KeyRate(key="acct-7", limit="1/h")}, 0),
     ],
 )
-async def test_the_new_task_is_under_the_limits_of_the_old_one(ntm: Ntm, limit: dict[str, Any], begins: int) -> None:
+async def test_redriven_task_keeps_limits(ntm: Ntm, limit: dict[str, Any], begins: int) -> None:
     options = batch_pb2.TaskOptions(retry=retry_pb2.RetryPolicy(attempts=2), **limit)
     task = (await submit_task(ntm, options=options)).task
     (given,) = await claim(ntm)
@@ -118,7 +118,7 @@ async def test_the_new_task_is_under_the_limits_of_the_old_one(ntm: Ntm, limit: 
     assert len(await claim(ntm)) == begins
 
 
-async def test_those_of_a_page_and_of_a_redrive_are_read_together(ntm: Ntm, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dead_letters_are_read_in_bulk(ntm: Ntm, monkeypatch: pytest.MonkeyPatch) -> None:
     options = batch_pb2.TaskOptions(retry=retry_pb2.RetryPolicy(attempts=2))
     for _ in range(3):
         await submit_task(ntm, options=options)
@@ -139,7 +139,7 @@ async def test_those_of_a_page_and_of_a_redrive_are_read_together(ntm: Ntm, monk
     assert 1 not in together
 
 
-async def test_nothing_is_redriven_when_one_will_not_do(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_redrive_is_all_or_nothing(ntm: Ntm, worker: MakeWorker) -> None:
     dead = (await submit_task(ntm)).task.node_task_id
     await kill_workers(worker, dead)
     well = (await submit_task(ntm, request_id="well")).task.node_task_id
@@ -164,7 +164,7 @@ async def test_bad_input_is_refused_with_every_fault(ntm: Ntm) -> None:
     assert (await refused(ntm.stub.ListDeadLetters(request)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_between_attempts_one_sees_when_and_why(ntm: Ntm) -> None:
+async def test_retrying_node_task_shows_retry_time_and_last_error(ntm: Ntm) -> None:
     graph = plan(nodes="a")
     graph.nodes[0].retry.CopyFrom(retry_pb2.RetryPolicy(attempts=2, jitter=0))
     graph.nodes[0].retry.initial.FromSeconds(60)

@@ -11,13 +11,13 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 DEEP = "[" * 501 + "]" * 501
 
 
-async def test_it_is_refused_where_it_stands(ntm: Ntm) -> None:
+async def test_too_deep_parameters_are_refused(ntm: Ntm) -> None:
     code, reason, paths = await refused(submit_task(ntm, parameters_json='{"x":' + DEEP + "}"))
     assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
     assert paths == ["parameters_json"]
 
 
-async def test_as_an_output_it_fails_its_node_and_no_other(ntm: Ntm) -> None:
+async def test_too_deep_output_fails_only_its_node_task(ntm: Ntm) -> None:
     for _ in range(2):
         await submit_task(ntm)
     first, second = await claim(ntm)

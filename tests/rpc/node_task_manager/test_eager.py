@@ -45,7 +45,7 @@ async def is_cut_off(w: RawWorker) -> None:
     assert "completions[0].eager_token" in (w.error.details() or "")
 
 
-async def test_an_assignment_tells_what_may_follow(ntm: Ntm, worker: NewWorker) -> None:
+async def test_assignment_lists_eager_steps(ntm: Ntm, worker: NewWorker) -> None:
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
@@ -57,7 +57,7 @@ async def test_an_assignment_tells_what_may_follow(ntm: Ntm, worker: NewWorker) 
     assert (step.node_type, step.config_json, step.timeout.seconds) == ("noop", '{"window":3}', 300)
 
 
-async def test_a_worker_that_does_not_offer_it_is_told_of_none(ntm: Ntm, worker: NewWorker) -> None:
+async def test_worker_without_eager_offer_gets_no_eager_steps(ntm: Ntm, worker: NewWorker) -> None:
     w = worker()
     await w.open()
     await ntm.submit(CHAIN)
@@ -65,7 +65,7 @@ async def test_a_worker_that_does_not_offer_it_is_told_of_none(ntm: Ntm, worker:
     assert not a.eager_steps
 
 
-async def test_where_limits_are_set_nothing_may_follow(ntm: Ntm, worker: NewWorker) -> None:
+async def test_limits_prevent_eager_steps(ntm: Ntm, worker: NewWorker) -> None:
     w = await open_worker(worker)
     config, mask = config_pb2.SystemConfig(max_running_per_user=5), FieldMask(paths=["max_running_per_user"])
     await ntm.stub.UpdateConfig(config_pb2.UpdateConfigRequest(config=config, update_mask=mask))
@@ -78,7 +78,7 @@ async def test_where_limits_are_set_nothing_may_follow(ntm: Ntm, worker: NewWork
     assert (await w.assigned(2))[1].node_id == "b"
 
 
-async def test_a_whole_chain_ends_with_one_message(ntm: Ntm, worker: NewWorker) -> None:
+async def test_one_message_completes_a_whole_chain(ntm: Ntm, worker: NewWorker) -> None:
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
@@ -92,7 +92,7 @@ async def test_a_whole_chain_ends_with_one_message(ntm: Ntm, worker: NewWorker) 
         assert task.outputs[0].value_json == value
 
 
-async def test_one_that_fails_ends_the_chain(ntm: Ntm, worker: NewWorker) -> None:
+async def test_failed_eager_node_ends_the_chain(ntm: Ntm, worker: NewWorker) -> None:
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
@@ -102,7 +102,7 @@ async def test_one_that_fails_ends_the_chain(ntm: Ntm, worker: NewWorker) -> Non
     assert (await ntm.node("c")).status == node_task_pb2.NODE_TASK_STATUS_SKIPPED
 
 
-async def test_one_that_goes_on_takes_room_and_is_renewed_and_ended_as_any_other(ntm: Ntm, worker: NewWorker) -> None:
+async def test_running_eager_node_takes_room_and_can_be_renewed_and_completed(ntm: Ntm, worker: NewWorker) -> None:
     w = await open_worker(worker, capacity=1)
     await ntm.submit(CHAIN)
     await ntm.submit(plan(nodes="z", digest="p2"), cycle=1, run_id="r1")
@@ -117,7 +117,7 @@ async def test_one_that_goes_on_takes_room_and_is_renewed_and_ended_as_any_other
     assert (await ntm.node("c")).status == COMPLETED
 
 
-async def test_one_that_does_not_count_is_told_so_and_takes_no_room(ntm: Ntm, worker: NewWorker) -> None:
+async def test_refused_eager_node_is_a_loss_and_takes_no_room(ntm: Ntm, worker: NewWorker) -> None:
     w = await open_worker(worker, capacity=1)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
@@ -127,7 +127,7 @@ async def test_one_that_does_not_count_is_told_so_and_takes_no_room(ntm: Ntm, wo
     assert b.node_id == "b"
 
 
-async def test_one_that_is_stopped_hears_it_under_its_own_token(ntm: Ntm, worker: NewWorker) -> None:
+async def test_stop_of_eager_node_names_its_own_token(ntm: Ntm, worker: NewWorker) -> None:
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
@@ -139,7 +139,7 @@ async def test_one_that_is_stopped_hears_it_under_its_own_token(ntm: Ntm, worker
     assert asked.token == own("b")
 
 
-async def test_when_its_stream_breaks_it_runs_elsewhere(ntm: Ntm, worker: NewWorker) -> None:
+async def test_eager_node_of_broken_stream_runs_on_another_worker(ntm: Ntm, worker: NewWorker) -> None:
     w, other = await open_worker(worker), worker("w2")
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
@@ -167,7 +167,7 @@ async def test_a_long_chain_is_stored_as_a_whole(ntm: Ntm, worker: NewWorker) ->
     "token",
     ["rubbish", "1~flow:0:0:b~1~x", "0~other:0:0:b~1~x", "0~flow:0:1:b~1~x", "0~flow:0:0:b~2~x", "0~flow:0:0:b~1~x.y"],
 )
-async def test_a_token_that_no_worker_can_have_made_ends_the_stream(ntm: Ntm, worker: NewWorker, token: str) -> None:
+async def test_impossible_eager_token_ends_the_stream(ntm: Ntm, worker: NewWorker, token: str) -> None:
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
@@ -175,7 +175,7 @@ async def test_a_token_that_no_worker_can_have_made_ends_the_stream(ntm: Ntm, wo
     await is_cut_off(w)
 
 
-async def test_tokens_that_form_a_ring_end_the_stream(ntm: Ntm, worker: NewWorker) -> None:
+async def test_ring_of_eager_tokens_ends_the_stream(ntm: Ntm, worker: NewWorker) -> None:
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
@@ -183,7 +183,7 @@ async def test_tokens_that_form_a_ring_end_the_stream(ntm: Ntm, worker: NewWorke
     await is_cut_off(w)
 
 
-async def test_without_a_stream_nothing_goes_on(ntm: Ntm) -> None:
+async def test_eager_token_without_a_stream_is_refused(ntm: Ntm) -> None:
     request = pb2.CompleteNodeTasksRequest(worker_id="w", completions=[end("0~flow:0:0:a~1~n", own("b"))])
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await ntm.stub.CompleteNodeTasks(request)

@@ -48,14 +48,14 @@ def retried(attempts: int = 3) -> component_pb2.Plan:
     return made
 
 
-async def test_a_node_waits_for_another_one_with_its_status(ntm: Ntm) -> None:
+async def test_waiting_node_names_its_predecessor_and_status(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     ((code, words, facts),) = await explained(ntm, "b")
     assert (code, facts) == ("waits_for_node", {"nodes": [{"node_id": "a", "status": "pending"}]})
     assert words == 'waits for node "a", which is pending'
 
 
-async def test_what_is_queued_has_a_position_behind_others(ntm: Ntm) -> None:
+async def test_queued_node_has_a_position(ntm: Ntm) -> None:
     await ntm.submit(plan(nodes="a b c"))
     await ntm.submit(plan(nodes="x", digest="p2"), flow_id="other", user_id="ann")
     found = [(await explained(ntm, name))[-1] for name in "abc"]
@@ -74,7 +74,7 @@ async def test_what_is_queued_has_a_position_behind_others(ntm: Ntm) -> None:
         ({"max_running_per_flow": 1}, "flow:flow"),
     ],
 )
-async def test_a_full_limit_is_told_with_those_who_hold_it(ntm: Ntm, limits: dict[str, Any], name: str) -> None:
+async def test_full_limit_is_explained_with_its_holders(ntm: Ntm, limits: dict[str, Any], name: str) -> None:
     await configure(ntm, **limits)
     await ntm.submit(plan(nodes="a b"))
     (held,) = await claim(ntm)
@@ -85,7 +85,7 @@ async def test_a_full_limit_is_told_with_those_who_hold_it(ntm: Ntm, limits: dic
     assert words.endswith(" (1 of 1)")
 
 
-async def test_a_full_key_is_told(ntm: Ntm) -> None:
+async def test_full_concurrency_key_is_explained(ntm: Ntm) -> None:
     bound = plan(nodes="a b", digest="bound")
     for node in bound.nodes:
         node.concurrency.CopyFrom(node_task_pb2.Concurrency(key="k", max=1))
@@ -96,7 +96,7 @@ async def test_a_full_key_is_told(ntm: Ntm) -> None:
     assert (code, facts["limit"], facts["most"]) == ("limit_full", "key:default:k", 1)
 
 
-async def test_a_rate_tells_when_it_refills(ntm: Ntm) -> None:
+async def test_rate_limit_is_explained_with_its_refill_time(ntm: Ntm) -> None:
     await configure(ntm, rates={"noop": "1/h"})
     await ntm.submit(plan(nodes="a b"))
     (held,) = await claim(ntm)
@@ -107,7 +107,7 @@ async def test_a_rate_tells_when_it_refills(ntm: Ntm) -> None:
     assert found[0][2]["refills_at"].endswith("Z")
 
 
-async def test_a_rate_of_a_key_tells_when_it_refills(ntm: Ntm) -> None:
+async def test_rate_limit_of_a_key_is_explained(ntm: Ntm) -> None:
     paced = plan(nodes="a b", digest="paced")
     for node in paced.nodes:
         node.rate.CopyFrom(node_task_pb2.KeyRate(key="k", limit="1/h"))
@@ -118,7 +118,7 @@ async def test_a_rate_of_a_key_tells_when_it_refills(ntm: Ntm) -> None:
     assert (code, facts["limit"], facts["rate"]) == ("rate_limited", "pace:default:k", "1/h")
 
 
-async def test_what_is_tried_again_tells_when_and_why(ntm: Ntm) -> None:
+async def test_retry_is_explained_with_its_time_and_last_error(ntm: Ntm) -> None:
     await ntm.submit(retried())
     (given,) = await claim(ntm)
     await fail(ntm, given.token)
@@ -129,9 +129,7 @@ async def test_what_is_tried_again_tells_when_and_why(ntm: Ntm) -> None:
 
 
 @pytest.mark.parametrize("why", REFUSALS)
-async def test_a_store_that_takes_no_writes_is_what_keeps_node_tasks_back(
-    ntm: Ntm, embedded: RedisServer, why: str
-) -> None:
+async def test_store_that_refuses_writes_is_the_first_reason(ntm: Ntm, embedded: RedisServer, why: str) -> None:
     await ntm.submit(CHAIN)
     async with taking_no_writes(embedded, why):
         (code, words, facts), *others = await explained(ntm)
@@ -144,7 +142,7 @@ async def test_a_store_that_takes_no_writes_is_what_keeps_node_tasks_back(
     assert codes(await explained(ntm)) == ["no_live_worker", "queued"]
 
 
-async def test_a_store_that_takes_no_writes_is_no_matter_to_what_has_ended(ntm: Ntm, embedded: RedisServer) -> None:
+async def test_store_that_refuses_writes_is_no_reason_for_ended_node_tasks(ntm: Ntm, embedded: RedisServer) -> None:
     await ntm.submit(CHAIN)
     (given,) = await claim(ntm)
     await complete(ntm, given.token)
@@ -152,7 +150,7 @@ async def test_a_store_that_takes_no_writes_is_no_matter_to_what_has_ended(ntm: 
         assert codes(await explained(ntm)) == ["completed"]
 
 
-async def test_a_spent_budget_of_retries_is_told(start: Start) -> None:
+async def test_spent_retry_budget_is_explained(start: Start) -> None:
     ntm = await start(node_task_manager_retries_per_minute=0, node_task_manager_retry_percent=0)
     await ntm.submit(retried())
     (given,) = await claim(ntm)
@@ -162,7 +160,7 @@ async def test_a_spent_budget_of_retries_is_told(start: Start) -> None:
     assert "RETRY_BUDGET_EXHAUSTED" in words
 
 
-async def test_what_runs_names_its_worker_once_that_has_confirmed_it(start: Start) -> None:
+async def test_running_node_task_is_unconfirmed_until_its_worker_renews(start: Start) -> None:
     ntm = await start(node_task_manager_lease_seconds=120)
     await ntm.submit(CHAIN)
     (given,) = await claim(ntm)
@@ -181,7 +179,7 @@ async def test_what_runs_names_its_worker_once_that_has_confirmed_it(start: Star
     assert words.startswith("has been running on worker u1 since ")
 
 
-async def test_a_stop_that_was_asked_for_is_told_with_who_and_why(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
+async def test_requested_stop_is_explained_with_actor_and_reason(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
     await ntm.submit(CHAIN)
     await claim(ntm)
     request = pb2.TerminateNodeTaskRequest(node_task_id="flow:0:0:a", user_id="default", reason="enough", by="ann")
@@ -191,7 +189,7 @@ async def test_a_stop_that_was_asked_for_is_told_with_who_and_why(ntm: Ntm, work
     assert (found[0][2]["by"], found[0][2]["why"]) == ("ann", "enough")
 
 
-async def test_what_has_ended_tells_how(ntm: Ntm) -> None:
+async def test_ended_node_task_is_explained_by_its_outcome(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     (given,) = await claim(ntm)
     await complete(ntm, given.token)
@@ -203,7 +201,7 @@ async def test_what_has_ended_tells_how(ntm: Ntm) -> None:
     assert words.endswith("NODE_ERROR: KeyError: 'luck'")
 
 
-async def test_what_was_skipped_or_stopped_tells_why(ntm: Ntm) -> None:
+async def test_skipped_or_stopped_node_task_is_explained(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     (given,) = await claim(ntm)
     await fail(ntm, given.token)
@@ -217,7 +215,7 @@ async def test_what_was_skipped_or_stopped_tells_why(ntm: Ntm) -> None:
     assert [(code, facts["why"]) for code, _, facts in await explained(ntm, "a", "other")] == [("stopped", "enough")]
 
 
-async def test_what_is_not_there_is_not_found(ntm: Ntm) -> None:
+async def test_unknown_node_task_is_not_found(ntm: Ntm) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await explained(ntm)
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
@@ -230,7 +228,7 @@ async def of_task(ntm: Ntm, task_id: str) -> list[Told]:
     return [(each.code, each.sentence, MessageToDict(each.facts)) for each in response.reasons]
 
 
-async def test_the_limit_of_ad_hoc_tasks_is_told(ntm: Ntm) -> None:
+async def test_ad_hoc_task_limit_is_explained(ntm: Ntm) -> None:
     await configure(ntm, max_concurrent_tasks=1)
     tasks = [(await submit_task(ntm)).task.node_task_id for _ in range(2)]
     (held,) = [each for each in await claim(ntm) if each.node_task_id in tasks]
@@ -239,7 +237,7 @@ async def test_the_limit_of_ad_hoc_tasks_is_told(ntm: Ntm) -> None:
     assert (code, facts["limit"], facts["holders"]) == ("limit_full", "adhoc:ann", [held.node_task_id])
 
 
-async def test_what_waits_for_the_same_work_says_so(ntm: Ntm) -> None:
+async def test_task_waiting_for_same_work_is_explained(ntm: Ntm) -> None:
     options = {"cache": {"name": "screening"}}
     first = (await submit_task(ntm, options=options)).task.node_task_id
     assert len(await claim(ntm)) == 1
@@ -272,7 +270,7 @@ async def until_explained(ntm: Ntm, item: str, code: str) -> None:
     await until(is_told, f"{item} tells {code}")
 
 
-async def test_a_node_over_a_list_tells_of_its_items(ntm: Ntm) -> None:
+async def test_mapped_node_is_explained_by_its_open_items(ntm: Ntm) -> None:
     await ntm.submit(mapped())
     (given,) = await claim(ntm)
     await emit(ntm, given.token, "[1,2,3]")
@@ -284,7 +282,7 @@ async def test_a_node_over_a_list_tells_of_its_items(ntm: Ntm) -> None:
     await until(split, "its list is split")
 
 
-async def test_items_of_a_list_tell_why_they_wait_as_other_node_tasks_do(ntm: Ntm) -> None:
+async def test_items_are_explained_like_other_node_tasks(ntm: Ntm) -> None:
     await ntm.submit(mapped(max_parallel=1))
     (given,) = await claim(ntm)
     # There are no items yet; they wait for the same reason as their node.
@@ -306,7 +304,7 @@ async def test_items_of_a_list_tell_why_they_wait_as_other_node_tasks_do(ntm: Nt
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_an_item_that_has_not_begun_tells_that_its_node_is_stopping(ntm: Ntm) -> None:
+async def test_item_not_begun_is_explained_by_its_stopping_node(ntm: Ntm) -> None:
     await ntm.submit(mapped(max_parallel=1))
     (given,) = await claim(ntm)
     await emit(ntm, given.token, "[1,2]")
@@ -318,7 +316,7 @@ async def test_an_item_that_has_not_begun_tells_that_its_node_is_stopping(ntm: N
     assert (code, facts["by"], facts["why"]) == ("stopping", "ann", "enough")
 
 
-async def test_what_is_suspended_tells_for_what_it_waits(ntm: Ntm) -> None:
+async def test_suspended_node_is_explained_by_its_wait(ntm: Ntm) -> None:
     waiting = plan(nodes="a", digest="waiting")
     waiting.nodes[0].node_type, waiting.nodes[0].config_json = "delay", '{"seconds": 3600}'
     await ntm.submit(waiting)

@@ -31,7 +31,7 @@ async def counted(stub: "ExternalScalerAsyncStub", **metadata: str) -> int:
     return value.metric_value
 
 
-async def test_it_is_told_what_waits_and_runs(ntm: Ntm) -> None:
+async def test_metric_counts_queued_and_running_node_tasks(ntm: Ntm) -> None:
     stub = ExternalScalerStub(ntm.channel)
     assert not (await stub.IsActive(scaled())).result
 
@@ -56,7 +56,7 @@ async def test_it_is_told_what_waits_and_runs(ntm: Ntm) -> None:
     await is_counted(4)
 
 
-async def test_a_task_outside_any_flow_counts_while_it_runs(ntm: Ntm) -> None:
+async def test_running_ad_hoc_task_is_counted(ntm: Ntm) -> None:
     await submit_task(ntm)
     assert len(await claim(ntm)) == 1
     stub = ExternalScalerStub(ntm.channel)
@@ -69,7 +69,7 @@ async def test_a_task_outside_any_flow_counts_while_it_runs(ntm: Ntm) -> None:
     assert (queue.node_type, queue.user_id, queue.running) == ("noop", "ann", 1)
 
 
-async def test_the_target_is_how_much_one_worker_should_have(ntm: Ntm) -> None:
+async def test_target_is_the_number_of_tasks_per_worker(ntm: Ntm) -> None:
     stub = ExternalScalerStub(ntm.channel)
     for metadata, target in (({}, 10.0), ({"tasksPerWorker": "2.5"}, 2.5)):
         (spec,) = (await stub.GetMetricSpec(scaled(**metadata))).metric_specs
@@ -77,7 +77,7 @@ async def test_the_target_is_how_much_one_worker_should_have(ntm: Ntm) -> None:
         assert spec.target_size == -(-target // 1)
 
 
-async def test_a_push_begins_at_once_and_ends_with_the_server(ntm: Ntm) -> None:
+async def test_active_stream_answers_at_once_and_ends_when_server_stops(ntm: Ntm) -> None:
     call = ExternalScalerStub(ntm.channel).StreamIsActive(scaled())
     first = await call.read()
     assert isinstance(first, pb2.IsActiveResponse)
@@ -86,7 +86,7 @@ async def test_a_push_begins_at_once_and_ends_with_the_server(ntm: Ntm) -> None:
     assert await call.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_every_fault_of_the_metadata_is_told(ntm: Ntm) -> None:
+async def test_every_metadata_fault_is_reported(ntm: Ntm) -> None:
     stub = ExternalScalerStub(ntm.channel)
     wrong = scaled(nodeTypes="a b,c", userId="!", countRunning="perhaps", tasksPerWorker="none")
     names = {f"scaler_metadata.{name}" for name in ("nodeTypes", "userId", "countRunning", "tasksPerWorker")}
@@ -96,7 +96,7 @@ async def test_every_fault_of_the_metadata_is_told(ntm: Ntm) -> None:
     assert await faults(stub.GetMetrics(another)) == ["metric_name"]
 
 
-def test_the_contract_is_kedas() -> None:
+def test_contract_matches_keda() -> None:
     """KEDA finds methods and fields by these names and numbers."""
     service = pb2.DESCRIPTOR.services_by_name["ExternalScaler"]
     assert service.full_name == "externalscaler.ExternalScaler"

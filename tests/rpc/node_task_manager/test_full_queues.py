@@ -34,7 +34,7 @@ async def ntm(start: Start, monkeypatch: pytest.MonkeyPatch) -> Ntm:
     return await start()
 
 
-async def test_what_goes_beyond_is_refused_and_nothing_of_it_is_kept(ntm: Ntm) -> None:
+async def test_requests_beyond_the_queue_bound_are_refused_as_a_whole(ntm: Ntm) -> None:
     kept = (await submit_task(ntm)).task.node_task_id
     assert await waits_s(submit_batch(ntm, ["{}"] * 3)) > 0
     await submit_task(ntm), await submit_task(ntm)
@@ -53,7 +53,7 @@ async def test_what_goes_beyond_is_refused_and_nothing_of_it_is_kept(ntm: Ntm) -
     assert (await submit_batch(ntm, ["{}"] * 3)).batch.progress.total == 3
 
 
-async def test_a_run_that_was_refused_is_taken_when_there_is_room(ntm: Ntm) -> None:
+async def test_refused_run_is_accepted_once_there_is_room(ntm: Ntm) -> None:
     await submit_batch(ntm, ["{}"] * 3)
     assert (await ntm.submit(plan(nodes="a"), user_id="ann")).outcome == component_pb2.SUBMIT_OUTCOME_REFUSED
     await claim(ntm, 3)

@@ -60,7 +60,7 @@ async def send(ntm: Ntm, *drafts: dict[str, Any]) -> list[bool]:
     return list(answer.kept)
 
 
-async def test_a_user_is_told_of_each_end_of_a_task_and_once_of_that_of_a_batch(ntm: Ntm) -> None:
+async def test_user_is_notified_of_each_task_end_and_once_per_batch(ntm: Ntm) -> None:
     inbox = await Inbox(ntm).open()
     task_id = (await submit_task(ntm)).task.node_task_id
     await complete(ntm, (await claim_one(ntm)).token)
@@ -93,7 +93,7 @@ async def test_a_user_is_told_of_each_end_of_a_task_and_once_of_that_of_a_batch(
     await inbox.leave()
 
 
-async def test_what_was_given_up_is_told(ntm: Ntm) -> None:
+async def test_user_is_notified_of_dead_letters(ntm: Ntm) -> None:
     task_id = (await submit_task(ntm, options=TWICE)).task.node_task_id
     for _ in range(2):
         await fail(ntm, (await claim_one(ntm)).token)
@@ -114,7 +114,7 @@ async def test_what_was_given_up_is_told(ntm: Ntm) -> None:
     assert letter.subject.batch_id == batch_id
 
 
-async def test_who_comes_back_is_told_what_came_meanwhile_and_nothing_twice(start: Start) -> None:
+async def test_returning_watcher_gets_missed_notifications_exactly_once(start: Start) -> None:
     ntm = await start()
     first = await Inbox(ntm).open()
     await send(ntm, {"title": "one"})
@@ -135,7 +135,7 @@ async def test_who_comes_back_is_told_what_came_meanwhile_and_nothing_twice(star
     await new.leave()
 
 
-async def test_a_user_nobody_wrote_to_can_come_back_as_well(ntm: Ntm) -> None:
+async def test_watcher_without_notifications_can_resume(ntm: Ntm) -> None:
     first = await Inbox(ntm).open()
     assert first.position == "0-0"
     await first.leave()
@@ -146,7 +146,7 @@ async def test_a_user_nobody_wrote_to_can_come_back_as_well(ntm: Ntm) -> None:
     await second.leave()
 
 
-async def test_a_gap_is_told(start: Start) -> None:
+async def test_notification_gap_is_reported(start: Start) -> None:
     ntm = await start(node_task_manager_notifications=3)
     first = await Inbox(ntm).open()
     await send(ntm, {"title": "0"})
@@ -160,7 +160,7 @@ async def test_a_gap_is_told(start: Start) -> None:
         await second.leave()
 
 
-async def test_what_is_read_is_marked_up_to_one_or_all(ntm: Ntm) -> None:
+async def test_notifications_are_marked_read_up_to_one_or_all(ntm: Ntm) -> None:
     async def mark(through: str) -> int:
         request = pb2.MarkNotificationsReadRequest(user_id="ann", through_notification_id=through)
         return (await ntm.stub.MarkNotificationsRead(request)).unread
@@ -181,7 +181,7 @@ async def test_what_is_read_is_marked_up_to_one_or_all(ntm: Ntm) -> None:
     assert (pages[1].unread, pages[1].next_page_token) == (1, "")
 
 
-async def test_what_is_sent_says_what_it_is_about_and_comes_once_by_its_key(ntm: Ntm) -> None:
+async def test_notification_keeps_its_subject_and_is_deduplicated_by_key(ntm: Ntm) -> None:
     about = {"flow_id": "prices", "cycle": 3}
     draft = {"kind": pb2.NOTIFICATION_KIND_FLOW_STOPPED, "severity": pb2.SEVERITY_ERROR, "subject": about, "key": "k"}
     assert await send(ntm, draft, {"message": "until one"}, {**draft, "user_id": "bob"}) == [True, True, True]
@@ -219,7 +219,7 @@ async def test_bad_input_is_refused_with_every_fault_and_nothing_is_sent(ntm: Nt
 
 
 @pytest.mark.timeout(60)
-async def test_five_hundred_watchers_hear_everything_over_one_connection(ntm: Ntm, admin: Client) -> None:
+async def test_five_hundred_watchers_share_one_subscriber_connection(ntm: Ntm, admin: Client) -> None:
     tasks = [(await submit_task(ntm)).task.node_task_id for _ in range(10)]
     watches = [TaskWatch(ntm, tasks[at % 10]) for at in range(250)]
     inboxes = [Inbox(ntm) for _ in range(250)]

@@ -24,7 +24,7 @@ async def store(tmp_path: Path):  # type: ignore[no-untyped-def]
     await store.stop()
 
 
-async def test_reports_made_while_the_store_is_away_take_effect_when_it_is_back(store: EmbeddedStore) -> None:
+async def test_reports_made_during_an_outage_take_effect_afterwards(store: EmbeddedStore) -> None:
     settings = NodeTaskManagerSettings(store_url=store.url_for("node_task_manager"), registry_address="")
     server = Server([NodeTaskManager(settings)], drain_s=1)
     await server.start()

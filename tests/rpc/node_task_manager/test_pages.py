@@ -75,7 +75,7 @@ async def test_results_are_listed_with_large_parameters(ntm: Ntm) -> None:
     assert [each.config_json for each in found] == parameters
 
 
-async def test_node_tasks_that_wait_are_listed_with_large_forms(ntm: Ntm) -> None:
+async def test_waiting_node_tasks_with_large_forms_are_listed(ntm: Ntm) -> None:
     names = [f"n{at}" for at in range(120)]
     await ntm.submit(plan(nodes=" ".join(names)))
     fields = [{"name": f"f{at}", "type": "text", "choices": ["x" * 1100]} for at in range(50)]
@@ -111,7 +111,7 @@ async def with_outputs(ntm: Ntm, names: list[str], value: str) -> None:
         await ntm.stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[done]))
 
 
-async def test_outputs_count_by_their_bytes(ntm: Ntm) -> None:
+async def test_pages_of_outputs_are_limited_by_bytes(ntm: Ntm) -> None:
     names, value = list("abcdefgh"), f'"{WIDE * 300_000}"'
     await with_outputs(ntm, names, value)
     request = pb2.ListNodeTasksRequest(flow_id="flow", user_id="default", include_outputs=True)
@@ -125,7 +125,7 @@ async def test_outputs_count_by_their_bytes(ntm: Ntm) -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", WIDE])
-async def test_long_lines_are_read_in_pages(ntm: Ntm, letter: str) -> None:
+async def test_long_log_lines_are_read_in_pages(ntm: Ntm, letter: str) -> None:
     await ntm.submit(plan(nodes="a"))
     task_id = (await submit_task(ntm)).task.node_task_id
     messages = [f"{at:4}{letter * 8188}" for at in range(600)]

@@ -16,7 +16,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 THREE = plan(nodes="a b c")
 
 
-async def test_queue_statistics_count_what_waits_runs_and_has_ended(ntm: Ntm) -> None:
+async def test_queue_statistics_count_queued_running_and_ended(ntm: Ntm) -> None:
     await ntm.submit(THREE)
     await ntm.submit(THREE, flow_id="other", user_id="ann")
     tokens = [each.token for each in await claim(ntm, 4)]
@@ -35,7 +35,7 @@ async def test_queue_statistics_count_what_waits_runs_and_has_ended(ntm: Ntm) ->
     assert (len(nobody.queues), nobody.queued, nobody.running) == (0, 0, 0)
 
 
-async def test_what_runs_outside_flows_is_counted_without_its_plan(start: Start, embedded: RedisServer) -> None:
+async def test_running_ad_hoc_task_is_counted_without_its_plan(start: Start, embedded: RedisServer) -> None:
     here, there = await start(), await start()
     await submit_task(here)
     assert len(await claim(here)) == 1
@@ -48,7 +48,7 @@ async def test_what_runs_outside_flows_is_counted_without_its_plan(start: Start,
     assert (depth.node_type, depth.user_id, depth.running) == ("noop", "ann", 1)
 
 
-async def test_the_faults_of_a_request_are_named(ntm: Ntm) -> None:
+async def test_faults_of_a_statistics_request_are_named(ntm: Ntm) -> None:
     wrong = queue_pb2.GetQueueStatsRequest(user_id="a b", node_type=":")
     assert await faults(ntm.stub.GetQueueStats(wrong)) == ["user_id", "node_type"]
 
@@ -80,7 +80,7 @@ async def configure(ntm: Ntm, etag: str = "", **fields: object) -> config_pb2.Up
     return await ntm.stub.UpdateConfig(config_pb2.UpdateConfigRequest(config=config, update_mask=mask, etag=etag))
 
 
-async def test_the_configuration_changes_by_field_and_by_etag(ntm: Ntm) -> None:
+async def test_configuration_is_updated_by_field_and_guarded_by_etag(ntm: Ntm) -> None:
     first = await ntm.stub.GetConfig(config_pb2.GetConfigRequest())
     assert (limits_of(first.config), first.etag) == (config_pb2.SystemConfig(), "v0")
     changed = await configure(ntm, first.etag, max_running=7, user_weights={"ann": 2.0})
@@ -93,7 +93,7 @@ async def test_the_configuration_changes_by_field_and_by_etag(ntm: Ntm) -> None:
     assert (await ntm.stub.GetConfig(config_pb2.GetConfigRequest())).config.max_running == 7
 
 
-async def test_every_fault_of_a_configuration_is_named_and_nothing_of_it_is_kept(ntm: Ntm) -> None:
+async def test_invalid_configuration_reports_every_fault_and_changes_nothing(ntm: Ntm) -> None:
     wrong = config_pb2.UpdateConfigRequest(
         config=config_pb2.SystemConfig(
             max_running=-1,
@@ -123,14 +123,14 @@ async def test_a_limit_cannot_be_below_the_number_of_shards(start: Start) -> Non
     assert (await configure(ntm, max_running=4)).config.max_running == 4
 
 
-async def test_fields_outside_the_mask_are_not_looked_at(start: Start) -> None:
+async def test_fields_outside_the_mask_are_ignored(start: Start) -> None:
     ntm = await start(node_task_manager_shards=4)
     given = config_pb2.SystemConfig(max_running=4, max_running_per_flow=-1, rates={"noop": "3/m"}, caches={"": {}})  # type: ignore[dict-item]
     request = config_pb2.UpdateConfigRequest(config=given, update_mask=FieldMask(paths=["max_running"]))
     assert limits_of((await ntm.stub.UpdateConfig(request)).config) == config_pb2.SystemConfig(max_running=4)
 
 
-async def test_a_change_reaches_every_replica_and_what_waits_says_why(start: Start) -> None:
+async def test_limit_change_reaches_every_replica_and_is_reported_as_reason(start: Start) -> None:
     here, there = await start(), await start()
     await configure(here, max_running_per_user=1)
 
@@ -149,7 +149,7 @@ async def test_a_change_reaches_every_replica_and_what_waits_says_why(start: Sta
     assert len(await claim(here)) == 2
 
 
-async def test_a_node_without_its_key_or_with_a_bound_below_one_is_refused(ntm: Ntm) -> None:
+async def test_invalid_concurrency_and_rate_of_nodes_are_refused(ntm: Ntm) -> None:
     wrong = plan(nodes="a b c", max_running=-1)
     wrong.nodes[0].concurrency.CopyFrom(node_task_pb2.Concurrency(key="a b", max=1))
     wrong.nodes[1].concurrency.CopyFrom(node_task_pb2.Concurrency(key="k", max=0))
@@ -172,7 +172,7 @@ async def test_a_node_without_its_key_or_with_a_bound_below_one_is_refused(ntm: 
     ]
 
 
-async def test_a_worker_gets_the_next_of_a_key_as_soon_as_the_one_before_has_ended(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_next_node_of_a_concurrency_key_starts_when_the_previous_ends(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
     bound = plan(nodes="a b c", digest="bound")
     for node in bound.nodes:
         node.concurrency.CopyFrom(node_task_pb2.Concurrency(key="k", max=1))
@@ -190,7 +190,7 @@ async def test_a_worker_gets_the_next_of_a_key_as_soon_as_the_one_before_has_end
                 await each.complete(each.assignments[-1].token, out="1")
 
 
-async def test_a_worker_gets_more_as_soon_as_the_rate_allows_and_what_waits_says_why(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_rate_limited_nodes_start_when_allowed_and_report_the_limit(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
     await configure(ntm, rates={"noop": "5/s"})
     many = plan(nodes=" ".join(f"n{at}" for at in range(8)), digest="many")
     one = worker("w1")

@@ -15,7 +15,7 @@ LOGS = node_task_manager_service_pb2.ListNodeLogsRequest(flow_id="flow", user_id
 MakeWorker = Callable[..., RawWorker]
 
 
-async def test_every_field_of_a_node_task_is_told_while_it_runs(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_running_node_task_reports_every_field(ntm: Ntm, worker: MakeWorker) -> None:
     w = worker("w1")
     await w.open()
     await ntm.submit(CHAIN)
@@ -43,7 +43,7 @@ async def test_every_field_of_a_node_task_is_told_while_it_runs(ntm: Ntm, worker
 
 
 @pytest.mark.parametrize("kind", ["completed", "failed"])
-async def test_what_was_registered_first_stays_and_the_end_is_told(ntm: Ntm, worker: MakeWorker, kind: str) -> None:
+async def test_ended_node_task_keeps_its_times_and_records_its_end(ntm: Ntm, worker: MakeWorker, kind: str) -> None:
     w = worker("w1")
     await w.open()
     await ntm.submit(CHAIN)
@@ -64,7 +64,7 @@ async def test_what_was_registered_first_stays_and_the_end_is_told(ntm: Ntm, wor
 
 
 @pytest.mark.parametrize("way", ["stream", "FailNodeTasks", "ReportNodeTasks"])
-async def test_the_log_tells_of_each_failed_attempt_with_its_traceback(ntm: Ntm, worker: MakeWorker, way: str) -> None:
+async def test_failed_attempt_is_logged_with_its_traceback(ntm: Ntm, worker: MakeWorker, way: str) -> None:
     w = worker("w1")
     await w.open()
     await ntm.submit(CHAIN)
@@ -99,7 +99,7 @@ async def test_the_log_tells_of_each_failed_attempt_with_its_traceback(ntm: Ntm,
     assert task.started_at.ToMilliseconds() <= line.created_at.ToMilliseconds()
 
 
-async def test_the_next_attempt_begins_its_progress_anew(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_next_attempt_resets_progress(ntm: Ntm, worker: MakeWorker) -> None:
     first, second = worker("w1"), worker("w2")
     await first.open()
     await ntm.submit(CHAIN)
@@ -133,7 +133,7 @@ async def test_the_next_attempt_begins_its_progress_anew(ntm: Ntm, worker: MakeW
 
 
 @pytest.mark.parametrize("by_a_call", [False, True])
-async def test_the_lines_of_what_is_given_back_are_kept(ntm: Ntm, worker: MakeWorker, by_a_call: bool) -> None:
+async def test_log_lines_of_given_back_node_task_are_kept(ntm: Ntm, worker: MakeWorker, by_a_call: bool) -> None:
     first, second = worker("w1"), worker("w2")
     await first.open()
     await ntm.submit(CHAIN)
@@ -153,7 +153,7 @@ async def test_the_lines_of_what_is_given_back_are_kept(ntm: Ntm, worker: MakeWo
     assert [line.message for line in (await ntm.stub.ListNodeLogs(request)).logs] == [each.message for each in logs]
 
 
-async def test_a_log_line_has_a_known_level(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_log_levels_are_normalized(ntm: Ntm, worker: MakeWorker) -> None:
     w = worker("w1")
     await w.open()
     await ntm.submit(CHAIN)
@@ -170,7 +170,7 @@ async def test_a_log_line_has_a_known_level(ntm: Ntm, worker: MakeWorker) -> Non
     assert kept == ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "INFO", "INFO"]
 
 
-async def test_the_log_leaves_out_the_middle_of_a_long_traceback(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_long_traceback_is_shortened_in_the_middle(ntm: Ntm, worker: MakeWorker) -> None:
     w = worker("w1")
     await w.open()
     await ntm.submit(CHAIN)

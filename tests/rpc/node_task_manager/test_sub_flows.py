@@ -39,7 +39,7 @@ async def report(ntm: Ntm, node: str = "first", **fields: Any) -> bool:
     return response.awaited[0]
 
 
-async def test_the_scheduler_hears_of_it_reads_its_inputs_and_ends_its_wait(ntm: Ntm) -> None:
+async def test_scheduler_receives_a_sub_flow_reads_its_inputs_and_ends_its_wait(ntm: Ntm) -> None:
     await ntm.submit(runs_other(input={"a": 1, "b": "x"}), inputs_json='{"b":[2]}')
     stream = ntm.stub.ReceiveEvents()
     subscription = pb2.EventSubscription(partition=PARTITION, epoch=1)
@@ -65,7 +65,7 @@ async def test_the_scheduler_hears_of_it_reads_its_inputs_and_ends_its_wait(ntm:
     stream.cancel()
 
 
-async def test_numbers_of_a_config_arrive_as_they_were_written(ntm: Ntm) -> None:
+async def test_config_numbers_keep_their_exact_text(ntm: Ntm) -> None:
     runs, given = runs_other(), '{"a":123456789012345678901234567890.10}'
     runs.nodes[0].config_json = '{"flow_id":"other","input":' + given + "}"
     await ntm.submit(runs)
@@ -74,14 +74,14 @@ async def test_numbers_of_a_config_arrive_as_they_were_written(ntm: Ntm) -> None
 
 
 @pytest.mark.parametrize("number", ["1e999", "7" * 5000])
-async def test_what_a_cycle_emits_may_hold_any_number(ntm: Ntm, number: str) -> None:
+async def test_sub_flow_output_may_hold_any_number(ntm: Ntm, number: str) -> None:
     await ntm.submit(runs_other())
     assert await report(ntm, output_json=number)
     (wait,) = await waits(ntm, "second")
     assert wait.inputs_json == '{"given":' + number + "}"
 
 
-async def test_what_it_waits_for_is_explained(ntm: Ntm) -> None:
+async def test_wait_for_a_sub_flow_is_explained(ntm: Ntm) -> None:
     await ntm.submit(runs_other())
     request = explanation_pb2.ExplainNodeTaskRequest(node_task_id="flow:0:0:first", user_id="default")
     (before,) = (await ntm.stub.ExplainNodeTask(request)).reasons
@@ -93,7 +93,7 @@ async def test_what_it_waits_for_is_explained(ntm: Ntm) -> None:
     assert (after.facts["flow_id"], after.facts["cycle"]) == ("other", 4)
 
 
-async def test_another_replica_takes_the_report(start: Start) -> None:
+async def test_another_replica_accepts_the_report(start: Start) -> None:
     """So nothing is lost when a node task manager goes away meanwhile."""
     before, after = await start(), await start()
     await before.submit(runs_other())
@@ -103,13 +103,13 @@ async def test_another_replica_takes_the_report(start: Start) -> None:
     assert (await after.node("first")).status == node_task_pb2.NODE_TASK_STATUS_COMPLETED
 
 
-async def test_inputs_that_are_too_large_are_told_by_their_size(ntm: Ntm) -> None:
+async def test_too_large_inputs_are_reported_by_size_only(ntm: Ntm) -> None:
     await ntm.submit(runs_other(input={"a": "x" * 200_000}), inputs_json=json.dumps({"b": "y" * 1_000_000}))
     (wait,) = await waits(ntm, "first")
     assert (wait.inputs_json, wait.input_bytes > 1024 * 1024) == ("", True)
 
 
-async def test_no_signal_reaches_it(ntm: Ntm) -> None:
+async def test_node_waiting_for_a_sub_flow_refuses_signals(ntm: Ntm) -> None:
     await ntm.submit(runs_other())
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await ntm.stub.SignalNode(

@@ -31,7 +31,7 @@ def outcomes(answer: pb2.StreamSubmissionsResponse) -> list[int]:
     return [each.outcome for each in answer.response.results]
 
 
-async def test_requests_are_answered_in_their_order_until_the_caller_has_said_all(ntm: Ntm) -> None:
+async def test_requests_are_answered_in_order_until_caller_is_done(ntm: Ntm) -> None:
     call: Any = ntm.stub.StreamSubmissions()
     first = submission(7, "f")
     first.request.plans.append(CHAIN)
@@ -51,7 +51,7 @@ async def test_requests_are_answered_in_their_order_until_the_caller_has_said_al
     assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_the_error_of_a_request_is_its_answer_and_harms_no_other(ntm: Ntm) -> None:
+async def test_failed_request_is_answered_with_its_error_and_affects_no_other(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     call: Any = ntm.stub.StreamSubmissions()
     for message in (submission(1, "f", inputs_json="[1]"), submission(2, "f")):
@@ -65,7 +65,7 @@ async def test_the_error_of_a_request_is_its_answer_and_harms_no_other(ntm: Ntm)
     call.cancel()
 
 
-async def test_a_server_that_leaves_ends_the_stream_and_says_so(ntm: Ntm) -> None:
+async def test_stopping_server_ends_the_stream_with_a_reason(ntm: Ntm) -> None:
     call: Any = ntm.stub.StreamSubmissions()
     await call.write(submission(1, "f"))
     await answers(call, 1)

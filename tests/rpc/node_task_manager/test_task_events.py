@@ -71,7 +71,7 @@ async def claim_one(ntm: Ntm) -> work_pb2.NodeTaskAssignment:
     return found[0]
 
 
-async def test_every_change_is_told_once_with_the_task_as_it_was_then(ntm: Ntm) -> None:
+async def test_every_change_is_reported_once_with_the_task_at_that_time(ntm: Ntm) -> None:
     task_id = (await submit_task(ntm, options=TWICE)).task.node_task_id
     live = TaskWatch(ntm, task_id)
     await until(lambda: live.kinds == ["queued"], "the task is shown")
@@ -96,7 +96,7 @@ async def test_every_change_is_told_once_with_the_task_as_it_was_then(ntm: Ntm) 
     assert not any(each.task.outputs or each.task.HasField("ended_at") for each in replayed[:-1])
 
 
-async def test_who_comes_back_goes_on_after_the_last_event_also_at_a_service_started_anew(start: Start) -> None:
+async def test_returning_watcher_resumes_after_last_event_across_a_restart(start: Start) -> None:
     ntm = await start()
     task_id = (await submit_task(ntm)).task.node_task_id
     first = TaskWatch(ntm, task_id)
@@ -114,7 +114,7 @@ async def test_who_comes_back_goes_on_after_the_last_event_also_at_a_service_sta
     assert (end.HasField("event"), end.task.status) == (False, node_task_pb2.NODE_TASK_STATUS_COMPLETED)
 
 
-async def test_a_gap_is_told_and_what_is_kept_follows(start: Start) -> None:
+async def test_event_gap_is_reported_and_retained_events_follow(start: Start) -> None:
     ntm = await start(node_task_manager_task_events=2)
     task_id = (await submit_task(ntm, options=TWICE)).task.node_task_id
     first = TaskWatch(ntm, task_id)
@@ -132,7 +132,7 @@ async def test_a_gap_is_told_and_what_is_kept_follows(start: Start) -> None:
     await beginning.leave()
 
 
-async def test_a_task_whose_events_are_gone_is_told_as_it_is(ntm: Ntm, admin: Client) -> None:
+async def test_task_without_events_is_reported_in_its_current_state(ntm: Ntm, admin: Client) -> None:
     task_id = (await submit_task(ntm)).task.node_task_id
     await admin.delete(f"trading_flow:{{s0}}:task_events:{task_id}")
     watch, lost = TaskWatch(ntm, task_id), TaskWatch(ntm, task_id, "1-1")
@@ -143,7 +143,7 @@ async def test_a_task_whose_events_are_gone_is_told_as_it_is(ntm: Ntm, admin: Cl
     assert watch.kinds[1:] == lost.kinds[1:] == ["running", "completed"]
 
 
-async def test_the_loss_of_the_subscriber_connection_loses_nothing(
+async def test_lost_subscriber_connection_loses_no_events(
     ntm: Ntm, worker: Callable[..., RawWorker], admin: Client
 ) -> None:
     async def killed() -> bool:
@@ -165,7 +165,7 @@ async def test_the_loss_of_the_subscriber_connection_loses_nothing(
     assert watch.kinds == ["queued", "running", *["progress"] * 5, "completed"]
 
 
-async def test_stopping_is_told_and_what_never_ran_has_its_reason(ntm: Ntm) -> None:
+async def test_stop_is_reported_and_skipped_task_has_its_reason(ntm: Ntm) -> None:
     task_id = (await submit_task(ntm)).task.node_task_id
     given = await claim_one(ntm)
     watch = TaskWatch(ntm, task_id)
@@ -184,14 +184,14 @@ async def test_stopping_is_told_and_what_never_ran_has_its_reason(ntm: Ntm) -> N
 
 
 @pytest.mark.parametrize("after", ["yesterday", "1", "-", "0-0-0"])
-async def test_a_position_that_cannot_be_one_is_refused(ntm: Ntm, after: str) -> None:
+async def test_invalid_event_position_is_refused(ntm: Ntm, after: str) -> None:
     task_id = (await submit_task(ntm)).task.node_task_id
     request = pb2.WatchTaskRequest(task_id=task_id, user_id="ann", after_event_id=after)
     call: Any = ntm.stub.WatchTask(request)
     assert await refused(call.read()) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT", ["after_event_id"])
 
 
-async def test_a_task_of_somebody_else_is_not_told(ntm: Ntm) -> None:
+async def test_task_of_another_user_cannot_be_watched(ntm: Ntm) -> None:
     task_id = (await submit_task(ntm, user_id="bob")).task.node_task_id
     for after in ("", "0-0"):
         request = pb2.WatchTaskRequest(task_id=task_id, user_id="ann", after_event_id=after)

@@ -60,7 +60,7 @@ async def suspended(ntm: Ntm, w: RawWorker, node: str = "a", **wait: Any) -> wor
     return given
 
 
-async def test_a_wait_is_on_record_and_its_signal_reaches_the_next_attempt(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_wait_is_recorded_and_its_signal_reaches_the_next_attempt(ntm: Ntm, worker: MakeWorker) -> None:
     w = worker()
     await suspended(ntm, w, signal="paid", delay=Duration(seconds=3600))
     task = await ntm.node("a")
@@ -75,7 +75,7 @@ async def test_a_wait_is_on_record_and_its_signal_reaches_the_next_attempt(ntm: 
     assert (await ntm.node("a")).status == node_task_pb2.NODE_TASK_STATUS_COMPLETED
 
 
-async def test_what_it_does_not_wait_for_is_refused_in_words(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_unexpected_signal_is_refused_with_a_reason(ntm: Ntm, worker: MakeWorker) -> None:
     assert (await refused(ntm, signal="paid"))[0] == "NOT_FOUND"
     w = worker()
     await suspended(ntm, w, signal="paid")
@@ -99,7 +99,7 @@ async def test_what_it_does_not_wait_for_is_refused_in_words(ntm: Ntm, worker: M
     ).node_task.status == node_task_pb2.NODE_TASK_STATUS_COMPLETED
 
 
-async def test_a_signal_for_a_node_that_nothing_has_reached_is_kept(ntm: Ntm, worker: MakeWorker) -> None:
+async def test_early_signal_is_kept_until_the_node_waits(ntm: Ntm, worker: MakeWorker) -> None:
     await ntm.submit(CHAIN)
     assert (await send(ntm, "b", signal="paid", payload_json="8")).kept
     w = worker()
@@ -128,16 +128,14 @@ async def test_a_signal_for_a_node_that_nothing_has_reached_is_kept(ntm: Ntm, wo
         ({"signal": "ok", "form_json": '{"titel":"?"}'}, "form.titel: unknown key; known keys are title, description,"),
     ],
 )
-async def test_a_wait_that_cannot_be_fails_the_attempt(
-    ntm: Ntm, worker: MakeWorker, wait: dict[str, Any], message: str
-) -> None:
+async def test_invalid_wait_fails_the_attempt(ntm: Ntm, worker: MakeWorker, wait: dict[str, Any], message: str) -> None:
     await suspended(ntm, worker(), **wait)
     task = await ntm.node("a")
     assert (task.status, task.error.code) == (node_task_pb2.NODE_TASK_STATUS_FAILED, "INVALID_OUTPUT")
     assert message in task.error.message
 
 
-async def test_an_approval_asks_tells_its_user_and_goes_the_way_of_the_answer(ntm: Ntm) -> None:
+async def test_approval_notifies_its_user_and_takes_the_branch_of_the_answer(ntm: Ntm) -> None:
     await ntm.submit(built_in("approval", {"form": FORM, "seconds": 3600}))
     task = await ntm.node("ask")
     assert (task.status, json.loads(task.wait.form_json), task.attempt) == (SUSPENDED, FORM, 0)
@@ -172,7 +170,7 @@ async def test_an_approval_asks_tells_its_user_and_goes_the_way_of_the_answer(nt
 
 
 @pytest.mark.parametrize(("then", "handle"), [("reject", "rejected"), ("approve", "approved"), ("fail", "")])
-async def test_an_approval_that_nobody_answers_does_what_it_says(ntm: Ntm, then: str, handle: str) -> None:
+async def test_unanswered_approval_follows_its_default(ntm: Ntm, then: str, handle: str) -> None:
     await ntm.submit(built_in("approval", {"form": FORM, "seconds": 0.05, "then": then}))
 
     async def over() -> bool:
@@ -194,14 +192,14 @@ async def test_a_delay_needs_no_worker(ntm: Ntm) -> None:
     assert (await refused(ntm, "ask", signal="go"))[0] == "FAILED_PRECONDITION"
 
 
-async def test_a_config_that_does_not_fit_a_built_in_type_is_refused(ntm: Ntm) -> None:
+async def test_invalid_config_of_built_in_type_is_refused(ntm: Ntm) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await ntm.submit(built_in("delay", {"second": 1}))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "plans[0].nodes[0].config_json" in str(caught.value.details())
 
 
-async def test_a_worker_without_a_stream_reports_a_wait_as_well(ntm: Ntm) -> None:
+async def test_worker_without_a_stream_can_report_a_wait(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     for at, report in enumerate(("CompleteNodeTasks", "ReportNodeTasks")):
         request = service_pb2.ClaimNodeTasksRequest(worker_id="w1", node_types=["noop"], limit=1)
@@ -216,7 +214,7 @@ async def test_a_worker_without_a_stream_reports_a_wait_as_well(ntm: Ntm) -> Non
     assert (await ntm.node("a")).resumed.signal == "paid"
 
 
-async def test_the_run_of_a_node_that_waits_may_be_stopped(ntm: Ntm) -> None:
+async def test_run_with_a_waiting_node_can_be_stopped(ntm: Ntm) -> None:
     await ntm.submit(built_in("approval", {"form": FORM}))
     request = service_pb2.StopComponentRequest(
         flow_id="flow", run_id="r0", user_id="default", reason="no more", by="ann"
@@ -227,7 +225,7 @@ async def test_the_run_of_a_node_that_waits_may_be_stopped(ntm: Ntm) -> None:
     assert (await refused(ntm, "ask"))[:2] == ("FAILED_PRECONDITION", "flow:0:0:ask is terminated")
 
 
-async def test_a_wait_outlives_the_replica_that_it_began_at(start: Start, worker: MakeWorker, ntm: Ntm) -> None:
+async def test_wait_outlives_the_replica_where_it_began(start: Start, worker: MakeWorker, ntm: Ntm) -> None:
     """Another replica's worker gets the node task, whether a time ends the wait or a signal sent to a third replica."""
     first, other = await start(), await start()
     gone = worker("w1", at=first)

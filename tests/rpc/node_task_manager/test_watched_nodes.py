@@ -31,7 +31,7 @@ async def streams(admin: Client) -> list[str]:
     return sorted(key.removeprefix(prefix).decode() for key in keys)
 
 
-async def test_a_node_that_nothing_has_reached_is_followed_to_its_end(ntm: Ntm, admin: Client) -> None:
+async def test_unreached_node_is_followed_to_its_end(ntm: Ntm, admin: Client) -> None:
     await ntm.submit(CHAIN)
     seen = watch(ntm, B)
     await until(lambda: len(seen.seen) == 1, "it is told as it is")
@@ -53,7 +53,7 @@ async def test_a_node_that_nothing_has_reached_is_followed_to_its_end(ntm: Ntm, 
     assert [each.event for each in await again.over()] == [each.event for each in told]
 
 
-async def test_who_comes_back_goes_on_after_the_last_event_also_at_a_service_started_anew(start: Start) -> None:
+async def test_returning_watcher_resumes_after_last_event_across_a_restart(start: Start) -> None:
     ntm = await start()
     await ntm.submit(CHAIN)
     first = watch(ntm, A)
@@ -69,7 +69,7 @@ async def test_who_comes_back_goes_on_after_the_last_event_also_at_a_service_sta
     assert second.kinds == ["completed"]
 
 
-async def test_what_happened_before_the_first_watch_is_a_gap(ntm: Ntm) -> None:
+async def test_events_before_the_first_watch_are_a_gap(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     given = await claim_one(ntm)
     late = watch(ntm, A, "0-0")
@@ -84,7 +84,7 @@ async def test_what_happened_before_the_first_watch_is_a_gap(ntm: Ntm) -> None:
     assert (end.gap, end.task.status) == (False, node_task_pb2.NODE_TASK_STATUS_COMPLETED)
 
 
-async def test_no_more_than_a_hundred_that_have_not_ended_are_watched_of_a_component(ntm: Ntm) -> None:
+async def test_at_most_100_open_node_tasks_of_a_component_are_watched(ntm: Ntm) -> None:
     await ntm.submit(plan(nodes=" ".join(f"n{at}" for at in range(101))))
     watches = [watch(ntm, f"flow:0:0:n{at}") for at in range(100)]
     await until(lambda: all(each.seen for each in watches), "a hundred are watched")
@@ -97,7 +97,7 @@ async def test_no_more_than_a_hundred_that_have_not_ended_are_watched_of_a_compo
         await each.leave()
 
 
-async def test_events_go_with_their_flow(ntm: Ntm, admin: Client) -> None:
+async def test_purging_a_flow_removes_its_events(ntm: Ntm, admin: Client) -> None:
     await ntm.submit(CHAIN)
     seen = watch(ntm, A)
     await until(lambda: seen.seen, "it is told as it is")
@@ -112,13 +112,13 @@ async def test_events_go_with_their_flow(ntm: Ntm, admin: Client) -> None:
 
 
 @pytest.mark.parametrize("task_id", ["flow:0:0:z", "flow:1:0:a", "flow:0:0:a:3"])
-async def test_what_is_not_there_is_not_found(ntm: Ntm, task_id: str) -> None:
+async def test_unknown_node_task_is_not_found(ntm: Ntm, task_id: str) -> None:
     await ntm.submit(CHAIN)
     call: Any = ntm.stub.WatchTask(pb2.WatchTaskRequest(task_id=task_id, user_id="default"))
     assert (await refused(call.read()))[:2] == (grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
 
 
-async def test_a_node_of_somebody_elses_flow_is_not_told(ntm: Ntm, admin: Client) -> None:
+async def test_node_of_another_users_flow_cannot_be_watched(ntm: Ntm, admin: Client) -> None:
     await ntm.submit(CHAIN)
     for after in ("", "0-0"):
         call: Any = ntm.stub.WatchTask(pb2.WatchTaskRequest(task_id=A, user_id="ann", after_event_id=after))

@@ -11,7 +11,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 CHAIN = plan(("a", "out", "b", "price"))
 
 
-async def test_a_chain_goes_through_a_stream_with_inputs_by_handle(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_chain_runs_over_a_stream_with_inputs_by_handle(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
     w = worker()
     await w.open()
     result = await ntm.submit(CHAIN, inputs_json='{"symbol":"IBM"}', traceparent="00-ab-cd-01")
@@ -29,7 +29,7 @@ async def test_a_chain_goes_through_a_stream_with_inputs_by_handle(ntm: Ntm, wor
     assert [(o.handle, o.value_json) for o in task.outputs] == [("out", "2")]
 
 
-async def test_a_broken_stream_gives_its_node_tasks_to_another_worker_and_its_late_result_is_refused(  # type: ignore[no-untyped-def]
+async def test_broken_stream_loses_its_node_task_and_its_late_result_is_refused(  # type: ignore[no-untyped-def]
     ntm: Ntm, worker
 ) -> None:
     first, second = worker("w1"), worker("w2")
@@ -48,7 +48,7 @@ async def test_a_broken_stream_gives_its_node_tasks_to_another_worker_and_its_la
     assert (await ntm.node("a", include_outputs=True)).outputs[0].value_json == "2"
 
 
-async def test_a_worker_that_comes_back_in_time_keeps_what_it_names(start: Start, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_reconnecting_worker_keeps_the_node_tasks_it_names(start: Start, worker) -> None:  # type: ignore[no-untyped-def]
     ntm = await start(node_task_manager_stream_grace_seconds=30)
     w = worker(at=ntm)
     await w.open()
@@ -64,7 +64,7 @@ async def test_a_worker_that_comes_back_in_time_keeps_what_it_names(start: Start
     await until(lambda: w.losses, "the attempt that was given back is refused")
 
 
-async def test_nothing_is_given_beyond_the_capacity(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_worker_gets_no_more_than_its_capacity(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
     w = worker(capacity=2)
     await w.open()
     await ntm.submit(plan(nodes="a b c d e"))
@@ -75,7 +75,7 @@ async def test_nothing_is_given_beyond_the_capacity(ntm: Ntm, worker) -> None:  
     await w.assigned(3)
 
 
-async def test_a_draining_worker_gets_nothing_new_and_gives_back_what_it_will_not_run(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_draining_worker_gives_back_its_node_task_and_gets_no_new_one(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
     leaving, staying = worker("w1"), worker("w2", capacity=1)
     await leaving.open()
     await ntm.submit(plan(nodes="a"))
@@ -86,7 +86,7 @@ async def test_a_draining_worker_gets_nothing_new_and_gives_back_what_it_will_no
     assert again.node_id == "a"
 
 
-async def test_rubbish_on_a_stream_ends_that_stream_alone(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_invalid_token_or_missing_hello_ends_only_its_own_stream(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
     good, bad, mute = worker("good"), worker("bad"), worker("mute")
     await good.open()
     await bad.open()
@@ -111,7 +111,7 @@ async def test_rubbish_on_a_stream_ends_that_stream_alone(ntm: Ntm, worker) -> N
         ('"' + "é" * 512 * 1024 + '"', "OUTPUT_TOO_LARGE"),
     ],
 )
-async def test_outputs_that_are_no_json_or_too_large_fail_the_node(ntm: Ntm, worker, value: str, code: str) -> None:  # type: ignore[no-untyped-def]
+async def test_invalid_or_too_large_output_fails_the_node(ntm: Ntm, worker, value: str, code: str) -> None:  # type: ignore[no-untyped-def]
     w = worker()
     await w.open()
     await ntm.submit(CHAIN)
@@ -122,7 +122,7 @@ async def test_outputs_that_are_no_json_or_too_large_fail_the_node(ntm: Ntm, wor
     assert (await ntm.node("b")).reason == 'node "a" failed'
 
 
-async def test_an_output_that_is_there_twice_fails_the_node(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_duplicate_output_handle_fails_the_node(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
     w = worker()
     await w.open()
     await ntm.submit(CHAIN)
@@ -168,7 +168,7 @@ async def test_a_stop_reaches_the_worker_and_ends_the_component(ntm: Ntm, worker
     assert (task.status, task.reason) == (node_task_pb2.NODE_TASK_STATUS_TERMINATED, "enough")
 
 
-async def test_a_stop_that_is_not_obeyed_is_carried_out_without_the_worker(start: Start, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_ignored_stop_is_enforced_by_the_reaper(start: Start, worker) -> None:  # type: ignore[no-untyped-def]
     ntm = await start(node_task_manager_stop_grace_seconds=0.1, node_task_manager_lease_seconds=0.5)
     w = worker(at=ntm)
     await w.open()
@@ -194,7 +194,7 @@ async def test_a_newer_stream_of_the_same_worker_replaces_the_older(ntm: Ntm, wo
     assert await newer.assigned()
 
 
-async def test_a_renewal_keeps_the_lease_and_sends_again_what_is_not_named(start: Start, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_renewal_resends_node_tasks_it_does_not_name(start: Start, worker) -> None:  # type: ignore[no-untyped-def]
     ntm = await start(node_task_manager_lease_seconds=30)
     w = worker(at=ntm)
     await w.open()
@@ -210,7 +210,7 @@ async def test_a_renewal_keeps_the_lease_and_sends_again_what_is_not_named(start
     await until(sent_again, "the unnamed node task is sent again with the same token")
 
 
-async def test_work_that_becomes_ready_at_one_replica_goes_to_a_worker_at_another(  # type: ignore[no-untyped-def]
+async def test_work_submitted_at_one_replica_goes_to_a_worker_at_another(  # type: ignore[no-untyped-def]
     ntm: Ntm, start: Start, worker
 ) -> None:
     other = await start()
@@ -225,7 +225,7 @@ async def test_work_that_becomes_ready_at_one_replica_goes_to_a_worker_at_anothe
     assert (await ntm.node("a")).status == node_task_pb2.NODE_TASK_STATUS_COMPLETED
 
 
-async def test_a_server_that_leaves_ends_its_streams_and_a_worker_goes_on_elsewhere(  # type: ignore[no-untyped-def]
+async def test_worker_of_stopped_server_continues_at_another_replica(  # type: ignore[no-untyped-def]
     start: Start, worker
 ) -> None:
     ntm, other = await start(node_task_manager_stream_grace_seconds=30), await start()

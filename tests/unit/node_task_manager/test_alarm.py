@@ -13,7 +13,7 @@ from tradewind.node_task_manager.ports.work import OutcomeKind
 from tradewind.node_task_manager.use_cases.alarm import Alarm
 
 
-async def test_it_rings_once_at_the_earliest_time() -> None:
+async def test_alarm_rings_once_at_earliest_time() -> None:
     loop, rung = asyncio.get_running_loop(), []  # type: tuple[asyncio.AbstractEventLoop, list[float]]
     alarm = Alarm(lambda: rung.append(loop.time()))
     began = loop.time()
@@ -26,7 +26,7 @@ async def test_it_rings_once_at_the_earliest_time() -> None:
     await until(lambda: len(rung) == 2, "it rings again when it is set again")
 
 
-async def test_a_cancelled_one_keeps_still() -> None:
+async def test_cancelled_alarm_does_not_ring() -> None:
     rung: list[bool] = []
     alarm = Alarm(lambda: rung.append(True))
     alarm.set(0)
@@ -38,7 +38,7 @@ async def test_a_cancelled_one_keeps_still() -> None:
     assert rung == []
 
 
-async def test_a_dispatcher_hands_out_what_has_become_due_though_nothing_else_happens(bench: Bench) -> None:
+async def test_dispatcher_assigns_due_retry_without_other_activity(bench: Bench) -> None:
     worker, line = await bench.connect()
     plan = Plan("p", (PlanNode("a", "noop", retry=RetryPolicy(2, initial_ms=20, jitter=0)),), ())
     await bench.store.save(plan)

@@ -38,18 +38,18 @@ def component(nodes: int, *, stop: StopMark | None = None, **counts: Any) -> Com
         (component(3, skipped=3), BatchStatus.CANCELLED),
     ],
 )
-def test_the_status_follows_from_the_counts(batch: Component, status: BatchStatus) -> None:
+def test_batch_status_follows_from_item_counts(batch: Component, status: BatchStatus) -> None:
     assert batch_status(batch) is status
 
 
-def test_progress_is_100_percent_at_the_end_only() -> None:
+def test_progress_is_100_percent_only_at_the_end() -> None:
     assert BatchProgress.of(component(3, completed=2)).percent == 66.66
     assert BatchProgress.of(component(10_000, completed=9_999)).percent == 99.99
     assert BatchProgress.of(component(100_001, completed=100_000)).percent == 99.99
     assert BatchProgress.of(component(3, completed=1, failed=1, skipped=1)).percent == 100
 
 
-def test_names_follow_from_user_kind_and_request_id() -> None:
+def test_run_name_depends_on_user_kind_and_request_id() -> None:
     work = AdHocWork("ann", "noop", ("{}",), request_id="r")
     assert work.run("x") == work.run("y")
     others = [
@@ -61,7 +61,7 @@ def test_names_follow_from_user_kind_and_request_id() -> None:
     assert str(AdHocWork("ann", "noop", ("{}",)).run("x")) == "task:x"
 
 
-def test_the_digest_tells_all_work_apart() -> None:
+def test_different_work_has_different_digests() -> None:
     some = [
         AdHocWork("ann", "noop", ("a", "bc"), batch=True),
         AdHocWork("ann", "noop", ("ab", "c"), batch=True),

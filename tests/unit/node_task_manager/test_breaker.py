@@ -3,7 +3,7 @@
 from tradewind.node_task_manager.use_cases.breaker import Breaker
 
 
-def test_the_breaker_waits_twice_as_long_each_time() -> None:
+def test_breaker_doubles_its_pause_up_to_30_s() -> None:
     now = 100.0
     breaker = Breaker(lambda: now)
     for pause in (1, 2, 4, 8, 16, 30, 30):

@@ -142,7 +142,7 @@ async def filled(bench: CachingBench) -> None:
     await until(lambda: bench.told[-1:] and bench.told[-1].endswith(":1"), "the result is there")
 
 
-async def test_the_same_work_runs_once_and_is_answered_from_then_on(bench: CachingBench) -> None:
+async def test_repeated_work_is_answered_from_the_cache(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     await bench.run("a", config='{"share": "IBM", "months": 12}')
     await bench.given(line, 1)
@@ -160,7 +160,7 @@ async def test_the_same_work_runs_once_and_is_answered_from_then_on(bench: Cachi
     assert await bench.counts() == {"hits": 1, "misses": 2, "fills": 1}
 
 
-async def test_of_twenty_that_do_the_same_one_runs_and_the_others_keep_no_room(bench: CachingBench) -> None:
+async def test_concurrent_equal_node_tasks_run_once_and_waiters_hold_no_room(bench: CachingBench) -> None:
     worker, line = await bench.connect(capacity=20)
     other, its_line = await bench.connect("w2", capacity=20)
     names = [f"n{at}" for at in range(20)]
@@ -185,7 +185,7 @@ async def test_of_twenty_that_do_the_same_one_runs_and_the_others_keep_no_room(b
     assert (counts["hits"], counts["misses"], counts["fills"]) == (19, 1, 1)
 
 
-async def test_a_failure_is_not_kept_and_one_that_waits_takes_over(bench: CachingBench) -> None:
+async def test_failure_is_not_cached_and_a_waiter_runs_next(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     await bench.run("a", "b", "c")
     await bench.given(line, 1)
@@ -200,7 +200,7 @@ async def test_a_failure_is_not_kept_and_one_that_waits_takes_over(bench: Cachin
     assert task.cached == "screening"
 
 
-async def test_when_the_worker_is_gone_another_one_works_it_out(bench: CachingBench) -> None:
+async def test_another_worker_takes_over_flight_of_lost_worker(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     await bench.run("a", "b")
     await bench.given(line, 1)
@@ -231,7 +231,7 @@ async def test_a_flight_is_renewed_while_its_attempt_is_held(bench: CachingBench
     await bench.all_are(COMPLETED, "b")
 
 
-async def test_flights_are_renewed_and_ended_side_by_side(bench: CachingBench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_flights_are_renewed_and_ended_concurrently(bench: CachingBench, monkeypatch: pytest.MonkeyPatch) -> None:
     worker, line = await bench.connect()
     for config in ('{"n": 1}', '{"n": 2}'):
         await bench.run("a", config=config)
@@ -253,7 +253,7 @@ async def test_flights_are_renewed_and_ended_side_by_side(bench: CachingBench, m
     await asyncio.wait_for(bench.caches.tend(), 5)
 
 
-async def test_a_cache_that_is_away_is_as_good_as_none_and_left_alone(bench: CachingBench) -> None:
+async def test_unavailable_cache_is_bypassed_and_not_retried_at_once(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     bench.caches_store.away = True
     await bench.run("a")
@@ -269,7 +269,7 @@ async def test_a_cache_that_is_away_is_as_good_as_none_and_left_alone(bench: Cac
     assert await bench.counts() == {"bypassed": 3}
 
 
-async def test_a_result_that_could_not_be_put_in_holds_nobody_up(bench: CachingBench) -> None:
+async def test_failed_cache_fill_does_not_block_the_next_run(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     await bench.run("a")
     await bench.given(line, 1)
@@ -283,7 +283,7 @@ async def test_a_result_that_could_not_be_put_in_holds_nobody_up(bench: CachingB
     await bench.given(line, 2)
 
 
-async def test_a_cache_that_does_not_answer_delays_no_more_than_a_moment(
+async def test_hanging_cache_delays_assignment_only_briefly(
     bench: CachingBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.caches._patience_s = 0.01
@@ -298,7 +298,7 @@ async def test_a_cache_that_does_not_answer_delays_no_more_than_a_moment(
     await bench.given(line, 1)
 
 
-async def test_a_node_without_a_cache_costs_the_cache_nothing(bench: CachingBench) -> None:
+async def test_node_without_cache_makes_no_cache_calls(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     await bench.run("a", use=None)
     await bench.given(line, 1)
@@ -308,7 +308,7 @@ async def test_a_node_without_a_cache_costs_the_cache_nothing(bench: CachingBenc
     assert (bench.caches_store.calls, bench.told) == ([], [])
 
 
-async def test_caches_can_be_switched_off_and_forgotten(bench: CachingBench) -> None:
+async def test_disabled_or_unknown_cache_is_bypassed(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     bench.config = SystemConfig(enable_cache=False)
     await bench.run("a")
@@ -320,7 +320,7 @@ async def test_caches_can_be_switched_off_and_forgotten(bench: CachingBench) -> 
     await bench.end(worker, line)
 
 
-async def test_outputs_that_are_too_large_are_not_kept_and_hold_nobody_up(bench: CachingBench) -> None:
+async def test_oversize_outputs_are_not_cached_and_do_not_block_waiters(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     await bench.run("a", "b")
     await bench.given(line, 1)
@@ -333,7 +333,7 @@ async def test_outputs_that_are_too_large_are_not_kept_and_hold_nobody_up(bench:
     assert (await bench.counts())["oversize"] == 1
 
 
-async def test_who_waits_can_be_stopped(bench: CachingBench) -> None:
+async def test_node_task_waiting_for_cached_result_can_be_stopped(bench: CachingBench) -> None:
     worker, line = await bench.connect()
     await bench.run("a", "b")
     await bench.given(line, 1)
@@ -346,7 +346,7 @@ async def test_who_waits_can_be_stopped(bench: CachingBench) -> None:
     assert [task.status for task in await bench.tasks(waiting)] == [NodeTaskStatus.SKIPPED]
 
 
-async def test_news_of_another_replica_wakes_those_who_wait(bench: CachingBench) -> None:
+async def test_message_from_another_replica_wakes_waiters(bench: CachingBench) -> None:
     """Another replica puts in the result here; this one only hears its message."""
     _, line = await bench.connect()
     await bench.run("a", use=replace(SCREENING, key="k"))
@@ -362,7 +362,7 @@ async def test_news_of_another_replica_wakes_those_who_wait(bench: CachingBench)
     assert task.outputs == (("out", "7"),)
 
 
-async def test_what_the_worker_says_of_a_type_counts(bench: CachingBench) -> None:
+async def test_worker_offer_sets_cache_and_version_of_node_type(bench: CachingBench) -> None:
     """Its cache is used for nodes that name none, and its version, so that results of other versions are not taken."""
     worker, line = await bench.connect()
     worker.offers = {"noop": Offer("1", SCREENING)}
@@ -386,7 +386,9 @@ async def test_what_the_worker_says_of_a_type_counts(bench: CachingBench) -> Non
         (replace(SCREENING, key="k"), replace(SCREENING, key="l"), False),
     ],
 )
-async def test_what_is_the_same_work(bench: CachingBench, first: CacheUse, second: CacheUse, shared: bool) -> None:
+async def test_result_is_shared_only_for_same_cache_and_key(
+    bench: CachingBench, first: CacheUse, second: CacheUse, shared: bool
+) -> None:
     worker, line = await bench.connect()
     config = ('{"x":1}', '{"x":2}') if first.key else ('{"x":1}', '{"x":1}')
     await bench.run("a", use=first, config=config[0])

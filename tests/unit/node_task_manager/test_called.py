@@ -29,17 +29,17 @@ def test_replicas_share_workers_about_evenly() -> None:
     assert min(shares.values()) > 60
 
 
-def test_only_the_share_of_a_replica_that_leaves_moves() -> None:
+def test_only_workers_of_leaving_replica_change_caller() -> None:
     for worker in WORKERS:
         before, after = caller_of(worker, ["a", "b", "c"]), caller_of(worker, ["c", "a"])
         assert after == before or before == "b"
 
 
-def test_the_order_in_which_replicas_are_named_does_not_matter() -> None:
+def test_caller_does_not_depend_on_order_of_replicas() -> None:
     assert [caller_of(w, ["a", "b"]) for w in WORKERS] == [caller_of(w, ["b", "a"]) for w in WORKERS]
 
 
-def test_a_worker_that_refuses_again_and_again_is_left_alone_ever_longer_up_to_30_s() -> None:
+def test_pause_after_refusals_doubles_up_to_30_s() -> None:
     patience = Patience()
     pauses = [patience.refused(full=False) for _ in range(20)]
     assert pauses[:4] == [0.5, 1, 2, 4]
@@ -48,12 +48,12 @@ def test_a_worker_that_refuses_again_and_again_is_left_alone_ever_longer_up_to_3
     assert patience.refused(full=False) == 0.5
 
 
-def test_one_that_is_full_is_left_alone_for_2_s_at_most() -> None:
+def test_pause_of_full_worker_is_at_most_2_s() -> None:
     patience = Patience()
     assert [patience.refused(full=True) for _ in range(5)] == [0.5, 1, 2, 2, 2]
 
 
-def test_what_it_asks_for_is_heeded_within_a_minute() -> None:
+def test_requested_pause_is_honored_up_to_a_minute() -> None:
     patience = Patience()
     assert patience.refused(full=True, asked_s=7) == 7
     assert patience.refused(full=True, asked_s=3600) == 60
@@ -66,19 +66,19 @@ def called(capacity: int) -> CalledConnection:
     return CalledConnection("w1", "i1", ("noop",), capacity, line, said=said, mine=True)
 
 
-def test_what_another_refused_can_go_to_a_worker_whose_room_a_claim_under_way_was_offered() -> None:
+def test_refused_node_task_may_use_room_promised_to_a_claim() -> None:
     worker = called(capacity=2)
     worker.promised = worker.room
     assert (worker.room, worker.takes, worker.load) == (0, True, 0)
 
 
-def test_a_worker_takes_no_more_than_its_capacity_of_what_others_refused() -> None:
+def test_worker_accepts_refused_node_tasks_only_up_to_capacity() -> None:
     worker = called(capacity=2)
     worker.coming, worker.others = 1, {(0, "a")}
     assert (worker.room, worker.takes, worker.load) == (0, False, 1)
 
 
-def test_one_that_refused_takes_one_at_a_time_until_it_takes_something() -> None:
+def test_refusing_worker_is_offered_one_node_task_at_a_time() -> None:
     worker = called(capacity=10)
     worker.patience.refused(full=True)
     assert (worker.room, worker.takes) == (1, True)
@@ -86,7 +86,7 @@ def test_one_that_refused_takes_one_at_a_time_until_it_takes_something() -> None
     assert (worker.room, worker.takes) == (0, False)
 
 
-def test_who_did_not_take_a_node_task_is_forgotten_with_its_lease() -> None:
+def test_refusals_are_forgotten_with_the_lease() -> None:
     worker, leases = called(capacity=3), [Held(f"f:0:0:{nonce}", 1, nonce) for nonce in "abc"]
     worker.held = {lease.nonce: (0, lease) for lease in leases}
     worker.tried = dict.fromkeys(worker.held, frozenset({"w2"}))
@@ -120,7 +120,7 @@ class Silent:
         self.closed = True
 
 
-async def test_the_connection_of_one_that_has_just_left_the_list_ends_with_the_server() -> None:
+async def test_server_stop_closes_connection_of_unlisted_worker() -> None:
     silent: Any = Silent()
     workers = CalledWorkers({}, WorkerPool(), silent, silent, lambda _url: silent, Mock(), "replica", grace_s=600)
     before = asyncio.all_tasks()
@@ -152,7 +152,7 @@ class Slow(Silent):
         await super().close()
 
 
-async def test_what_is_being_handed_over_when_the_server_ends_goes_back_to_its_queue(
+async def test_node_task_being_handed_over_is_requeued_when_server_stops(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(called_workers, "_END_S", 0.01)
@@ -172,5 +172,5 @@ async def test_what_is_being_handed_over_when_the_server_ends_goes_back_to_its_q
     await until(queued, "the node is in its queue again")
 
 
-def test_a_call_under_way_has_time_to_be_answered_when_the_server_ends() -> None:
+def test_server_stop_allows_time_for_execute_calls_to_finish() -> None:
     assert called_workers._END_S > CONNECT_S + EXECUTE_S + 0.2

@@ -32,7 +32,7 @@ MORE = Cleaned(leads=True, keys=500, more=True)
 DONE = Cleaned(leads=True)
 
 
-async def test_no_more_keys_in_a_second_than_it_may() -> None:
+async def test_cleaner_rests_to_respect_its_key_rate() -> None:
     steps = Steps(MORE, MORE, DONE)
     await steps.cleaner()()
     assert len(steps.rests) == 2
@@ -45,13 +45,13 @@ async def test_no_rest_outlasts_the_lease() -> None:
     assert steps.rests == [2]
 
 
-async def test_whoever_does_not_lead_takes_one_step() -> None:
+async def test_replica_that_does_not_lead_takes_one_step() -> None:
     steps = Steps(Cleaned(leads=False))
     await steps.cleaner()()
     assert (len(steps.places), steps.rests) == (1, [])
 
 
-async def test_the_list_is_looked_through_once_an_hour_and_from_where_it_was_left(
+async def test_list_is_scanned_hourly_and_resumes_where_it_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [7.0]

@@ -16,7 +16,7 @@ from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases.workers import Offer
 
 
-async def test_a_plan_that_cannot_be_read_at_once_keeps_neither_the_node_nor_the_room(bench: Bench) -> None:
+async def test_node_is_assigned_once_its_plan_can_be_read(bench: Bench) -> None:
     worker, line = await bench.connect()
     plan = await bench.save("a", known=False)
     bench.store.refused["load"] = always
@@ -28,7 +28,7 @@ async def test_a_plan_that_cannot_be_read_at_once_keeps_neither_the_node_nor_the
     await until(lambda: line.nodes == ["a"], "the node is handed out")
 
 
-async def test_what_is_read_for_a_slow_worker_is_read_and_given_once_however_often_it_renews(bench: Bench) -> None:
+async def test_renewals_during_plan_read_do_not_repeat_read_or_assignment(bench: Bench) -> None:
     worker, line = await bench.connect()
     read = bench.store.unanswered["load"] = asyncio.Event()
     await bench.accepted(await bench.save("a", known=False))
@@ -43,7 +43,7 @@ async def test_what_is_read_for_a_slow_worker_is_read_and_given_once_however_oft
     assert (line.nodes, bench.store.count("load")) == (["a"], 1)
 
 
-async def test_what_is_read_for_long_stays_with_a_worker_that_renews_and_answers_pings(bench: Bench) -> None:
+async def test_lease_survives_long_plan_read_while_worker_renews_and_answers_pings(bench: Bench) -> None:
     worker, line = await bench.connect()
     bench.store.refused["load"] = always
     await bench.accepted(await bench.save("a", known=False))
@@ -61,7 +61,7 @@ async def test_what_is_read_for_long_stays_with_a_worker_that_renews_and_answers
     assert [await renewed_and_reaped(sequence) for sequence in (4, 5)] == [(), ("flow:0:0:a",)]
 
 
-async def test_what_is_stopped_before_its_worker_is_told_of_it_never_begins(bench: Bench) -> None:
+async def test_node_task_stopped_before_assignment_never_begins(bench: Bench) -> None:
     worker, line = await bench.connect()
     bench.store.refused["load"] = always
     await bench.accepted(await bench.save("a", known=False))
@@ -79,7 +79,7 @@ async def test_what_is_stopped_before_its_worker_is_told_of_it_never_begins(benc
 
 
 @pytest.mark.parametrize("size", [1, 5000])
-async def test_a_plan_that_another_one_stands_in_for_fails_its_node_alone(bench: Bench, size: int) -> None:
+async def test_wrong_plan_in_cache_fails_only_its_node(bench: Bench, size: int) -> None:
     worker, line = await bench.connect()
     edge = PlanEdge(0, "out", 1, "in")
     plan = Plan("p", (PlanNode("a", "noop"), PlanNode("b", "noop")), (edge,))
@@ -100,7 +100,7 @@ async def test_a_plan_that_another_one_stands_in_for_fails_its_node_alone(bench:
 
 
 @pytest.mark.parametrize("where", ["unanswered", "held_up"])
-async def test_what_is_claimed_for_a_worker_that_left_meanwhile_goes_to_another(bench: Bench, where: str) -> None:
+async def test_claim_for_worker_that_left_goes_to_another_worker(bench: Bench, where: str) -> None:
     """Whether the claim reaches the store before or after the worker's node tasks are given back."""
     leaving, its_line = await bench.connect("w1")
     go_on = getattr(bench.store, where)["submit"] = asyncio.Event()
@@ -115,7 +115,7 @@ async def test_what_is_claimed_for_a_worker_that_left_meanwhile_goes_to_another(
     assert its_line.nodes == []
 
 
-async def test_what_was_claimed_for_a_broken_stream_is_not_handed_to_the_next_one_too(bench: Bench) -> None:
+async def test_claim_for_broken_stream_is_assigned_once_to_new_stream(bench: Bench) -> None:
     older, _ = await bench.connect("w1")
     answered = bench.store.unanswered["submit"] = asyncio.Event()
     submitted = bench.submit(await bench.save("a"))
@@ -130,9 +130,7 @@ async def test_what_was_claimed_for_a_broken_stream_is_not_handed_to_the_next_on
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_node_with_an_edge_by_a_handle_that_its_type_has_not_fails_in_place_of_running(
-    bench: Bench, known: bool
-) -> None:
+async def test_node_with_edge_from_unknown_output_handle_fails_without_running(bench: Bench, known: bool) -> None:
     """Otherwise everything after it would be skipped, as if a branch had not been taken, and the run would complete."""
     worker, line = await bench.connect(offers={"noop": Offer(eager=True, outputs=frozenset({"rows", "other"}))})
     plan = Plan("p", (PlanNode("a", "noop"), PlanNode("b", "noop")), (PlanEdge(0, "row", 1, "in"),))
@@ -153,7 +151,7 @@ async def test_a_node_with_an_edge_by_a_handle_that_its_type_has_not_fails_in_pl
     assert (worker.room, line.nodes) == (10, [])
 
 
-async def test_a_worker_that_says_nothing_of_handles_is_taken_to_have_any(bench: Bench) -> None:
+async def test_worker_that_declares_no_handles_accepts_any_handle(bench: Bench) -> None:
     _, line = await bench.connect(offers={"noop": Offer(eager=True)})
     plan = Plan("p", (PlanNode("a", "noop"), PlanNode("b", "noop")), (PlanEdge(0, "row", 1, "in"),))
     await bench.store.save(plan)
@@ -162,7 +160,7 @@ async def test_a_worker_that_says_nothing_of_handles_is_taken_to_have_any(bench:
     assert line.assigned[0].eager.steps
 
 
-async def test_no_worker_goes_on_by_itself_to_a_node_whose_handles_are_wrong(bench: Bench) -> None:
+async def test_node_with_unknown_handles_is_no_eager_step(bench: Bench) -> None:
     _, line = await bench.connect(offers={"noop": Offer(eager=True, outputs=frozenset({"out"}))})
     nodes = (PlanNode("a", "noop"), PlanNode("b", "noop"), PlanNode("c", "noop"))
     plan = Plan("p", nodes, (PlanEdge(0, "out", 1, "in"), PlanEdge(1, "nope", 2, "in")))
@@ -172,7 +170,7 @@ async def test_no_worker_goes_on_by_itself_to_a_node_whose_handles_are_wrong(ben
     assert not line.assigned[0].eager.steps
 
 
-async def test_a_mapped_node_may_tell_its_errors_as_well(bench: Bench) -> None:
+async def test_errors_handle_exists_only_on_mapped_nodes(bench: Bench) -> None:
     declared = frozenset({("noop", frozenset({"out"}))})
     nodes = (PlanNode("a", "noop", fan_out=FanOut("list")), PlanNode("b", "noop"))
     assert not unknown_handles(Plan("p", nodes, (PlanEdge(0, "errors", 1, "in"),)), declared)

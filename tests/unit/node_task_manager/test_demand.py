@@ -28,7 +28,7 @@ class Looks:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
-async def test_types_users_and_what_runs_are_told_apart() -> None:
+async def test_demand_filters_by_node_type_user_and_running() -> None:
     demand = Demand(Looks(SOME))
 
     assert await demand.of(Pool()) == 10
@@ -38,7 +38,7 @@ async def test_types_users_and_what_runs_are_told_apart() -> None:
     assert await demand.of(Pool({"other"})) == 0
 
 
-async def test_many_who_ask_cause_one_look() -> None:
+async def test_concurrent_requests_share_one_read() -> None:
     looks = Looks(SOME)
     demand = Demand(looks, fresh_s=3600)
 
@@ -46,7 +46,7 @@ async def test_many_who_ask_cause_one_look() -> None:
     assert looks.count == 1
 
 
-async def test_changes_alone_are_pushed() -> None:
+async def test_only_changes_are_pushed() -> None:
     looks = Looks(statistics(), SOME, SOME, SOME, statistics(), statistics())
     heard = []
     async with aclosing(Demand(looks, look_s=0, fresh_s=0).follow(Pool())) as changes:

@@ -14,7 +14,7 @@ from tradewind.node_task_manager.use_cases.replica_news import HearReplicas
 from tradewind.server.faults import Exhausted, Unavailable
 
 
-async def test_news_of_work_is_not_lost_while_all_room_is_offered(bench: Bench) -> None:
+async def test_wakeup_is_not_lost_while_all_room_is_promised(bench: Bench) -> None:
     await bench.connect(capacity=1)
     await until(lambda: bench.store.count("claim"), "the worker's room is offered once")
     await bench.settled()
@@ -27,7 +27,7 @@ async def test_news_of_work_is_not_lost_while_all_room_is_offered(bench: Bench) 
     await until(lambda: bench.store.count("claim") == claims + 1, "it looks again")
 
 
-async def test_room_that_one_shard_gives_up_is_offered_to_another_that_waits_for_it(bench: Bench) -> None:
+async def test_room_freed_by_one_shard_is_offered_to_waiting_shard(bench: Bench) -> None:
     await bench.connect(capacity=1)
     await until(lambda: all(store.count("claim") for store in bench.stores), "the room was offered")
     await bench.settled()
@@ -40,14 +40,14 @@ async def test_room_that_one_shard_gives_up_is_offered_to_another_that_waits_for
     await until(lambda: bench.stores[1].count("claim") > other, "the second shard looks")
 
 
-async def test_work_that_a_script_left_over_goes_on_without_any_worker(bench: Bench) -> None:
+async def test_leftover_script_work_continues_without_workers(bench: Bench) -> None:
     effects = structs.replace(await bench.store.claim([]), todo=1)
     before = bench.store.count("claim")
     bench.dispatcher.apply(effects)
     await until(lambda: bench.store.count("claim") == before + 1, "the rest is worked on")
 
 
-async def test_a_renewal_does_not_send_again_what_ended_in_the_same_message(bench: Bench) -> None:
+async def test_renewal_does_not_resend_node_task_ended_in_same_message(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a", "b"))
     await until(lambda: len(line.nodes) == 2, "both are given")
@@ -63,7 +63,7 @@ async def test_a_renewal_does_not_send_again_what_ended_in_the_same_message(benc
 
 
 @pytest.mark.parametrize("verb", ["complete", "give_back"])
-async def test_a_renewal_does_not_send_again_what_it_has_overtaken(bench: Bench, verb: str) -> None:
+async def test_renewal_does_not_resend_node_task_with_unstored_report(bench: Bench, verb: str) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a"))
     await until(lambda: line.nodes, "the node is given")
@@ -89,7 +89,7 @@ async def test_a_renewal_does_not_send_again_what_it_has_overtaken(bench: Bench,
     assert (line.nodes, line.lost, worker.held, worker.unnamed) == (["a"], [], {}, set())
 
 
-async def test_a_message_has_taken_effect_only_when_what_it_gives_back_is_back(bench: Bench) -> None:
+async def test_message_is_acknowledged_only_after_its_give_backs_are_stored(bench: Bench) -> None:
     worker, line = await bench.connect(capacity=1)
     await bench.accepted(await bench.save("a"))
     await until(lambda: line.nodes, "the node is given")
@@ -103,7 +103,7 @@ async def test_a_message_has_taken_effect_only_when_what_it_gives_back_is_back(b
     assert worker.held == {}
 
 
-async def test_a_message_of_many_outcomes_is_cut_and_acknowledged_as_a_whole(bench: Bench) -> None:
+async def test_large_report_is_split_and_acknowledged_as_a_whole(bench: Bench) -> None:
     most, rest = report.MAX_OUTCOMES, 10
     worker, line = await bench.connect(capacity=most + rest)
     await bench.accepted(await bench.save(*(f"n{at}" for at in range(most + rest))))
@@ -115,7 +115,7 @@ async def test_a_message_of_many_outcomes_is_cut_and_acknowledged_as_a_whole(ben
     assert completed == [most, rest]
 
 
-async def test_the_store_has_two_scripts_with_outcomes_at_a_time(bench: Bench) -> None:
+async def test_at_most_two_complete_scripts_run_at_a_time(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a", "b", "c", "d"))
     await until(lambda: len(line.nodes) == 4, "all nodes are given")
@@ -131,7 +131,7 @@ async def test_the_store_has_two_scripts_with_outcomes_at_a_time(bench: Bench) -
     assert (worker.held, worker.room) == ({}, 10)
 
 
-async def test_a_run_that_comes_while_outcomes_are_stored_needs_no_claim(bench: Bench) -> None:
+async def test_run_submitted_while_outcomes_are_stored_needs_no_claim(bench: Bench) -> None:
     worker, line = await bench.connect(capacity=100)
     await bench.accepted(await bench.save("a"))
     answered = bench.store.unanswered["complete"] = asyncio.Event()
@@ -145,7 +145,7 @@ async def test_a_run_that_comes_while_outcomes_are_stored_needs_no_claim(bench: 
     await until(lambda: line.acknowledged == [2], "the outcome has taken effect")
 
 
-async def test_what_is_reported_in_one_turn_of_the_loop_while_all_is_quiet_goes_together(bench: Bench) -> None:
+async def test_outcomes_reported_in_one_loop_turn_are_stored_together(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a", "b"))
     await bench.settled()
@@ -160,7 +160,7 @@ async def test_what_is_reported_in_one_turn_of_the_loop_while_all_is_quiet_goes_
     await until(lambda: line.acknowledged == [2, 2], "both have taken effect")
 
 
-async def test_a_worker_is_given_a_node_before_whoever_submitted_it_is_answered(bench: Bench) -> None:
+async def test_worker_is_assigned_node_before_submitter_is_answered(bench: Bench) -> None:
     _, line = await bench.connect()
     given: list[int] = []
     submitted = bench.submit(await bench.save("a"))
@@ -169,7 +169,7 @@ async def test_a_worker_is_given_a_node_before_whoever_submitted_it_is_answered(
     assert given == [1]
 
 
-async def test_what_follows_outcomes_waits_for_all_that_are_under_way(bench: Bench) -> None:
+async def test_give_back_waits_for_outcomes_in_flight(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a", "b"))
     await until(lambda: len(line.nodes) == 2, "both nodes are given")
@@ -185,7 +185,7 @@ async def test_what_follows_outcomes_waits_for_all_that_are_under_way(bench: Ben
     assert [name for name, _ in bench.store.calls if name in ("complete", "give_back")] == ["complete", "give_back"]
 
 
-async def test_runs_that_wait_are_bounded_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_waiting_runs_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "_MAX_WAITING_RUNS", 3)
     plan = await bench.save("a")
     answered = bench.store.unanswered["submit"] = asyncio.Event()
@@ -199,7 +199,7 @@ async def test_runs_that_wait_are_bounded_too(bench: Bench, monkeypatch: pytest.
     bench.dispatcher.require_room()
 
 
-async def test_runs_are_cut_by_bytes_and_those_whose_callers_left_are_not_begun(bench: Bench) -> None:
+async def test_submissions_are_split_by_bytes_and_cancelled_ones_are_skipped(bench: Bench) -> None:
     plan = await bench.save("a")
     answered = bench.store.unanswered["submit"] = asyncio.Event()
     first = bench.submit(plan, flow_id="first")
@@ -214,7 +214,7 @@ async def test_runs_are_cut_by_bytes_and_those_whose_callers_left_are_not_begun(
     assert submitted == [["first"], ["f0"], ["f1"]]
 
 
-async def test_on_its_way_out_it_stores_results_and_answers_every_caller(bench: Bench) -> None:
+async def test_stopping_dispatcher_stores_results_and_refuses_new_runs(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a"))
     answered = bench.store.unanswered["claim"] = asyncio.Event()
@@ -230,7 +230,7 @@ async def test_on_its_way_out_it_stores_results_and_answers_every_caller(bench: 
         await bench.submit(await bench.save("b"))
 
 
-async def test_a_stream_that_breaks_while_it_opens_gives_back_what_its_worker_named(bench: Bench) -> None:
+async def test_failed_stream_open_gives_back_held_node_tasks(bench: Bench) -> None:
     worker, line = await bench.connect("w1")
     await bench.accepted(await bench.save("a"))
     await until(lambda: line.nodes, "the node is given")
@@ -244,7 +244,7 @@ async def test_a_stream_that_breaks_while_it_opens_gives_back_what_its_worker_na
     await until(lambda: other.nodes == ["a"], "another worker has it")
 
 
-async def test_only_news_of_a_worker_is_about_one(bench: Bench) -> None:
+async def test_unknown_replica_message_is_ignored(bench: Bench) -> None:
     """A later release may send news that this one does not know."""
     await bench.connect("w1")
     nobody: Any = None

@@ -24,18 +24,18 @@ def steps(plan: Plan, start: int = 0, types: frozenset[str] = EAGER) -> list[str
     return [f"{each.after}.{each.handle}>{each.node.node_id}" for each in eager_steps(plan, start, types).steps]
 
 
-def test_a_chain_follows_as_a_whole_from_wherever_it_begins() -> None:
+def test_rest_of_chain_follows_from_any_start() -> None:
     plan = plan_of("a>b b>c c>d")
     assert steps(plan) == ["a.out>b", "b.out>c", "c.out>d"]
     assert steps(plan, 2) == ["c.out>d"]
     assert steps(plan, 3) == []
 
 
-def test_a_join_waits_for_all_that_it_gets() -> None:
+def test_join_is_no_eager_step() -> None:
     assert steps(plan_of("a>b a>c b>d c>d d>e")) == ["a.out>b"]
 
 
-def test_of_what_gets_the_same_value_the_first_follows_and_of_branches_each() -> None:
+def test_first_target_of_each_output_handle_follows() -> None:
     assert steps(plan_of("a>b a>c a>d")) == ["a.out>b"]
     assert steps(plan_of("a.buy>b a.sell>c b>d c>e")) == ["a.buy>b", "a.sell>c", "b.out>d", "c.out>e"]
 
@@ -51,26 +51,26 @@ def test_of_what_gets_the_same_value_the_first_follows_and_of_branches_each() ->
         {"wait": Wait("go")},
     ],
 )
-def test_what_more_than_its_input_holds_back_does_not_follow(of_node: dict[str, object]) -> None:
+def test_node_with_further_conditions_is_no_eager_step(of_node: dict[str, object]) -> None:
     plan = plan_of("a>b b>c")
     nodes = (plan.nodes[0], replace(plan.nodes[1], **of_node), plan.nodes[2])  # type: ignore[arg-type]
     assert steps(replace(plan, nodes=nodes)) == []
 
 
-def test_where_a_flow_bounds_what_runs_nothing_follows_nor_does_it_after_items() -> None:
+def test_no_eager_steps_under_max_running_or_after_mapped_node() -> None:
     plan = plan_of("a>b")
     assert steps(replace(plan, max_running=3)) == []
     assert steps(replace(plan, nodes=(replace(plan.nodes[0], fan_out=FanOut("in")), plan.nodes[1]))) == []
 
 
-def test_there_are_so_many_of_so_many_bytes() -> None:
+def test_eager_steps_are_limited_in_number_and_bytes() -> None:
     chain = plan_of(" ".join(f"n{at}>n{at + 1}" for at in range(100)))
     assert len(steps(chain)) == MOST_STEPS
     large = plan_of("a>b b>c c>d", config_json='"' + "x" * (MOST_BYTES // 2 - 200) + '"')
     assert steps(large) == ["a.out>b", "b.out>c"]
 
 
-def test_they_are_worked_out_once() -> None:
+def test_eager_steps_are_computed_once() -> None:
     plan = plan_of("a>b")
     assert eager_steps(plan, 0, EAGER) is eager_steps(plan, 0, frozenset({"noop"}))
     assert eager_steps(plan, 0, frozenset()) is not eager_steps(plan, 0, EAGER)
@@ -79,7 +79,7 @@ def test_they_are_worked_out_once() -> None:
 @pytest.mark.parametrize(
     ("close_ms", "total_ms", "seconds"), [(0, 0, None), (5000, 0, 5), (0, 7000, 7), (5000, 7000, 5)]
 )
-def test_a_step_says_how_long_it_may_take(close_ms: int, total_ms: int, seconds: int | None) -> None:
+def test_eager_step_carries_its_time_limit(close_ms: int, total_ms: int, seconds: int | None) -> None:
     plan = plan_of("a>b", start_to_close_ms=close_ms, total_ms=total_ms)
     (message,) = step_messages(eager_steps(plan, 0, EAGER))
     assert (message.timeout.seconds if message.HasField("timeout") else None) == seconds
@@ -103,14 +103,14 @@ def order(outcomes: list[tuple[int, Outcome]]) -> str:
     return "".join(f"+{name}" if o.eager else f" {name}" for name, (_, o) in zip(names, outcomes, strict=True)).strip()
 
 
-def test_what_was_begun_stands_behind_what_it_was_begun_with() -> None:
+def test_eager_outcome_follows_the_outcome_it_began_with() -> None:
     assert order(with_eager("w", *said("a", "b"))) == "a b"
     assert order(with_eager("w", *said("a>b"))) == "a+(b)"
     assert order(with_eager("w", *said("a>b", "b>c", "x", "c"))) == "a+b+c x"
     assert order(with_eager("w", *said("c>d", "x>y", "b>c", "a>b"))) == "x+(y) a+b+c+(d)"
 
 
-def test_one_that_failed_does_as_well() -> None:
+def test_failed_eager_outcome_follows_the_outcome_it_began_with() -> None:
     outcomes, completions = said("a>b")
     failed = Outcome("f:0:0:b", 1, "b", OutcomeKind.FAILED)
     assert order(with_eager("w", [*outcomes, (0, failed)], completions)) == "a+b"
@@ -119,7 +119,7 @@ def test_one_that_failed_does_as_well() -> None:
 @pytest.mark.parametrize(
     ("pairs", "ring"), [(["a>a"], [0]), (["a>b", "b>a"], [0, 1]), (["x", "c>a", "y>z", "a>b", "b>c"], [1, 3, 4])]
 )
-def test_what_follows_from_itself_is_refused(pairs: list[str], ring: list[int]) -> None:
+def test_ring_of_eager_tokens_is_refused(pairs: list[str], ring: list[int]) -> None:
     with pytest.raises(InvalidInput) as error:
         with_eager("w", *said(*pairs))
     assert [each.path for each in error.value.violations] == [f"completions[{at}].eager_token" for at in ring]

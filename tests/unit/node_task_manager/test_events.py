@@ -46,7 +46,7 @@ async def ids(feed: EventFeed, subscriber: Subscriber) -> list[str]:
     return [event.event_id for _, event in found]
 
 
-async def test_an_event_that_is_announced_while_older_ones_are_read_is_not_late(feed: EventFeed, log: Log) -> None:
+async def test_event_announced_during_a_read_is_delivered_next(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     log.add(1)
     await feed.subscribe(subscriber, PARTITION, 1)
@@ -60,7 +60,7 @@ async def test_an_event_that_is_announced_while_older_ones_are_read_is_not_late(
     assert await ids(feed, subscriber) == ["2-0"]
 
 
-async def test_events_that_follow_what_was_told_go_on_without_being_read(feed: EventFeed, log: Log) -> None:
+async def test_consecutive_events_are_delivered_without_a_read(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     await feed.subscribe(subscriber, PARTITION, 1)
     assert feed.bring(0, log.add(1, 2)) == set()
@@ -70,9 +70,7 @@ async def test_events_that_follow_what_was_told_go_on_without_being_read(feed: E
     assert await ids(feed, subscriber) == ["3-0"]
 
 
-async def test_an_event_that_does_not_follow_what_was_told_is_read_with_what_is_between(
-    feed: EventFeed, log: Log
-) -> None:
+async def test_gap_before_an_event_is_filled_by_a_read(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     await feed.subscribe(subscriber, PARTITION, 1)
     log.add(1)
@@ -82,7 +80,7 @@ async def test_an_event_that_does_not_follow_what_was_told_is_read_with_what_is_
     assert await ids(feed, subscriber) == ["2-0", "3-0"]
 
 
-async def test_an_event_that_is_brought_while_older_ones_are_read_is_told_once(feed: EventFeed, log: Log) -> None:
+async def test_event_pushed_during_a_read_is_delivered_once(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     await feed.subscribe(subscriber, PARTITION, 1)
     answered = log.unanswered["read"] = asyncio.Event()
@@ -95,16 +93,14 @@ async def test_an_event_that_is_brought_while_older_ones_are_read_is_told_once(f
     assert await ids(feed, subscriber) == ["2-0"]
 
 
-async def test_of_those_that_are_brought_to_who_does_not_take_them_only_so_many_are_kept(
-    feed: EventFeed, log: Log
-) -> None:
+async def test_events_beyond_the_buffer_are_read_from_the_store(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     await feed.subscribe(subscriber, PARTITION, 1)
     feed.bring(0, log.add(*range(1, 601)))
     assert [len(await ids(feed, subscriber)) for _ in range(2)] == [500, 100]
 
 
-async def test_what_was_brought_of_a_partition_goes_with_it(feed: EventFeed, log: Log) -> None:
+async def test_buffered_events_are_dropped_when_partition_is_taken_over(feed: EventFeed, log: Log) -> None:
     older, newer = Subscriber(), Subscriber()
     await feed.subscribe(older, PARTITION, 1)
     await feed.subscribe(older, 4, 1)
@@ -118,9 +114,7 @@ async def test_what_was_brought_of_a_partition_goes_with_it(feed: EventFeed, log
     assert feed.bring(0, log.add(2, partition=5)) == {5}
 
 
-async def test_a_partition_that_is_taken_over_while_it_is_read_goes_to_its_new_owner_alone(
-    feed: EventFeed, log: Log
-) -> None:
+async def test_partition_taken_over_during_a_read_goes_only_to_new_owner(feed: EventFeed, log: Log) -> None:
     older, newer = Subscriber(), Subscriber()
     log.add(1)
     await feed.subscribe(older, PARTITION, 1)
@@ -133,7 +127,7 @@ async def test_a_partition_that_is_taken_over_while_it_is_read_goes_to_its_new_o
     assert await ids(feed, newer) == ["1-0"]
 
 
-async def test_a_receiver_that_does_not_read_keeps_nobody_waiting(feed: EventFeed, log: Log) -> None:
+async def test_stuck_subscriber_does_not_block_others(feed: EventFeed, log: Log) -> None:
     stuck, other = Subscriber(), Subscriber()
     await feed.subscribe(stuck, PARTITION, 1)
     await feed.subscribe(other, 4, 1)
@@ -147,7 +141,7 @@ async def test_a_receiver_that_does_not_read_keeps_nobody_waiting(feed: EventFee
     assert stuck.ended == [PARTITION]
 
 
-async def test_the_higher_epoch_wins_whatever_comes_first(feed: EventFeed, log: Log) -> None:
+async def test_higher_epoch_wins_regardless_of_order(feed: EventFeed, log: Log) -> None:
     high, low = Subscriber(), Subscriber()
     answered = log.unanswered["subscribe"] = asyncio.Event()
     late = asyncio.create_task(feed.subscribe(low, PARTITION, 1))
@@ -161,7 +155,7 @@ async def test_the_higher_epoch_wins_whatever_comes_first(feed: EventFeed, log: 
     assert log.count("acknowledge") == 0
 
 
-async def test_a_subscription_elsewhere_with_a_higher_epoch_ends_the_one_here(feed: EventFeed, log: Log) -> None:
+async def test_higher_epoch_at_another_replica_ends_local_subscription(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     await feed.subscribe(subscriber, PARTITION, 5)
     feed.supersede(PARTITION, 5)
@@ -170,9 +164,7 @@ async def test_a_subscription_elsewhere_with_a_higher_epoch_ends_the_one_here(fe
     assert (subscriber.ended, feed.bring(0, log.add(1)), subscriber.positions) == ([PARTITION], {PARTITION}, {})
 
 
-async def test_a_store_that_cannot_be_read_for_a_moment_costs_no_event(
-    feed: EventFeed, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_reads_lose_no_events(feed: EventFeed, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_RETRY_S", 0.001)
     subscriber = Subscriber()
     log.add(1)
@@ -184,14 +176,14 @@ async def test_a_store_that_cannot_be_read_for_a_moment_costs_no_event(
     assert await reading == ["1-0"]
 
 
-async def test_more_events_than_one_read_brings_follow_at_once(feed: EventFeed, log: Log) -> None:
+async def test_events_beyond_one_read_follow_at_once(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     log.add(*range(1, 1201))
     await feed.subscribe(subscriber, PARTITION, 1)
     assert [len(await ids(feed, subscriber)) for _ in range(3)] == [500, 500, 200]
 
 
-async def test_it_looks_by_itself_in_case_nobody_told(log: Log) -> None:
+async def test_feed_polls_for_unannounced_events(log: Log) -> None:
     feed, subscriber = feed_of(log, look_s=0.01), Subscriber()
     await feed.subscribe(subscriber, PARTITION, 1)
     reading = asyncio.create_task(ids(feed, subscriber))

@@ -35,7 +35,7 @@ class Blocked:
         return ""
 
 
-async def test_a_limit_that_was_removed_a_moment_ago_is_told_as_such() -> None:
+async def test_just_removed_limit_is_explained_as_removed() -> None:
     """A replica that has not heard of the change yet blocks a node task once more."""
     read: Any = Blocked("flow:flow")
     explain = ExplainNodeTask(

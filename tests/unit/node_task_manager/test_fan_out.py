@@ -60,7 +60,7 @@ async def run(bench: Bench, of: Plan, value: str, *, failing: tuple[str, ...] = 
     return task
 
 
-async def test_items_run_and_what_they_emit_comes_as_a_list(bench: Bench) -> None:
+async def test_item_outputs_are_joined_in_order(bench: Bench) -> None:
     values = [f'{{"n": {at}}}' for at in range(30)]
     task = await run(bench, plan(FanOut("in", 3)), f" [ {' ,'.join(values)} ] ")
     assert task.items == ItemCounts(30, 30, begun=30, completed=30)
@@ -68,7 +68,7 @@ async def test_items_run_and_what_they_emit_comes_as_a_list(bench: Bench) -> Non
     assert task.outputs == (("out", f"[{','.join(values)}]"),)
 
 
-async def test_items_that_failed_are_null_and_named(bench: Bench) -> None:
+async def test_failed_items_are_null_and_listed_as_errors(bench: Bench) -> None:
     task = await run(bench, plan(FanOut("in", least_ratio="0.5")), "[1,2,3,4]", failing=("2", "4"))
     errors = [
         {
@@ -86,7 +86,7 @@ async def test_items_that_failed_are_null_and_named(bench: Bench) -> None:
     ]
 
 
-async def test_no_more_than_a_hundred_are_named(bench: Bench) -> None:
+async def test_at_most_100_failed_items_are_listed(bench: Bench) -> None:
     numbers = [str(at) for at in range(150)]
     every = FanOut("in", least_count=0)
     task = await run(bench, plan(every), f"[{','.join(numbers)}]", failing=tuple(numbers))
@@ -94,7 +94,7 @@ async def test_no_more_than_a_hundred_are_named(bench: Bench) -> None:
     assert [error["item"] for error in json.loads(dict(task.outputs)["errors"])] == list(range(100))
 
 
-async def test_an_empty_list_gives_empty_lists_on_every_handle_that_is_led_from(bench: Bench) -> None:
+async def test_empty_list_gives_empty_list_on_every_connected_handle(bench: Bench) -> None:
     task = await run(bench, plan(FanOut("in", least_count=3), errors=True), "[]")
     assert task.outputs == (("errors", "[]"), ("out", "[]"))
 
@@ -106,7 +106,7 @@ async def test_joined_results_over_the_limit_fail_the_node(bench: Bench) -> None
     assert "return less data, or a reference to it" in task.error.message
 
 
-async def test_a_step_that_the_store_did_not_take_is_carried_out_when_it_is_offered_anew(bench: Bench) -> None:
+async def test_failed_fan_out_step_is_retried_when_offered_again(bench: Bench) -> None:
     refusals = 0
 
     def refused(*_: object) -> bool:
@@ -122,7 +122,7 @@ async def test_a_step_that_the_store_did_not_take_is_carried_out_when_it_is_offe
     assert refusals == 4
 
 
-async def test_a_step_whose_answer_was_lost_is_not_carried_out_twice(bench: Bench) -> None:
+async def test_fan_out_step_with_lost_answer_is_applied_once(bench: Bench) -> None:
     bench.store.lost.add("fan_out")
 
     async def forget() -> None:
@@ -137,7 +137,7 @@ async def test_a_step_whose_answer_was_lost_is_not_carried_out_twice(bench: Benc
     assert (task.outputs, task.items) == ((("out", "[1,2]"),), ItemCounts(2, 2, begun=2, completed=2))
 
 
-async def test_offers_that_were_made_anew_while_they_waited_are_carried_out_as_they_are_now(bench: Bench) -> None:
+async def test_fan_out_steps_offered_again_while_waiting_are_applied_once(bench: Bench) -> None:
     names = [f"map{at}" for at in range(40)]
     nodes = (PlanNode("list", "noop"), *(PlanNode(name, "noop", fan_out=OVER) for name in names))
     of = Plan("maps", nodes, tuple(PlanEdge(0, "out", 1 + at, "in") for at in range(40)))
@@ -184,13 +184,13 @@ async def test_offers_that_were_made_anew_while_they_waited_are_carried_out_as_t
         ),
     ],
 )
-def test_what_cannot_be_run_over_says_why(value: str | None, fan_out: FanOut, code: str, message: str) -> None:
+def test_invalid_list_is_refused_with_reason(value: str | None, fan_out: FanOut, code: str, message: str) -> None:
     error = split_list(value, fan_out)
     assert isinstance(error, TaskError)
     assert (error.code, error.message) == (code, message)
 
 
-def test_the_longest_list_is_split() -> None:
+def test_longest_allowed_list_is_split() -> None:
     items = split_list(f"[{','.join(['1'] * 10_000)}]", OVER)
     assert items == ("1",) * 10_000
 
@@ -209,11 +209,11 @@ def test_the_longest_list_is_split() -> None:
         (FanOut("in", least_ratio="1.0"), 7, 7),
     ],
 )
-def test_how_many_must_complete(fan_out: FanOut, items: int, need: int) -> None:
+def test_number_of_items_that_must_complete(fan_out: FanOut, items: int, need: int) -> None:
     assert fan_out.needed(items) == need
 
 
-def test_counts_tell_what_is_open_and_when_too_few_are_left() -> None:
+def test_counts_show_open_items_and_unreachable_minimum() -> None:
     counts = ItemCounts(10, 8, begun=6, completed=2, failed=1, cancelled=1)
     assert (counts.ended, counts.open, counts.out_of_reach) == (4, 2, False)
     assert ItemCounts(10, 8, begun=6, completed=2, failed=2, cancelled=1).out_of_reach

@@ -23,7 +23,7 @@ class _Sources:
 
 
 @pytest.mark.parametrize("known", [_VALUE, ELSEWHERE], ids=["inline", "elsewhere"])
-async def test_the_limit_is_in_bytes_wherever_the_values_are(known: str) -> None:
+async def test_input_limit_counts_bytes_of_inline_and_stored_values(known: str) -> None:
     edges = tuple(PlanEdge(0, "out", 1, "in") for _ in range(_EDGES))
     plan = Plan("p", (PlanNode("source", "noop"), PlanNode("gather", "noop")), edges)
     values = tuple((at, known) for at in range(_EDGES))

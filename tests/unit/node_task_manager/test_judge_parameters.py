@@ -19,11 +19,11 @@ def told(parameters_json: str, schema: str = json.dumps(SCHEMA)) -> list[tuple[s
     "parameters",
     ['{"x":1}', '{"x":1,"y":[]}', '{"x":{"$secret":"a"}}', '{"x":{"$encoded":"AAAA"}}', f'{{"x":{10**30}}}'],
 )
-def test_what_workers_take_has_no_fault(parameters: str) -> None:
+def test_valid_parameters_have_no_faults(parameters: str) -> None:
     assert told(parameters) == []
 
 
-def test_every_fault_is_told() -> None:
+def test_every_fault_is_reported() -> None:
     assert told('{"y":1,"z":2}') == [
         ("parameters_json", '"x" is required: the node has no default for it'),
         ("parameters_json.z", "unknown key; known keys are x, y"),
@@ -33,12 +33,12 @@ def test_every_fault_is_told() -> None:
 
 
 @pytest.mark.parametrize("parameters", ['{"x":1e400}', r'{"x":"\ud800"}'])
-def test_what_no_worker_can_read_is_refused(parameters: str) -> None:
+def test_unreadable_json_is_refused(parameters: str) -> None:
     ((path, message),) = told(parameters)
     assert path == "parameters_json"
     assert message.startswith("is not JSON: ")
 
 
 @pytest.mark.parametrize("schema", ["", "[1]", '{"type": 7}', '{"$ref": "#/nowhere"}'])
-def test_a_schema_that_is_none_faults_nothing(schema: str) -> None:
+def test_invalid_schema_reports_no_faults(schema: str) -> None:
     assert told('{"x":1,"z":2}', schema) == []

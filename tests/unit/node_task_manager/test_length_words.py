@@ -9,5 +9,5 @@ from tradewind.node_task_manager.domain.length_words import lasting
     ("milliseconds", "words"),
     [(0, "0 ms"), (250, "250 ms"), (5000, "5 s"), (90_000, "90 s"), (300_000, "5 min"), (7_200_000, "2 h")],
 )
-def test_a_length_is_told_in_the_largest_unit_that_it_is_whole_in(milliseconds: int, words: str) -> None:
+def test_duration_uses_largest_unit_with_whole_value(milliseconds: int, words: str) -> None:
     assert lasting(milliseconds) == words

@@ -49,7 +49,7 @@ def loops_of(bench: Bench, lease_s: float = 30.0, load_config: Callable[[], Awai
     return Loops(bench.dispatchers, bench.pool, lease_s, load_config, caches, (), bench.clock, look_s=5.0)
 
 
-async def test_what_has_nothing_to_do_is_done_less_often_until_it_has(bench: Bench, rests: Rests) -> None:
+async def test_idle_step_runs_less_often_until_it_has_work(bench: Bench, rests: Rests) -> None:
     answers: list[bool | Exception] = [False, True, True, ConnectionError("away"), False]
 
     async def step() -> bool:
@@ -67,7 +67,7 @@ async def test_what_has_nothing_to_do_is_done_less_often_until_it_has(bench: Ben
 
 
 @pytest.mark.parametrize(("lease_s", "longest_s"), [(30.0, 2.5), (4.0, 2.0), (0.5, 1.0)])
-async def test_while_nothing_is_held_reaping_rests_but_not_for_as_long_as_a_lease_or_a_second(
+async def test_idle_reaper_runs_less_often_within_bounds(
     bench: Bench, rests: Rests, lease_s: float, longest_s: float
 ) -> None:
     loops = loops_of(bench, lease_s)
@@ -77,7 +77,7 @@ async def test_while_nothing_is_held_reaping_rests_but_not_for_as_long_as_a_leas
     assert max(each for each in rests.taken if each != 5.0) == longest_s
 
 
-async def test_while_something_is_held_reaping_does_not_rest(bench: Bench, rests: Rests) -> None:
+async def test_reaper_runs_every_second_while_leases_are_held(bench: Bench, rests: Rests) -> None:
     plan = await bench.save("a")
     await bench.connect()
     await bench.accepted(plan)
@@ -88,7 +88,7 @@ async def test_while_something_is_held_reaping_does_not_rest(bench: Bench, rests
     assert set(rests.taken) == {1.0, 5.0}
 
 
-async def test_the_configuration_is_read_again_in_case_a_change_was_not_heard(bench: Bench, rests: Rests) -> None:
+async def test_configuration_is_reread_periodically(bench: Bench, rests: Rests) -> None:
     read: list[str] = []
 
     async def load_config() -> None:
@@ -105,9 +105,7 @@ def always_awake(since_s: float = 1000.0) -> Any:
     return SimpleNamespace(since_s=lambda: since_s)
 
 
-async def test_reaping_goes_on_until_there_is_nothing_more_to_reap(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reaper_continues_until_nothing_is_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     reaped = [("a", "b"), ("c", "d"), ("e",), ()]
 
     async def reap(*, spare_ms: int, by_ms: int) -> Effects:
@@ -118,9 +116,7 @@ async def test_reaping_goes_on_until_there_is_nothing_more_to_reap(
     assert reaped == []
 
 
-async def test_after_an_outage_what_is_older_is_spared_for_a_whole_lease_from_the_first_look_that_is_answered_on(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_leases_are_spared_for_one_lease_after_an_outage(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     now, away, asked = 1000.0, False, list[int]()
 
     async def reap(*, spare_ms: int, by_ms: int) -> Effects:
@@ -149,9 +145,7 @@ async def test_after_an_outage_what_is_older_is_spared_for_a_whole_lease_from_th
     assert asked == [0, 30_000, 1_000, 0]
 
 
-async def test_what_a_store_carried_out_too_late_spares_as_an_outage_does(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_late_store_spares_leases_like_an_outage(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     now, late, asked = 1031.0, True, list[tuple[int, int]]()
 
     async def reap(*, spare_ms: int, by_ms: int) -> Effects:
@@ -170,9 +164,7 @@ async def test_what_a_store_carried_out_too_late_spares_as_an_outage_does(
     assert asked == [(0, 2_000), (29_000, 2_000)]
 
 
-async def test_after_a_break_what_is_older_is_spared_for_a_whole_lease(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_leases_are_spared_for_one_lease_after_a_break(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[int]()
 
     async def reap(*, spare_ms: int, by_ms: int) -> Effects:

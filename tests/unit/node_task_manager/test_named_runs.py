@@ -20,12 +20,12 @@ def test_each_run_is_named_once() -> None:
     assert runs_in(request) == [RunName("flow", cycle, 0) for cycle in range(3)]
 
 
-def test_a_node_of_a_flow_is_named_by_the_id_of_a_task_too() -> None:
+def test_task_id_of_flow_node_names_its_run() -> None:
     assert runs_in(batch_pb2.WatchTaskRequest(task_id="flow:7:1:a:3")) == [RunName("flow", 7, 1)]
     assert runs_in(batch_pb2.WatchTaskRequest(task_id="task:t1")) == []
 
 
-def test_as_many_are_named_as_a_handler_takes_and_no_more() -> None:
+def test_at_most_100_node_tasks_may_be_named() -> None:
     assert len(runs_in(asks(100))) == 100
     with pytest.raises(InvalidInput) as caught:
         runs_in(asks(101))

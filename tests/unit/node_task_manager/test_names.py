@@ -11,7 +11,7 @@ numbers = st.integers(0, 2**31 - 1)
 
 
 @given(identifiers, numbers, numbers, identifiers)
-def test_the_id_of_a_node_task_tells_its_parts(flow_id: str, cycle: int, run: int, node_id: str) -> None:
+def test_node_task_id_parses_into_its_parts(flow_id: str, cycle: int, run: int, node_id: str) -> None:
     name = RunName(flow_id, cycle, run)
     task_id = name.task_id(node_id)
 
@@ -21,9 +21,7 @@ def test_the_id_of_a_node_task_tells_its_parts(flow_id: str, cycle: int, run: in
 
 
 @given(identifiers, numbers, numbers, identifiers, numbers)
-def test_the_id_of_an_item_tells_its_node_and_its_place(
-    flow_id: str, cycle: int, run: int, node_id: str, item: int
-) -> None:
+def test_item_id_parses_into_node_and_index(flow_id: str, cycle: int, run: int, node_id: str, item: int) -> None:
     node_task = RunName(flow_id, cycle, run).task_id(node_id)
     name = TaskName.parse(f"{node_task}:{item}")
 
@@ -34,7 +32,7 @@ def test_the_id_of_an_item_tells_its_node_and_its_place(
 
 
 @given(identifiers, identifiers)
-def test_names_outside_flows_tell_their_parts(id: str, item: str) -> None:
+def test_ad_hoc_names_parse_into_their_parts(id: str, item: str) -> None:
     task, batch = RunName.of_task(id), RunName.of_batch(id)
 
     assert (str(task), task.task_id(""), task.batch_id) == (f"task:{id}", f"task:{id}", "")
@@ -47,13 +45,15 @@ def test_names_outside_flows_tell_their_parts(id: str, item: str) -> None:
     assert RunName.of_node_task(f"task:1:0:{item}") == RunName("task", 1, 0)
 
 
-def test_ids_that_hold_underscores_and_digits_stay_apart() -> None:
+def test_ids_with_underscores_and_digits_do_not_collide() -> None:
     assert RunName("a_1", 2, 0).task_id("b") != RunName("a", 1, 0).task_id("2_b")
     assert TaskName.parse("a_1:2:0:b").run.flow_id == "a_1"
 
 
 @given(numbers, identifiers, numbers, identifiers, st.integers(1, 1000), st.from_regex(r"\A[0-9a-f]{1,16}\Z"))
-def test_a_token_tells_its_parts(shard: int, flow_id: str, cycle: int, node_id: str, attempt: int, nonce: str) -> None:
+def test_token_parses_into_its_parts(
+    shard: int, flow_id: str, cycle: int, node_id: str, attempt: int, nonce: str
+) -> None:
     token = Token(shard, RunName(flow_id, cycle, 0).task_id(node_id), attempt, nonce)
 
     assert Token.parse(str(token)) == token
@@ -82,7 +82,7 @@ def test_a_token_tells_its_parts(shard: int, flow_id: str, cycle: int, node_id: 
         "a:1:0:b\n",
     ],
 )
-def test_what_is_no_id_of_a_node_task_is_refused(text: str) -> None:
+def test_invalid_node_task_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not <flow_id>|invalid flow or node id"):
         TaskName.parse(text)
 
@@ -90,6 +90,6 @@ def test_what_is_no_id_of_a_node_task_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "rubbish", "0~a:0:0:b~1", "x~a:0:0:b~1~n", "0~a:0:0:b~x~n", "0~a:0:0:b~1~", "2147483648~a:0:0:b~1~n"]
 )
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_invalid_token_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a token"):
         Token.parse(text)

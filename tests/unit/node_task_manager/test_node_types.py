@@ -34,7 +34,7 @@ class Channel:
     unary_stream = unary_unary
 
 
-async def test_a_registry_that_hangs_is_not_waited_for_again_and_again() -> None:
+async def test_failing_registry_is_not_called_again_at_once() -> None:
     channel: Any = Channel()
     channel.over.set()
     types = LiveNodeTypes((), channel)
@@ -43,7 +43,7 @@ async def test_a_registry_that_hangs_is_not_waited_for_again_and_again() -> None
     assert channel.calls == 1
 
 
-async def test_a_registry_that_hangs_is_asked_once_by_all_who_want_to_know_the_same() -> None:
+async def test_concurrent_lookups_share_one_registry_call() -> None:
     channel: Any = Channel()
     types = LiveNodeTypes((), channel)
     waiting = [asyncio.create_task(types.offered("noop")) for _ in range(10)]
@@ -53,7 +53,7 @@ async def test_a_registry_that_hangs_is_asked_once_by_all_who_want_to_know_the_s
     assert channel.calls == 1
 
 
-async def test_what_a_registry_said_a_while_ago_will_do_while_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stale_answer_is_used_while_registry_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     channel: Any = Channel()
     channel.answer = ListNodeTypesResponse(node_types=[NodeType(type="noop", worker_ids=["w1"])])
     types = LiveNodeTypes((), channel)

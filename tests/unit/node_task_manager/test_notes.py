@@ -26,7 +26,7 @@ def taker(store: FaultyStore) -> Notes:
     return Notes({0: Shard(0, store, store, store, store, store, store)})
 
 
-async def test_lines_wait_while_the_store_is_away(store: FaultyStore, taker: Notes) -> None:
+async def test_lines_wait_while_store_is_unavailable(store: FaultyStore, taker: Notes) -> None:
     store.refused["record"] = always
     taker.take([(0, Progress("flow:0:0:a", "n1", 5, ""))], [(0, LINE)])
     await until(lambda: store.count("record") > 2, "it is tried again")
@@ -35,14 +35,14 @@ async def test_lines_wait_while_the_store_is_away(store: FaultyStore, taker: Not
     assert taker.dropped == 0
 
 
-async def test_lines_that_are_never_taken_are_dropped_and_counted(store: FaultyStore, taker: Notes) -> None:
+async def test_lines_that_cannot_be_stored_are_dropped_and_counted(store: FaultyStore, taker: Notes) -> None:
     store.refused["record"] = always
     taker.take([], [(0, LINE)])
     await until(lambda: taker.dropped == 1, "the line is given up")
     await taker.close()
 
 
-async def test_too_many_bytes_are_dropped_and_counted(
+async def test_lines_over_the_byte_limit_are_dropped_and_counted(
     store: FaultyStore, taker: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notes, "_MAX_WAITING_BYTES", 10)
@@ -58,7 +58,7 @@ async def test_too_many_bytes_are_dropped_and_counted(
     assert taker.dropped == 3
 
 
-async def test_leaving_does_not_wait_for_a_store_that_is_away(
+async def test_close_does_not_wait_for_unavailable_store(
     store: FaultyStore, taker: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notes, "_PAUSES_S", (60.0, 60.0))

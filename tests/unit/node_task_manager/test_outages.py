@@ -11,7 +11,7 @@ from tradewind.node_task_manager.use_cases import dispatch, report, report_flush
 from tradewind.server.faults import Unavailable
 
 
-async def test_a_claim_that_failed_is_made_again(bench: Bench) -> None:
+async def test_failed_claim_is_retried(bench: Bench) -> None:
     await bench.accepted(await bench.save("a"))
     bench.store.refused["claim"] = always
     _, line = await bench.connect()
@@ -20,7 +20,7 @@ async def test_a_claim_that_failed_is_made_again(bench: Bench) -> None:
     await until(lambda: line.nodes == ["a"], "the node is claimed")
 
 
-async def test_an_answer_that_is_lost_late_in_an_outage_strands_nothing(bench: Bench) -> None:
+async def test_node_task_of_lost_submit_answer_is_assigned_after_outage(bench: Bench) -> None:
     worker, line = await bench.connect()
     bench.store.refused["claim"] = always
     bench.dispatcher.look()
@@ -35,7 +35,7 @@ async def test_an_answer_that_is_lost_late_in_an_outage_strands_nothing(bench: B
     assert (line.resyncs > 0, len(worker.held)) == (True, 1)
 
 
-async def test_workers_are_not_asked_to_say_all_again_before_the_store_is_back(bench: Bench) -> None:
+async def test_resync_is_requested_only_after_store_is_back(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a", "b", "c"))
     await until(lambda: len(line.nodes) == 3, "all are given")
@@ -50,7 +50,7 @@ async def test_workers_are_not_asked_to_say_all_again_before_the_store_is_back(b
     await until(lambda: line.resyncs == 1, "they are asked once")
 
 
-async def test_outages_that_follow_each_other_do_not_put_off_what_was_lost_for_ever(
+async def test_repeated_outages_do_not_delay_lost_assignments_forever(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "_REMIND_S", 0.05)
@@ -68,14 +68,14 @@ async def test_outages_that_follow_each_other_do_not_put_off_what_was_lost_for_e
     await until(sent_in_the_midst_of_outages, "what was lost in the first one is sent")
 
 
-async def test_what_was_lost_just_before_workers_are_reminded_has_a_reminder_of_its_own(bench: Bench) -> None:
+async def test_each_recovery_gets_its_own_reminder(bench: Bench) -> None:
     await bench.connect()
     bench.dispatcher.recovered()
     bench.dispatcher.recovered()
     await until(lambda: bench.store.count("renew") == 2, "workers are reminded twice")
 
 
-async def test_runs_that_cannot_be_stored_do_not_keep_results_back(bench: Bench) -> None:
+async def test_failing_submissions_do_not_delay_results(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a"))
     bench.store.refused["submit"] = always
@@ -91,7 +91,7 @@ async def test_runs_that_cannot_be_stored_do_not_keep_results_back(bench: Bench)
     await asyncio.gather(*refused, return_exceptions=True)
 
 
-async def test_a_result_that_the_store_never_takes_keeps_back_no_other_and_is_given_up(
+async def test_unstorable_result_is_dropped_without_delaying_others(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report_flush, "_MAX_TRIES", 5)
@@ -112,7 +112,7 @@ async def test_a_result_that_the_store_never_takes_keeps_back_no_other_and_is_gi
     assert all(nonces == ["forged"] for nonces in stored if "forged" in nonces)
 
 
-async def test_outcomes_that_fail_are_stored_after_others_that_were_under_way_with_them(bench: Bench) -> None:
+async def test_failing_outcome_does_not_block_outcomes_in_flight_with_it(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a", "b"))
     await until(lambda: len(line.nodes) == 2, "both nodes are given")
@@ -130,7 +130,7 @@ async def test_outcomes_that_fail_are_stored_after_others_that_were_under_way_wi
     await until(lambda: line.acknowledged == [3, 2], "the first has taken effect")
 
 
-async def test_while_the_store_is_away_no_more_is_read_than_may_wait(
+async def test_reports_are_not_read_beyond_the_waiting_bound_in_an_outage(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "MAX_WAITING", 4)
@@ -153,7 +153,7 @@ async def test_while_the_store_is_away_no_more_is_read_than_may_wait(
     await talking
 
 
-async def test_a_store_that_hangs_does_not_leave_callers_waiting_for_ever(
+async def test_stop_fails_submissions_that_wait_for_a_hanging_store(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "_STOP_S", 0.01)
@@ -168,7 +168,7 @@ async def test_a_store_that_hangs_does_not_leave_callers_waiting_for_ever(
             await each
 
 
-async def test_a_give_back_is_tried_again_when_the_store_was_away_for_a_moment(bench: Bench) -> None:
+async def test_failed_give_back_is_retried(bench: Bench) -> None:
     leaving, its_line = await bench.connect("w1")
     await bench.accepted(await bench.save("a"))
     await until(lambda: its_line.nodes, "the node is given")

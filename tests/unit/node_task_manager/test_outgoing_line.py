@@ -16,7 +16,7 @@ def ready(size: int) -> Ready:
     return Ready(0, given, RunName("flow", 0, 0), PlanNode("a", "noop"), (("in", ("x" * size,)),))
 
 
-async def test_a_message_is_acknowledged_when_all_its_parts_and_all_before_it_are() -> None:
+async def test_message_is_acknowledged_after_all_its_parts_and_predecessors() -> None:
     line = OutgoingLine(10_000, SystemClock(), lambda: None)
     for sequence, parts in ((2, 2), (3, 1), (4, 0)):
         line.expect(sequence, parts)
@@ -28,13 +28,13 @@ async def test_a_message_is_acknowledged_when_all_its_parts_and_all_before_it_ar
     assert (await line.next()).acknowledged_sequence == 4  # type: ignore[union-attr]
 
 
-async def test_a_message_that_needs_nothing_done_is_acknowledged_at_once() -> None:
+async def test_message_without_parts_is_acknowledged_at_once() -> None:
     line = OutgoingLine(10_000, SystemClock(), lambda: None)
     line.expect(2, 0)
     assert (await line.next()).acknowledged_sequence == 2  # type: ignore[union-attr]
 
 
-async def test_an_acknowledgement_goes_with_the_next_message() -> None:
+async def test_acknowledgement_is_sent_with_next_message() -> None:
     line = OutgoingLine(10_000, SystemClock(), lambda: None)
     line.expect(2, 1)
     line.acknowledge(2)
@@ -47,7 +47,7 @@ async def test_an_acknowledgement_goes_with_the_next_message() -> None:
     assert (await line.next()).acknowledged_sequence == 4  # type: ignore[union-attr]
 
 
-async def test_an_acknowledgement_that_is_awaited_goes_by_itself() -> None:
+async def test_awaited_acknowledgement_is_sent_by_itself() -> None:
     line = OutgoingLine(10_000, SystemClock(), lambda: None)
     for sequence, awaited in ((2, False), (3, True)):
         line.expect(sequence, 1, awaited=awaited)
@@ -60,7 +60,7 @@ async def test_an_acknowledgement_that_is_awaited_goes_by_itself() -> None:
     assert await line.next() is None
 
 
-async def test_what_is_refused_of_a_message_is_said_when_it_is_acknowledged_and_no_later() -> None:
+async def test_losses_of_a_message_are_sent_with_its_acknowledgement() -> None:
     line = OutgoingLine(10_000, SystemClock(), lambda: None)
     line.expect(2, 1)
     line.expect(3, 1)
@@ -78,7 +78,7 @@ async def test_what_is_refused_of_a_message_is_said_when_it_is_acknowledged_and_
     assert said == [(["the lease lapsed"], 0), ([why, why], 3)]
 
 
-async def test_no_message_grows_beyond_what_a_channel_takes() -> None:
+async def test_messages_stay_within_the_size_limit() -> None:
     line = OutgoingLine(10_000, SystemClock(), lambda: None)
     line.assign([ready(900_000)] * 5)
     line.lose(0, [(Held("flow:0:0:" + "n" * 100, 1, "n1"), "the lease lapsed")] * 20_000)
@@ -90,7 +90,7 @@ async def test_no_message_grows_beyond_what_a_channel_takes() -> None:
     assert max(sizes) < 1.1 * MAX_MESSAGE_BYTES
 
 
-async def test_a_worker_that_does_not_read_fills_its_line_until_it_reads_again() -> None:
+async def test_full_line_blocks_until_worker_reads_again() -> None:
     relieved: list[bool] = []
     line = OutgoingLine(10_000, SystemClock(), lambda: relieved.append(True))
     while not line.full:
@@ -103,7 +103,7 @@ async def test_a_worker_that_does_not_read_fills_its_line_until_it_reads_again()
     assert (line.full, relieved) == (False, [True])
 
 
-async def test_a_line_that_is_closed_keeps_nobody_waiting() -> None:
+async def test_closing_the_line_releases_waiting_writers() -> None:
     line = OutgoingLine(10_000, SystemClock(), lambda: None)
     while not line.full:
         line.assign([ready(1_000_000)])

@@ -11,7 +11,7 @@ def plan(digest: str, config_bytes: int) -> Plan:
     return Plan(digest, (PlanNode("a", "noop", "x" * config_bytes),), ())
 
 
-def test_large_configs_push_out_the_plans_used_longest_ago() -> None:
+def test_large_configs_evict_least_recently_used_plans() -> None:
     cache = PlanCache(size=10_000)
     for digest in ("p1", "p2", "p3"):
         cache.put(plan(digest, 2_000))
@@ -20,7 +20,7 @@ def test_large_configs_push_out_the_plans_used_longest_ago() -> None:
     assert [digest for digest in ("p1", "p2", "p3", "p4") if cache.get(digest)] == ["p1", "p3", "p4"]
 
 
-def test_a_plan_larger_than_all_room_is_kept_alone() -> None:
+def test_plan_larger_than_the_cache_is_kept_alone() -> None:
     cache = PlanCache(size=1_000)
     cache.put(plan("p1", 10))
     cache.put(plan("p2", 5_000))
@@ -51,14 +51,14 @@ class Store:
         return plan(digest, 10)
 
 
-async def test_a_plan_that_many_want_at_the_same_moment_is_loaded_once() -> None:
+async def test_concurrent_fetches_load_a_plan_once() -> None:
     cache, store = PlanCache(), Store()
     found = await asyncio.gather(*(cache.fetch(store, ["p1", "p2"]) for _ in range(20)))
     assert all(each.keys() == {"p1", "p2"} for each in found)
     assert sorted(store.loaded) == ["p1", "p2"]
 
 
-async def test_a_plan_that_could_not_be_loaded_is_loaded_by_the_next_who_wants_it() -> None:
+async def test_failed_load_is_retried_by_the_next_fetch() -> None:
     cache, store = PlanCache(), Store("p1")
     found = await asyncio.gather(*(cache.fetch(store, ["p1"]) for _ in range(3)), return_exceptions=True)
     assert [isinstance(each, ConnectionError) for each in found] == [True, False, False]

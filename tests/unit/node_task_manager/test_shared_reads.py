@@ -7,7 +7,7 @@ import pytest
 from tradewind.node_task_manager.use_cases.shared_reads import SharedReads
 
 
-async def test_equal_reads_that_wait_together_are_one_and_none_is_older_than_its_question() -> None:
+async def test_waiting_callers_share_one_read_that_begins_after_their_request() -> None:
     shared: SharedReads[int] = SharedReads()
     now, gate, reads = [1], asyncio.Event(), []
 
@@ -29,7 +29,7 @@ async def test_equal_reads_that_wait_together_are_one_and_none_is_older_than_its
     assert reads == [1, 2, 2]
 
 
-async def test_an_error_is_that_of_its_own_readers() -> None:
+async def test_failed_read_fails_only_its_own_callers() -> None:
     shared: SharedReads[int] = SharedReads()
 
     async def broken() -> int:

@@ -75,7 +75,7 @@ class Call:
         await self.reads.wait()
 
 
-async def test_a_worker_that_reads_nothing_is_heard_until_its_answers_are_too_many(
+async def test_requests_are_read_until_unread_answers_fill_the_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outgoing_line, "MAX_WAITING_BYTES", 50_000)
@@ -113,7 +113,7 @@ class Answering:
 
 
 @pytest.mark.parametrize(("unanswered", "refreshed"), [(1, 0), (UNANSWERED_PINGS, 0), (UNANSWERED_PINGS + 1, 1)])
-async def test_the_answer_to_a_ping_brings_room_only_to_one_that_was_silent(unanswered: int, refreshed: int) -> None:
+async def test_pong_refreshes_only_a_worker_that_was_silent(unanswered: int, refreshed: int) -> None:
     connections: Any = Connections()
     call: Any = Answering()
     unused: Any = None
@@ -132,7 +132,7 @@ async def test_the_answer_to_a_ping_brings_room_only_to_one_that_was_silent(unan
     await asyncio.gather(serving, return_exceptions=True)
 
 
-def test_what_is_named_counts_for_how_much_may_wait() -> None:
+def test_held_tokens_count_toward_report_size() -> None:
     """Otherwise only messages would be counted, and each may name thousands of leases."""
     worker: Any = None
     held = [Held("task:none", 1, "none")] * 1000

@@ -4,13 +4,13 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTaskStatus
 
 
-def test_the_contract_knows_the_same_words() -> None:
+def test_statuses_match_the_contract() -> None:
     words = {name.removeprefix("NODE_TASK_STATUS_").lower() for name in node_task_pb2.NodeTaskStatus.keys()}  # noqa: SIM118
 
     assert words - {"unspecified"} == set(NodeTaskStatus)
 
 
-def test_the_four_ends_are_never_left() -> None:
+def test_terminal_statuses_have_no_transitions() -> None:
     ends = {status for status in NodeTaskStatus if status.terminal}
 
     assert ends == {"completed", "failed", "terminated", "skipped"}

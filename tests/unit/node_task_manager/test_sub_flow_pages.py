@@ -66,7 +66,7 @@ class Kept:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 500, 1204, 10_000])
-async def test_pages_of_any_size_hold_each_once_and_in_order(limit: int) -> None:
+async def test_pages_of_any_size_list_each_wait_once_in_order(limit: int) -> None:
     kept = Kept()
     sub_flows = SubFlows({}, cast(Look, kept))
     after = 0 if limit > 3 else len(PLACES) - 10
@@ -80,7 +80,7 @@ async def test_pages_of_any_size_hold_each_once_and_in_order(limit: int) -> None
     assert found == wanted
 
 
-async def test_a_late_page_reads_nothing_that_stands_before_it() -> None:
+async def test_later_page_does_not_read_earlier_waits() -> None:
     kept = Kept()
     page, _ = await SubFlows({}, cast(Look, kept)).waits(RUN, "ada", len(PLACES) - 4, 2)
     assert [wait.task.task_id for wait in page] == ["flow:0:0:m:1202", "flow:0:0:n:0"]

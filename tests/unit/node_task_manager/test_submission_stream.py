@@ -60,7 +60,7 @@ def serve(line: Line, store: Store, streams: OpenStreams) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(stream.serve(line))  # type: ignore[arg-type]
 
 
-async def test_a_stream_that_waits_for_requests_ends_with_its_server() -> None:
+async def test_idle_stream_ends_when_server_drains() -> None:
     line, store, streams = Line(1), Store(), OpenStreams()
     store.let.set()
     serving = serve(line, store, streams)
@@ -70,7 +70,7 @@ async def test_a_stream_that_waits_for_requests_ends_with_its_server() -> None:
         await serving
 
 
-async def test_the_request_at_hand_is_answered_before_its_server_ends_the_stream() -> None:
+async def test_current_request_is_answered_before_draining_ends_the_stream() -> None:
     line, store, streams = Line(1, 2), Store(), OpenStreams()
     serving = serve(line, store, streams)
     await until(lambda: store.asked, "the request is at hand")
@@ -81,7 +81,7 @@ async def test_the_request_at_hand_is_answered_before_its_server_ends_the_stream
     assert (line.answered, store.asked) == ([1], 1)
 
 
-async def test_a_server_that_leaves_answers_the_first_request_of_a_stream_as_it_would_a_call() -> None:
+async def test_draining_server_answers_first_request_of_a_new_stream() -> None:
     line, store, streams = Line(7, 8), Store(), OpenStreams()
     store.let.set()
     streams.drain()
@@ -90,7 +90,7 @@ async def test_a_server_that_leaves_answers_the_first_request_of_a_stream_as_it_
     assert line.answered == [7]
 
 
-async def test_a_stream_whose_caller_has_said_all_ends_well() -> None:
+async def test_stream_ends_normally_when_caller_is_done() -> None:
     line, store = Line(1), Store()
     store.let.set()
     serving = serve(line, store, OpenStreams())

@@ -68,7 +68,7 @@ class Replica:
             await end_tasks([task])
 
 
-async def test_workers_are_told_of_as_they_come_and_go() -> None:
+async def test_connections_are_recorded_as_workers_come_and_go() -> None:
     replica = Replica()
     first = replica.come("w1", "a", "b")
     async with replica.running():
@@ -88,7 +88,7 @@ async def test_workers_are_told_of_as_they_come_and_go() -> None:
         assert (await replica.withdraws("b")).worker_id == "w2"
 
 
-async def test_what_a_stream_in_the_place_of_another_offers_is_told() -> None:
+async def test_replacing_stream_updates_offered_types() -> None:
     replica = Replica()
     async with replica.running():
         replica.come("w1", "a", "b")
@@ -99,7 +99,7 @@ async def test_what_a_stream_in_the_place_of_another_offers_is_told() -> None:
 
 
 @pytest.mark.parametrize("lapses", [False, True])
-async def test_all_is_told_again_after_an_outage(lapses: bool) -> None:
+async def test_connections_are_recorded_again_after_an_outage(lapses: bool) -> None:
     replica = Replica()
     worker = replica.come("w1", "a")
     async with replica.running():
@@ -115,7 +115,7 @@ async def test_all_is_told_again_after_an_outage(lapses: bool) -> None:
         assert (await replica.withdraws("a")).worker_id == "w1"
 
 
-async def test_many_are_told_in_pieces() -> None:
+async def test_many_connections_are_recorded_in_batches() -> None:
     replica = Replica()
     for number in range(450):
         replica.come(f"w{number}", f"t{number}")
@@ -124,7 +124,7 @@ async def test_many_are_told_in_pieces() -> None:
     assert replica.told.largest == 200
 
 
-async def test_one_that_claims_by_calls_is_here_for_a_minute_from_its_last_claim() -> None:
+async def test_claiming_worker_counts_as_connected_for_a_minute() -> None:
     replica = Replica()
     async with replica.running():
         replica.tell.claimed("u1", frozenset({"a"}))
@@ -137,7 +137,7 @@ async def test_one_that_claims_by_calls_is_here_for_a_minute_from_its_last_claim
         assert await replica.withdraws("a") == LastOffer("u1", claimed_ms)
 
 
-async def test_nothing_is_here_of_a_replica_that_has_left() -> None:
+async def test_leaving_replica_removes_its_connections() -> None:
     replica = Replica()
     replica.come("w1", "a")
     async with replica.running():

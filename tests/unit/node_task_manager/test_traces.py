@@ -54,7 +54,7 @@ def id_of(span: ReadableSpan) -> int:
     return context.span_id
 
 
-def test_attempts_on_two_replicas_are_linked_though_neither_tells_the_other() -> None:
+def test_attempts_on_two_replicas_are_linked_without_communication() -> None:
     replicas = Recorded(), Recorded()
     handed = [replica.traces.dispatched([given(at)])[0] for at, replica in enumerate(replicas, 1)]
     (first,), (second,) = (replica.spans() for replica in replicas)
@@ -68,7 +68,7 @@ def test_attempts_on_two_replicas_are_linked_though_neither_tells_the_other() ->
         assert item.assignment.traceparent == f"00-{TRACE}-{id_of(span):016x}-01"
 
 
-def test_the_end_of_an_attempt_goes_below_what_its_worker_names() -> None:
+def test_complete_span_has_the_parent_that_its_worker_reported() -> None:
     replica = Recorded()
     for number, traceparent in enumerate((PARENT, PARENT, PARENT, NOT_SAMPLED, "", "0" * 1000 + "1")):
         replica.traces.reported(f"n{number}", traceparent)
@@ -89,7 +89,7 @@ def test_the_end_of_an_attempt_goes_below_what_its_worker_names() -> None:
     ]
 
 
-def test_ends_that_were_never_stored_keep_out_no_later_one() -> None:
+def test_ends_never_stored_do_not_crowd_out_later_ones() -> None:
     replica = Recorded()
     for number in range(30_000):
         replica.traces.reported(f"n{number}", PARENT)
@@ -98,7 +98,7 @@ def test_ends_that_were_never_stored_keep_out_no_later_one() -> None:
     assert [dict(span.attributes or {})["tradewind.node_task_id"] for span in replica.spans()] == ["f:29999:0:a"]
 
 
-def test_what_is_not_sampled_stays_as_it_is() -> None:
+def test_unsampled_work_is_unchanged_and_makes_no_spans() -> None:
     replica = Recorded()
     items = [given(1, NOT_SAMPLED), given(2, "")]
     assert replica.traces.dispatched(items) == items
@@ -108,7 +108,7 @@ def test_what_is_not_sampled_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("outcome", [SubmitOutcome.ACCEPTED, SubmitOutcome.PLAN_UNKNOWN, SubmitOutcome.QUEUE_FULL])
-def test_a_submission_is_a_span_unless_it_is_asked_for_again(outcome: SubmitOutcome) -> None:
+def test_submission_makes_a_span_unless_its_plan_is_unknown(outcome: SubmitOutcome) -> None:
     replica = Recorded()
     run = RunSubmission(RunName("f", 0, 0), "run", "ada", (), 0, traceparent=PARENT)
     replica.traces.submitted([(run, SubmitResult(outcome))], 5)
@@ -123,7 +123,7 @@ async def plain() -> str:
     return trace.format_trace_id(trace.get_current_span().get_span_context().trace_id)
 
 
-async def test_when_it_is_off_no_span_and_no_context_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_disabled_tracing_makes_no_spans_and_no_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRADEWIND_OTLP_ENDPOINT", raising=False)
     made: list[str] = []
 

@@ -67,7 +67,7 @@ async def bench() -> AsyncIterator[UnaryBench]:
     await bench.caches.stop()
 
 
-async def test_what_is_claimed_for_a_caller_that_has_gone_is_given_back(bench: UnaryBench) -> None:
+async def test_claim_of_cancelled_caller_is_given_back(bench: UnaryBench) -> None:
     await bench.accepted(await bench.save("a"))
     answered = bench.store.unanswered["claim"] = asyncio.Event()
     claims = bench.store.count("claim")
@@ -82,7 +82,7 @@ async def test_what_is_claimed_for_a_caller_that_has_gone_is_given_back(bench: U
     assert await bench.claim("u2") == ["a"]
 
 
-async def test_nothing_stays_with_a_worker_whose_claim_failed(bench: UnaryBench) -> None:
+async def test_failed_claim_leaves_nothing_with_the_worker(bench: UnaryBench) -> None:
     await bench.fan()
     bench.store.refused["outputs"] = always
     with pytest.raises(ConnectionError):
@@ -92,7 +92,7 @@ async def test_nothing_stays_with_a_worker_whose_claim_failed(bench: UnaryBench)
     assert sorted(await bench.claim("u2")) == ["b", "c"]
 
 
-async def test_a_shard_that_is_away_keeps_nothing_of_the_others(bench: UnaryBench) -> None:
+async def test_failing_shard_returns_claims_of_other_shards(bench: UnaryBench) -> None:
     await bench.accepted(await bench.save("a"))
     bench.stores[1].refused["claim"] = always
     with pytest.raises(ConnectionError):
@@ -100,7 +100,7 @@ async def test_a_shard_that_is_away_keeps_nothing_of_the_others(bench: UnaryBenc
     assert await bench.statuses("a") == [PENDING]
 
 
-async def test_a_node_task_whose_plan_is_another_one_fails_alone(bench: UnaryBench) -> None:
+async def test_node_task_with_wrong_plan_fails_alone(bench: UnaryBench) -> None:
     await bench.store.save(FAN)
     bench.plans.put(Plan("fan", FAN.nodes[:2], FAN.edges[:1]))
     await bench.fan()
@@ -108,7 +108,7 @@ async def test_a_node_task_whose_plan_is_another_one_fails_alone(bench: UnaryBen
     assert await bench.statuses("c") == [FAILED]
 
 
-async def test_who_gives_back_what_others_wait_for_works_it_out_no_more(bench: UnaryBench) -> None:
+async def test_give_back_releases_the_cache_flight(bench: UnaryBench) -> None:
     await bench.run("a")
     (a,) = await bench.claimed()
     await bench.unary.give_back("u1", [(0, a.assignment.held)])

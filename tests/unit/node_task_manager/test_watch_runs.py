@@ -39,7 +39,7 @@ class Run:
             self.seen.append(state)
 
 
-async def test_what_was_told_and_what_followed_it_untold_is_seen() -> None:
+async def test_notified_change_and_unnotified_follow_up_are_seen() -> None:
     run = Run()
     following = asyncio.create_task(run.follow())
     await until(lambda: run.looks == 2, "it has looked again, and found nothing new")
@@ -64,7 +64,7 @@ async def test_the_end_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     await asyncio.wait_for(following, 30)
 
 
-async def test_after_a_gap_everybody_looks() -> None:
+async def test_watcher_rechecks_after_a_gap() -> None:
     run = Run()
     following = asyncio.create_task(run.follow())
     await until(lambda: run.looks == 2, "it waits to be told")

@@ -38,7 +38,7 @@ class Numbers:
             self.watch.tell("s")
 
 
-async def test_what_was_told_is_read_and_more_than_a_page_in_one_go() -> None:
+async def test_notified_entries_are_read_across_pages() -> None:
     numbers = Numbers()
     following = asyncio.create_task(numbers.follow())
     await until(lambda: numbers.looks == 1, "it has looked")
@@ -49,7 +49,7 @@ async def test_what_was_told_is_read_and_more_than_a_page_in_one_go() -> None:
     following.cancel()
 
 
-async def test_what_nobody_told_is_found_by_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unnotified_entries_are_found_by_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_streams, "_LOOK_S", 0.01)
     numbers = Numbers()
     following = asyncio.create_task(numbers.follow())
@@ -59,7 +59,7 @@ async def test_what_nobody_told_is_found_by_a_look(monkeypatch: pytest.MonkeyPat
     following.cancel()
 
 
-async def test_after_a_gap_everybody_looks() -> None:
+async def test_watcher_rechecks_after_a_gap() -> None:
     numbers = Numbers()
     following = asyncio.create_task(numbers.follow())
     await until(lambda: numbers.looks == 1, "it has looked")
@@ -69,7 +69,7 @@ async def test_after_a_gap_everybody_looks() -> None:
     following.cancel()
 
 
-async def test_who_is_slow_reads_no_further_and_misses_nothing() -> None:
+async def test_slow_watcher_reads_on_demand_and_misses_nothing() -> None:
     numbers = Numbers()
     stretches = numbers.stretches()
     numbers.add(5)
@@ -81,7 +81,7 @@ async def test_who_is_slow_reads_no_further_and_misses_nothing() -> None:
     await stretches.aclose()
 
 
-async def test_who_left_is_forgotten() -> None:
+async def test_closed_watchers_are_forgotten() -> None:
     numbers = Numbers()
     stretches, others = numbers.stretches(), numbers.stretches()
     await anext(stretches)

@@ -52,7 +52,7 @@ class Watched:
         self.streams.tell(NAME)
 
 
-async def test_what_happens_between_a_read_of_events_and_a_look_is_told_by_its_events_alone() -> None:
+async def test_changes_between_event_read_and_record_read_are_reported_once() -> None:
     queued, running, completed = TaskEventKind.QUEUED, TaskEventKind.RUNNING, TaskEventKind.COMPLETED
     assert await Watched([queued], [running, completed]).told() == ["suspended", queued, running, completed]
     assert await Watched([queued, running, completed]).told() == ["suspended", queued, running, completed]

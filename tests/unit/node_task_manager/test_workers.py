@@ -12,7 +12,7 @@ def connected(pool: WorkerPool, worker_id: str, *node_types: str, capacity: int 
     return worker
 
 
-def test_many_workers_of_one_kind_do_not_hide_the_only_one_of_another() -> None:
+def test_only_worker_of_a_kind_is_offered_beside_many_of_another() -> None:
     pool = WorkerPool()
     for at in range(100):
         connected(pool, f"w{at}", "common")
@@ -22,7 +22,7 @@ def test_many_workers_of_one_kind_do_not_hide_the_only_one_of_another() -> None:
     assert "special" in [vacancy.worker_id for _, vacancy in offers]
 
 
-def test_with_more_kinds_than_fit_into_one_claim_every_kind_has_its_turn() -> None:
+def test_every_worker_kind_has_its_turn_when_one_claim_is_too_small() -> None:
     pool = WorkerPool()
     for at in range(3 * MAX_VACANCIES):
         connected(pool, f"a{at}", f"type{at}")
@@ -36,7 +36,7 @@ def test_with_more_kinds_than_fit_into_one_claim_every_kind_has_its_turn() -> No
     assert len(offered) == 3 * MAX_VACANCIES
 
 
-def test_one_claim_names_no_more_node_types_than_a_script_can_take() -> None:
+def test_node_types_of_one_claim_are_bounded() -> None:
     pool = WorkerPool()
     for at in range(MAX_VACANCIES):
         connected(pool, f"w{at}", *(f"t{at}-{number}" for number in range(500)))
@@ -52,7 +52,7 @@ async def test_a_rare_node_type_is_claimed_at_once_beside_many_idle_workers(benc
     await until(lambda: line.nodes == ["a"], "the special worker has it")
 
 
-def test_a_worker_that_answers_no_pings_or_does_not_read_gets_no_offer() -> None:
+def test_silent_or_stuck_worker_gets_no_offer() -> None:
     pool = WorkerPool()
     silent, stuck, fine = (connected(pool, name, "noop") for name in ("silent", "stuck", "fine"))
     silent.unanswered_pings = UNANSWERED_PINGS + 1
@@ -65,7 +65,7 @@ def test_a_worker_that_answers_no_pings_or_does_not_read_gets_no_offer() -> None
     assert [worker for worker, _ in pool.promise(0)] == [silent]
 
 
-def test_promised_room_is_not_promised_twice_and_comes_back() -> None:
+def test_promised_room_is_not_promised_again_until_settled() -> None:
     pool = WorkerPool()
     worker = connected(pool, "w1", "noop", capacity=3)
     told: list[bool] = []
@@ -76,7 +76,7 @@ def test_promised_room_is_not_promised_twice_and_comes_back() -> None:
     assert (worker.room, pool.has_room, told) == (3, True, [True])
 
 
-def test_some_room_is_kept_back_for_the_scripts_that_begin_meanwhile() -> None:
+def test_part_of_the_room_is_reserved_for_concurrent_scripts() -> None:
     pool = WorkerPool()
     worker = connected(pool, "w1", "noop", capacity=100)
     told: list[bool] = []
@@ -89,7 +89,7 @@ def test_some_room_is_kept_back_for_the_scripts_that_begin_meanwhile() -> None:
     assert (worker.room, told) == (25, [True, True])
 
 
-def test_a_newer_stream_takes_the_place_of_the_older() -> None:
+def test_newer_stream_replaces_the_older() -> None:
     pool = WorkerPool()
     older = connected(pool, "w1", "noop")
     offers = pool.promise(0)

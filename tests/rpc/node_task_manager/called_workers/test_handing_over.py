@@ -30,7 +30,9 @@ from tradewind.api.registry.v1 import worker_pb2
 from tradewind.server.statuses import status_with
 
 
-async def test_node_tasks_are_handed_over_whole_and_what_follows_too(ntm: Ntm, registry: Registry, make: Make) -> None:
+async def test_called_worker_receives_complete_node_tasks_and_successors(
+    ntm: Ntm, registry: Registry, make: Make
+) -> None:
     worker = await make("w1")
     registry.workers = [worker.listed()]
     await ntm.submit(plan(("a", "out", "b", "in")), traceparent="00-1-2-01", inputs_json='{"x": 1}')
@@ -55,7 +57,7 @@ async def test_node_tasks_are_handed_over_whole_and_what_follows_too(ntm: Ntm, r
     await is_(ntm, "b", COMPLETED)
 
 
-async def test_the_least_loaded_gets_the_next(ntm: Ntm, registry: Registry, make: Make) -> None:
+async def test_least_loaded_worker_gets_next_node_task(ntm: Ntm, registry: Registry, make: Make) -> None:
     """A worker with half of its ten places taken is passed over for an idle one, though the idle one has less room."""
     big, small = await make("big", capacity=10), await make("small", capacity=1)
     registry.workers = [big.listed()]
@@ -99,7 +101,9 @@ async def refusing(kind: str, make: Make) -> Called:
         "hangs",
     ],
 )
-async def test_when_one_does_not_take_it_the_next_is_tried(ntm: Ntm, registry: Registry, make: Make, kind: str) -> None:
+async def test_refused_node_task_is_offered_to_the_next_worker(
+    ntm: Ntm, registry: Registry, make: Make, kind: str
+) -> None:
     bad, good = await refusing(kind, make), await make("good")
     registry.workers = [good.listed()]
     await ntm.submit(plan(nodes="z", digest="p0"), flow_id="before")
@@ -119,7 +123,7 @@ async def test_when_one_does_not_take_it_the_next_is_tried(ntm: Ntm, registry: R
         await is_(ntm, "a", COMPLETED)
 
 
-async def test_what_nobody_takes_goes_back_to_its_queue_and_is_tried_again(
+async def test_node_task_refused_by_all_workers_is_requeued_and_retried(
     ntm: Ntm, registry: Registry, make: Make
 ) -> None:
     workers = [await make(f"w{at}") for at in range(3)]
@@ -137,7 +141,7 @@ async def test_what_nobody_takes_goes_back_to_its_queue_and_is_tried_again(
 
 
 @pytest.mark.parametrize("details", [b"\xff", refusal(RetryInfo(retry_delay=Duration(seconds=1 << 60)))])
-async def test_a_refusal_whose_details_make_no_sense_is_one_all_the_same(
+async def test_refusal_with_invalid_details_counts_as_a_refusal(
     start: Start, registry: Registry, make: Make, details: bytes
 ) -> None:
     ntm = await start(registry_address=registry.address, **LASTING)
@@ -149,7 +153,7 @@ async def test_a_refusal_whose_details_make_no_sense_is_one_all_the_same(
     await is_(ntm, "a", PENDING)
 
 
-async def test_one_that_refuses_again_and_again_is_left_alone_ever_longer(
+async def test_refusing_worker_gets_one_node_task_at_a_time_until_it_accepts(
     ntm: Ntm, registry: Registry, make: Make
 ) -> None:
     worker = await make("w1")
@@ -163,7 +167,7 @@ async def test_one_that_refuses_again_and_again_is_left_alone_ever_longer(
     assert len(await worker.has(10)) == 10
 
 
-async def test_a_stop_is_told_and_ends(ntm: Ntm, registry: Registry, make: Make) -> None:
+async def test_stop_reaches_called_worker_and_terminates_node_task(ntm: Ntm, registry: Registry, make: Make) -> None:
     worker = await make("w1")
     taken = await give_a(ntm, registry, worker)
     await ntm.stub.TerminateNodeTask(
@@ -177,7 +181,7 @@ async def test_a_stop_is_told_and_ends(ntm: Ntm, registry: Registry, make: Make)
     await is_(ntm, "a", TERMINATED)
 
 
-async def test_a_stop_that_no_worker_hears_ends_after_the_grace(start: Start, registry: Registry, make: Make) -> None:
+async def test_stop_of_unreachable_worker_ends_after_the_grace(start: Start, registry: Registry, make: Make) -> None:
     ntm = await start(
         registry_address=registry.address, node_task_manager_stop_grace_seconds=0.5, node_task_manager_lease_seconds=2
     )
@@ -188,7 +192,7 @@ async def test_a_stop_that_no_worker_hears_ends_after_the_grace(start: Start, re
     await is_(ntm, "a", TERMINATED)
 
 
-async def test_a_worker_that_drains_gets_nothing_more(ntm: Ntm, registry: Registry, make: Make) -> None:
+async def test_draining_worker_gets_no_node_tasks(ntm: Ntm, registry: Registry, make: Make) -> None:
     leaving, other = await make("leaving"), await make("other")
     registry.workers = [leaving.listed(status=worker_pb2.WORKER_STATUS_DRAINING), other.listed()]
     await ntm.submit(plan(nodes="a b c"))
@@ -196,7 +200,7 @@ async def test_a_worker_that_drains_gets_nothing_more(ntm: Ntm, registry: Regist
     assert not leaving.calls
 
 
-async def test_replicas_share_the_workers_and_one_takes_over_from_the_other(
+async def test_replicas_share_called_workers_and_take_over_from_each_other(
     start: Start, registry: Registry, second_registry: Registry, make: Make
 ) -> None:
     first = await start(registry_address=registry.address, node_task_manager_called_seconds=0.2)
@@ -235,7 +239,7 @@ async def test_replicas_share_the_workers_and_one_takes_over_from_the_other(
         await each.has(3)
 
 
-async def test_cached_results_count_for_the_process_that_gave_them(ntm: Ntm, registry: Registry, make: Make) -> None:
+async def test_cached_results_are_not_used_for_a_new_worker_process(ntm: Ntm, registry: Registry, make: Make) -> None:
     worker = await make("w1")
     registry.workers = [worker.listed()]
 

@@ -23,7 +23,7 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 
 
-async def test_a_worker_that_dies_loses_its_lease_and_its_late_result_is_refused(
+async def test_dead_worker_loses_its_lease_and_its_late_result_is_refused(
     start: Start, registry: Registry, make: Make
 ) -> None:
     """This happens long before the lease lapses."""
@@ -44,7 +44,9 @@ async def test_a_worker_that_dies_loses_its_lease_and_its_late_result_is_refused
     assert (losses(ended), ended.worker_id) == (1, "other")
 
 
-async def test_one_that_renews_keeps_what_it_runs_for_many_leases(start: Start, registry: Registry, make: Make) -> None:
+async def test_renewing_worker_keeps_its_node_task_for_many_leases(
+    start: Start, registry: Registry, make: Make
+) -> None:
     ntm = await start(registry_address=registry.address, node_task_manager_lease_seconds=4)
     worker, other = await make("w1"), await make("w2")
     taken = await give_a(ntm, registry, worker)
@@ -65,7 +67,7 @@ async def test_one_that_renews_keeps_what_it_runs_for_many_leases(start: Start, 
     assert not other.taken
 
 
-async def test_a_lost_worker_that_is_listed_still_is_left_alone(start: Start, registry: Registry, make: Make) -> None:
+async def test_lost_worker_gets_no_node_tasks_while_still_listed(start: Start, registry: Registry, make: Make) -> None:
     ntm = await start(registry_address=registry.address, **LASTING)
     dead, other = await make("dead", capacity=100), await make("other", capacity=1)
     await give_a(ntm, registry, dead)
@@ -80,7 +82,7 @@ async def test_a_lost_worker_that_is_listed_still_is_left_alone(start: Start, re
     assert (taken.node_task_id, taken.attempt) == ("next:0:0:b", 1)
 
 
-async def test_a_connection_that_comes_back_loses_nothing(start: Start, registry: Registry, make: Make) -> None:
+async def test_restored_connection_loses_nothing(start: Start, registry: Registry, make: Make) -> None:
     ntm = await start(registry_address=registry.address, **LASTING, node_task_manager_stream_grace_seconds=60)
     worker, other = await make("w1"), await make("w2")
     proxy = Proxy(worker.port)
@@ -102,7 +104,7 @@ async def test_a_connection_that_comes_back_loses_nothing(start: Start, registry
     proxy.cut()
 
 
-async def test_a_connection_that_breaks_while_it_is_handed_something_counts_as_a_lost_worker(
+async def test_connection_broken_during_hand_over_counts_as_lost_worker(
     start: Start, registry: Registry, make: Make
 ) -> None:
     """The worker may have taken it: a node task that breaks workers must not go to the next one uncounted."""
@@ -126,7 +128,7 @@ async def test_a_connection_that_breaks_while_it_is_handed_something_counts_as_a
     assert losses(await is_(ntm, "a", COMPLETED)) == 1
 
 
-async def test_a_new_process_of_a_worker_has_lost_what_the_one_before_held(
+async def test_new_worker_process_loses_node_tasks_of_the_previous_one(
     ntm: Ntm, registry: Registry, make: Make
 ) -> None:
     worker = await make("w1")
@@ -138,9 +140,7 @@ async def test_a_new_process_of_a_worker_has_lost_what_the_one_before_held(
     assert losses(await is_(ntm, "a", COMPLETED)) == 1
 
 
-async def test_a_lost_worker_that_is_listed_still_is_not_connected(
-    start: Start, registry: Registry, make: Make
-) -> None:
+async def test_lost_worker_is_not_connected_while_still_listed(start: Start, registry: Registry, make: Make) -> None:
     ntm = await start(registry_address=registry.address, **LASTING)
     dead = await make("dead")
     await give_a(ntm, registry, dead)

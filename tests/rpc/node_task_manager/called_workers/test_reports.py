@@ -20,7 +20,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.api.node_task_manager.v1 import work_pb2
 
 
-async def test_what_a_worker_says_in_one_call_takes_effect(ntm: Ntm, registry: Registry, make: Make) -> None:
+async def test_all_parts_of_one_report_take_effect(ntm: Ntm, registry: Registry, make: Make) -> None:
     worker = await make("w1", capacity=4)
     registry.workers = [worker.listed()]
     await ntm.submit(plan(nodes="a b c d"))
@@ -48,7 +48,7 @@ async def test_what_a_worker_says_in_one_call_takes_effect(ntm: Ntm, registry: R
     assert loss.token == tokens["c"]
 
 
-async def test_what_names_no_lease_is_lost_and_keeps_nothing_else_back(
+async def test_unknown_tokens_are_losses_and_do_not_block_other_reports(
     ntm: Ntm, registry: Registry, make: Make
 ) -> None:
     """Anyone who reaches a worker may have handed it anything, so an unknown lease must not block other reports."""
