@@ -204,12 +204,12 @@ async def test_limit_that_delays_batch_items_is_reported(ntm: Ntm) -> None:
 
 
 @pytest.fixture
-def told_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_fallback_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watchers do not check for changes that they were not told of."""
     monkeypatch.setattr(watch_runs, "_FALLBACK_S", 600.0)
 
 
-@pytest.mark.usefixtures("told_or_not")
+@pytest.mark.usefixtures("no_fallback_reads")
 async def test_task_watcher_sees_each_change_and_the_outputs(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
     task_id = (await submit_task(ntm)).task.node_task_id
     request = pb2.WatchTaskRequest(task_id=task_id, user_id="ann", include_outputs=True)
@@ -235,7 +235,7 @@ async def test_task_watcher_sees_each_change_and_the_outputs(ntm: Ntm, worker: C
     )
 
 
-@pytest.mark.usefixtures("told_or_not")
+@pytest.mark.usefixtures("no_fallback_reads")
 async def test_batch_watcher_at_another_replica_sees_progress(start: Start) -> None:
     here, there = await start(), await start()
     batch_id = (await submit_batch(here, ["{}"] * 3)).batch.batch_id
@@ -257,7 +257,8 @@ async def test_batch_watcher_at_another_replica_sees_progress(start: Start) -> N
 
 
 async def test_tasks_and_batches_are_listed_newest_first_and_by_status(ntm: Ntm) -> None:
-    tasks = [(await submit_task(ntm)).task.node_task_id for _ in range(5)]
+    submitted = [(await submit_task(ntm)).task for _ in range(5)]
+    tasks = [task.node_task_id for task in submitted]
     await submit_task(ntm, user_id="bob")
     await ntm.stub.CancelTask(pb2.CancelTaskRequest(task_id=tasks[1], user_id="ann"))
     listed: list[str] = []
@@ -268,7 +269,9 @@ async def test_tasks_and_batches_are_listed_newest_first_and_by_status(ntm: Ntm)
         token = page.next_page_token
         if not token:
             break
-    assert sorted(listed) == sorted(tasks)
+    # Among tasks of the same millisecond the greater id comes first.
+    newest = sorted(((task.registered_at.ToMilliseconds(), task.node_task_id) for task in submitted), reverse=True)
+    assert listed == [task_id for _, task_id in newest]
     request = pb2.ListTasksRequest(user_id="ann", statuses=[node_task_pb2.NODE_TASK_STATUS_SKIPPED])
     (skipped,) = (await ntm.stub.ListTasks(request)).tasks
     assert (skipped.node_task_id, skipped.node_type) == (tasks[1], "noop")
@@ -277,6 +280,8 @@ async def test_tasks_and_batches_are_listed_newest_first_and_by_status(ntm: Ntm)
     await ntm.stub.CancelBatch(pb2.CancelBatchRequest(batch_id=first, user_id="ann"))
     both = (await ntm.stub.ListBatches(pb2.ListBatchesRequest(user_id="ann"))).batches
     assert {each.batch_id for each in both} == {first, second}
+    times = [each.submitted_at.ToMilliseconds() for each in both]
+    assert times == sorted(times, reverse=True)
     only = pb2.ListBatchesRequest(user_id="ann", statuses=[pb2.BATCH_STATUS_CANCELLED])
     assert [each.batch_id for each in (await ntm.stub.ListBatches(only)).batches] == [first]
 

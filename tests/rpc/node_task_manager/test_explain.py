@@ -1,6 +1,5 @@
 """ExplainNodeTask: each reason, in a state that the test has brought about."""
 
-from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -9,7 +8,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToDict
 
 from tests.no_writes import REFUSALS, taking_no_writes
-from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start, plan
+from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
 from tests.rpc.node_task_manager.test_ad_hoc import submit_task
 from tests.rpc.node_task_manager.test_calls import claim, complete
 from tests.rpc.node_task_manager.test_queues import configure
@@ -179,7 +178,7 @@ async def test_running_node_task_is_unconfirmed_until_its_worker_renews(start: S
     assert words.startswith("has been running on worker u1 since ")
 
 
-async def test_requested_stop_is_explained_with_actor_and_reason(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
+async def test_requested_stop_is_explained_with_actor_and_reason(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     await claim(ntm)
     request = pb2.TerminateNodeTaskRequest(node_task_id="flow:0:0:a", user_id="default", reason="enough", by="ann")

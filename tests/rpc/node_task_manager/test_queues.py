@@ -30,7 +30,7 @@ async def test_queue_statistics_count_queued_running_and_ended(ntm: Ntm) -> None
     assert sum(depth.queued for depth in found.queues) == 2
     assert found.first_ready_at.seconds > 0
     ann = await ntm.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id="ann", node_type="noop"))
-    assert {depth.user_id for depth in ann.queues} <= {"ann"}
+    assert {depth.user_id for depth in ann.queues} == {"ann"}
     nobody = await ntm.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id="nobody"))
     assert (len(nobody.queues), nobody.queued, nobody.running) == (0, 0, 0)
 

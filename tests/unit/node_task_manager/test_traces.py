@@ -82,6 +82,7 @@ def test_complete_span_has_the_parent_that_its_worker_reported() -> None:
     replica.traces.ended(outcomes, ["", "", "the lease has lapsed", "", "", "", ""])
     spans = replica.spans()
     assert [span.name for span in spans] == ["complete"] * 3
+    assert {span.parent and f"{span.parent.span_id:016x}" for span in spans} == {PARENT.split("-")[2]}
     assert [(span.status.is_ok, span.status.description) for span in spans] == [
         (True, None),
         (False, "NODE_ERROR"),

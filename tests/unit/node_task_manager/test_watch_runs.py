@@ -73,12 +73,24 @@ async def test_watcher_rechecks_after_a_gap() -> None:
     await asyncio.wait_for(following, 30)
 
 
-async def test_nobody_is_told_of_another_run_and_who_left_is_forgotten() -> None:
+async def test_watcher_is_not_notified_of_another_run() -> None:
+    run = Run()
+    following = asyncio.create_task(run.follow())
+    await until(lambda: run.looks == 2, "it waits to be notified")
+    run.watch.tell("task:b", over=True)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert run.looks == 2
+    run.state = END
+    run.watch.tell("task:a", over=True)
+    await asyncio.wait_for(following, 30)
+
+
+async def test_closed_watch_reads_no_more() -> None:
     run = Run()
     states = run.states()
     assert await anext(states) == 0
     await states.aclose()
     run.watch.tell("task:a", over=True)
-    run.watch.tell("task:b")
     run.watch.look()
-    assert run.looks == 1
+    assert (run.looks, run.watch._watchers) == (1, {})
