@@ -265,7 +265,7 @@ class NodeTaskManager:
     def _look(self) -> None:
         """The store was lost for a moment, and with it perhaps news, replies, and its own last second."""
         for dispatcher in self._dispatchers.values():
-            dispatcher.look()
+            dispatcher.request_claim()
             dispatcher.recovered()
         self._feed.look()
         self._watch.look()

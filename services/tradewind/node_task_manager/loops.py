@@ -81,7 +81,7 @@ class Loops:
             self._tasks.begin(self._every(reaper, _REAP_S, self._quiet_s))
         for cleaner in self._cleaners:
             self._tasks.begin(self._every(cleaner, cleaner.every_s))
-        self._tasks.begin(self._every(self._look, self._look_s))
+        self._tasks.begin(self._every(self._request_claims, self._look_s))
         self._tasks.begin(self._every(self._load_config, self._look_s))
         self._tasks.begin(self._every(self._caches.tend, _TEND_S, self._quiet_s))
         self._tasks.begin(self._every(self._ping, self._ping_s))
@@ -99,10 +99,10 @@ class Loops:
                 # The lease lapses by itself.
                 _log.info("cleaning_lease_kept", error=error)
 
-    async def _look(self) -> None:
+    async def _request_claims(self) -> None:
         """Look for work, in case a wake-up was lost."""
         for dispatcher in self._dispatchers.values():
-            dispatcher.look()
+            dispatcher.request_claim()
 
     async def _ping(self) -> None:
         """Ping all workers; one that leaves pings unanswered gets nothing new."""
@@ -148,7 +148,7 @@ class Reaper:
             quiet = False
             REAPED.inc(len(reaped))
             _log.info("reaped", shard=self._dispatcher.shard.number, node_tasks=reaped[:10])
-            self._dispatcher.look()
+            self._dispatcher.request_claim()
         return quiet and not any(worker.held for worker in self._pool)
 
     async def _step(self) -> Sequence[str]:

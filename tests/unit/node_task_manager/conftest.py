@@ -81,7 +81,7 @@ class Bench:
         self.store = self.stores[0]
         self.pool = WorkerPool()
         self.plans = PlanCache()
-        self.told_elsewhere: list[str] = []
+        self.notified_elsewhere: list[str] = []
         made = caches(self) if caches is not None else None
         self.dispatchers = {
             at: Dispatcher(
@@ -89,7 +89,7 @@ class Bench:
                 self.pool,
                 self.plans,
                 lambda _shard, _events: None,
-                lambda _shard, workers: self.told_elsewhere.extend(workers),
+                lambda _shard, workers: self.notified_elsewhere.extend(workers),
                 made,
             )
             for at, store in enumerate(self.stores)

@@ -78,7 +78,7 @@ class CachingBench(Bench):
         dispatcher = self.dispatchers[shard]
         effects = await dispatcher.shard.tasks.hasten(task_ids)
         dispatcher.apply(effects)
-        dispatcher.look()
+        dispatcher.request_claim()
         return effects.results
 
     async def _tell(self, message: str) -> None:

@@ -113,7 +113,7 @@ async def test_failed_fan_out_step_is_retried_when_offered_again(bench: Bench) -
         nonlocal refusals
         refusals += 1
         bench.clock.advance(5_000)
-        bench.dispatcher.look()
+        bench.dispatcher.request_claim()
         return refusals <= 2
 
     bench.store.refused["fan_out"] = refused
@@ -129,7 +129,7 @@ async def test_fan_out_step_with_lost_answer_is_applied_once(bench: Bench) -> No
         await until(lambda: any(name == "fan_out" for name, _ in bench.store.calls), "it was split")
         bench.store.lost.clear()
         bench.clock.advance(5_000)
-        bench.dispatcher.look()
+        bench.dispatcher.request_claim()
 
     forgetting = asyncio.create_task(forget())
     task = await run(bench, plan(), "[1,2]")
@@ -148,7 +148,7 @@ async def test_fan_out_steps_offered_again_while_waiting_are_applied_once(bench:
 
     def takes_long(*_: object) -> bool:
         bench.clock.advance(5_000)
-        bench.dispatcher.look()
+        bench.dispatcher.request_claim()
         return False
 
     bench.store.refused["fan_out"] = takes_long

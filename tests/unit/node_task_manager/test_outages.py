@@ -23,7 +23,7 @@ async def test_failed_claim_is_retried(bench: Bench) -> None:
 async def test_node_task_of_lost_submit_answer_is_assigned_after_outage(bench: Bench) -> None:
     worker, line = await bench.connect()
     bench.store.refused["claim"] = always
-    bench.dispatcher.look()
+    bench.dispatcher.request_claim()
     await until(lambda: bench.store.count("claim") > 5, "the store is away")
     del bench.store.refused["claim"]
     bench.store.lost.add("submit")

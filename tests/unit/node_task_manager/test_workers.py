@@ -48,7 +48,7 @@ async def test_a_rare_node_type_is_claimed_at_once_beside_many_idle_workers(benc
         await bench.connect(f"w{at}")
     _, line = await bench.connect("special", node_types=("rare",))
     await bench.accepted(await bench.save("a", node_type="rare"))
-    bench.dispatcher.look()
+    bench.dispatcher.request_claim()
     await until(lambda: line.nodes == ["a"], "the special worker has it")
 
 

@@ -150,7 +150,7 @@ class AdHoc:
         dispatcher = self._dispatchers[shard_of(component.user_id, len(self._dispatchers))]
         stop = dispatcher.shard.tasks.stop
         dispatcher.apply(await stop(component.run, component.run_id, "", reason, by, self._mark_ms))
-        dispatcher.look()
+        dispatcher.request_claim()
 
     async def _page(
         self, user_id: str, kind: str, after: Position | None, limit: int

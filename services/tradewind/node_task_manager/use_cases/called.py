@@ -29,9 +29,9 @@ class CalledWorkers:
     """Keeps a connection to every live called worker, and gives node tasks to this process's share of them.
 
     Leases name no session, so it does no harm when two processes call one worker for a moment: it refuses what it has
-    no room for. `connect` returns the WorkerCalls for an address, `elsewhere(shard, workers)` tells other processes
-    that a worker of theirs has room; `name` differs between processes. If a worker's connection breaks and cannot be
-    restored within `grace_s`, the worker is lost, and with it what it holds.
+    no room for. `connect` returns the WorkerCalls for an address, `notify_elsewhere(shard, workers)` tells other
+    processes that a worker of theirs has room; `name` differs between processes. If a worker's connection breaks and
+    cannot be restored within `grace_s`, the worker is lost, and with it what it holds.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CalledWorkers:
         directory: CalledWorkerDirectory,
         replicas: Replicas,
         connect: Callable[[str], WorkerCalls],
-        elsewhere: Callable[[int, Sequence[str]], None],
+        notify_elsewhere: Callable[[int, Sequence[str]], None],
         name: str,
         grace_s: float,
     ) -> None:
@@ -50,7 +50,7 @@ class CalledWorkers:
         self._directory = directory
         self._replicas = replicas
         self._connect = connect
-        self._elsewhere = elsewhere
+        self._notify_elsewhere = notify_elsewhere
         self._name = name
         self._grace_s = grace_s
         self._workers: dict[str, CalledConnection] = {}
@@ -112,7 +112,7 @@ class CalledWorkers:
         worker.forget(shard, held)
         self._pool.refresh(worker)
         if not worker.mine:
-            self._elsewhere(shard, [worker_id])
+            self._notify_elsewhere(shard, [worker_id])
 
     def _close_lines(self) -> None:
         self._leaving = True
@@ -296,7 +296,7 @@ class CalledWorkers:
         self._pool.refresh(worker)
         for assignment in effects.assignments:
             candidate.tried[assignment.nonce] = tried
-        dispatcher.apply(effects, taker=candidate)
+        dispatcher.apply(effects, recipient=candidate)
         self._pool.refresh(candidate)
         # A node task that is to stop goes to nobody: giving it back ends it.
         return bool(effects.assignments)
@@ -305,7 +305,7 @@ class CalledWorkers:
         self._pool.refresh(worker)
         if worker.room:
             for dispatcher in self._dispatchers.values():
-                dispatcher.look()
+                dispatcher.request_claim()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.task(work).add_done_callback(_note_failure)

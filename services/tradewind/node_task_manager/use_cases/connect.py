@@ -56,7 +56,7 @@ class Connections:
             worker.held.update({token.nonce: (number, token) for token in mine if token.nonce not in lost})
             dispatcher.apply(session.effects)
         self._pool.add(worker)
-        self._look()
+        self._request_claims()
 
     async def hear(
         self,
@@ -87,14 +87,14 @@ class Connections:
         for dispatcher, report in reports:
             dispatcher.report(report)
         for dispatcher, _ in reports:
-            if dispatcher.crowded:
-                await dispatcher.relieved()
+            if dispatcher.full:
+                await dispatcher.wait_for_room()
 
     def refresh(self, worker: ConnectedWorker) -> None:
         """Note that a worker may have new room."""
         self._pool.refresh(worker)
         if worker.room:
-            self._look()
+            self._request_claims()
 
     def answers_again(self, worker: ConnectedWorker) -> None:
         """Note that a silent worker has answered a ping."""
@@ -119,6 +119,6 @@ class Connections:
         for number, session in worker.sessions.items():
             await take_back(worker.worker_id, session, self._dispatchers[number])
 
-    def _look(self) -> None:
+    def _request_claims(self) -> None:
         for dispatcher in self._dispatchers.values():
-            dispatcher.look()
+            dispatcher.request_claim()

@@ -12,7 +12,13 @@ from tradewind.node_task_manager.ports.work import Assignment, Effects, Held, Te
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import CachedDelivery
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
-from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, misfit, read_inputs, ready
+from tradewind.node_task_manager.use_cases.inputs import (
+    TooLarge,
+    has_all_inputs,
+    read_inputs,
+    ready,
+    unassignable_outcome,
+)
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.shard import Shard
@@ -27,8 +33,8 @@ _RETRY_S = 0.5
 class Delivery:
     """Delivers the effects of one shard.
 
-    `announce(shard, events)` gets new events; `elsewhere(shard, workers)` gets workers that are not connected here and
-    have something to hear; `report` takes reports made on behalf of a worker.
+    `publish_events(shard, events)` gets new events; `notify_elsewhere(shard, workers)` gets workers that are not
+    connected here and must be notified; `report` takes reports made on behalf of a worker.
     """
 
     def __init__(
@@ -36,8 +42,8 @@ class Delivery:
         shard: Shard,
         pool: WorkerPool,
         plans: PlanCache,
-        announce: Callable[[int, Sequence[NewEvent]], None],
-        elsewhere: Callable[[int, Sequence[str]], None],
+        publish_events: Callable[[int, Sequence[NewEvent]], None],
+        notify_elsewhere: Callable[[int, Sequence[str]], None],
         report: Callable[[Report], None],
         caches: ResultCaches | None,
         traces: TraceNodes | None = None,
@@ -46,12 +52,12 @@ class Delivery:
         self._shard = shard
         self._pool = pool
         self._plans = plans
-        self._announce = announce
-        self._elsewhere = elsewhere
+        self._publish_events = publish_events
+        self._notify_elsewhere = notify_elsewhere
         self._report = report
         self._cached = CachedDelivery(caches, pool, report) if caches is not None else None
         self._reading = SideTasks()
-        self._untold: set[str] = set()
+        self._unsent: set[str] = set()
         self.bounded = False
         """Whether system-wide limits are set: then no worker goes on by itself."""
 
@@ -61,23 +67,23 @@ class Delivery:
         if self._cached is not None:
             await self._cached.stop()
 
-    def deliver(self, effects: Effects, takers: Mapping[str, ConnectedWorker], at_once: bool) -> None:
-        """Deliver effects, except assignments whose inputs must be read first; `takers` are the workers they name.
+    def deliver(self, effects: Effects, recipients: Mapping[str, ConnectedWorker], at_once: bool) -> None:
+        """Deliver effects, except assignments whose inputs must be read first; `recipients` are the workers they name.
 
         Assignments count as held when this returns. They and stops go to workers `at_once`, or else a turn of the loop
         later: by then the next script is on its way to the store, and runs meanwhile.
         """
         if effects.assignments or effects.terminations:
             count_assigned(effects.assignments)
-            held = self._hold(effects.assignments, takers)
+            held = self._hold(effects.assignments, recipients)
             if at_once:
                 self._send(held, effects.terminations)
             else:
                 asyncio.get_running_loop().call_soon(self._send, held, effects.terminations)
         if effects.events:
-            self._announce(self._shard.number, effects.events)
+            self._publish_events(self._shard.number, effects.events)
         for worker_id in effects.stale_workers:
-            self.replaced(takers[worker_id])
+            self.replaced(recipients[worker_id])
 
     def replaced(self, worker: ConnectedWorker) -> None:
         """End a stream whose session is not the latest."""
@@ -86,12 +92,12 @@ class Delivery:
             worker.line.close("a newer stream of this worker is open elsewhere")
 
     def _hold(
-        self, assignments: Sequence[Assignment], takers: Mapping[str, ConnectedWorker]
+        self, assignments: Sequence[Assignment], recipients: Mapping[str, ConnectedWorker]
     ) -> list[tuple[ConnectedWorker, Assignment]]:
         held: list[tuple[ConnectedWorker, Assignment]] = []
         gone: dict[ConnectedWorker, list[Held]] = {}
         for assignment in assignments:
-            worker = takers[assignment.worker_id]
+            worker = recipients[assignment.worker_id]
             token = assignment.held
             if worker in self._pool:
                 worker.held[assignment.nonce] = (self._shard.number, token)
@@ -113,34 +119,34 @@ class Delivery:
         slow: dict[ConnectedWorker, list[Assignment]] = {}
         for worker, assignment in held:
             plan = self._plans.get(assignment.plan)
-            if plan is None or not at_hand(assignment):
+            if plan is None or not has_all_inputs(assignment):
                 slow.setdefault(worker, []).append(assignment)
                 continue
             try:
                 at_once.setdefault(worker, []).append(self._ready(worker, assignment, plan))
             except LookupError as error:
-                self._report(Report(worker, [misfit(assignment, error)]))
+                self._report(Report(worker, [unassignable_outcome(assignment, error)]))
         for worker, items in at_once.items():
-            self._give(worker, items)
+            self._assign_ready(worker, items)
         for worker, late in slow.items():
             nonces = {assignment.nonce for assignment in late}
             worker.unnamed |= nonces
-            self._untold |= nonces
-            self._reading.begin(self._assign_slowly(worker, late))
+            self._unsent |= nonces
+            self._reading.begin(self._assign_after_reading(worker, late))
 
-    async def _assign_slowly(self, worker: ConnectedWorker, assignments: Sequence[Assignment]) -> None:
+    async def _assign_after_reading(self, worker: ConnectedWorker, assignments: Sequence[Assignment]) -> None:
         """Read the inputs of assignments and hand them out one by one, no faster than the worker takes them."""
         try:
             for assignment in assignments:
                 await worker.line.writable()
-                await self._read_and_give(worker, assignment)
-                self._untold.discard(assignment.nonce)
+                await self._read_and_assign(worker, assignment)
+                self._unsent.discard(assignment.nonce)
         finally:
             nonces = {assignment.nonce for assignment in assignments}
             worker.unnamed -= nonces
-            self._untold -= nonces
+            self._unsent -= nonces
 
-    async def _read_and_give(self, worker: ConnectedWorker, assignment: Assignment) -> None:
+    async def _read_and_assign(self, worker: ConnectedWorker, assignment: Assignment) -> None:
         while worker in self._pool and assignment.nonce in worker.held:
             try:
                 plan = (await self._plans.fetch(self._shard.plans, [assignment.plan]))[assignment.plan]
@@ -148,10 +154,10 @@ class Delivery:
                 if isinstance(whole, TooLarge):
                     self._report(Report(worker, [whole.outcome()]))
                 else:
-                    self._give(worker, [self._ready(worker, whole, plan)])
+                    self._assign_ready(worker, [self._ready(worker, whole, plan)])
                 return
             except LookupError as error:
-                self._report(Report(worker, [misfit(assignment, error)]))
+                self._report(Report(worker, [unassignable_outcome(assignment, error)]))
                 return
             except Exception as error:
                 _log.warning("inputs_not_read", node_task=assignment.task_id, error=error)
@@ -161,7 +167,7 @@ class Delivery:
         eager_types = frozenset[str]() if self.bounded else worker.eager_types
         return ready(self._shard.number, assignment, plan, worker.declared, eager_types)
 
-    def _give(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
+    def _assign_ready(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
         if self._traces is not None:
             items = self._traces.dispatched(items)
         if self._cached is not None:
@@ -179,14 +185,14 @@ class Delivery:
             if worker is None:
                 absent.append(worker_id)
                 continue
-            untold = [each.held for each in items if each.nonce in self._untold]
-            if untold:
+            unsent = [each.held for each in items if each.nonce in self._unsent]
+            if unsent:
                 # Giving them back ends them; their worker never learns of them.
-                for each in untold:
+                for each in unsent:
                     worker.let_go(each.nonce)
-                self._report(Report(worker, given_back=untold))
-            if len(untold) < len(items):
-                told = [each for each in items if each.nonce not in self._untold]
-                worker.line.terminate(self._shard.number, told)
+                self._report(Report(worker, given_back=unsent))
+            if len(unsent) < len(items):
+                sent = [each for each in items if each.nonce not in self._unsent]
+                worker.line.terminate(self._shard.number, sent)
         if absent:
-            self._elsewhere(self._shard.number, absent)
+            self._notify_elsewhere(self._shard.number, absent)

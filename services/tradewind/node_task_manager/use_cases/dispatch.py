@@ -54,19 +54,27 @@ class Dispatcher:
         shard: Shard,
         pool: WorkerPool,
         plans: PlanCache,
-        announce: Callable[[int, Sequence[NewEvent]], None],
-        elsewhere: Callable[[int, Sequence[str]], None],
+        publish_events: Callable[[int, Sequence[NewEvent]], None],
+        notify_elsewhere: Callable[[int, Sequence[str]], None],
         caches: ResultCaches | None = None,
         traces: TraceNodes | None = None,
     ) -> None:
         self.shard = shard
         self._pool = pool
         self._traces = traces
-        self._delivery = Delivery(shard, pool, plans, announce, elsewhere, self.report, caches, traces)
+        self._delivery = Delivery(shard, pool, plans, publish_events, notify_elsewhere, self.report, caches, traces)
         self._fan_outs = FanOuts(shard, plans, self._fan_out, OUTPUT_BYTES)
         self._reports = ReportQueue()
         self._flush_reports = ReportFlush(
-            shard, pool, self._reports, self._promise, self.apply, self.look, self._delivery.replaced, caches, traces
+            shard,
+            pool,
+            self._reports,
+            self._promise,
+            self.apply,
+            self.request_claim,
+            self._delivery.replaced,
+            caches,
+            traces,
         )
         self._runs: deque[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = deque()
         self._run_bytes = 0
@@ -86,8 +94,8 @@ class Dispatcher:
         self._under_way = SideTasks()
         self._reminder: asyncio.TimerHandle | None = None
         self._remind_again = False
-        self._due = Alarm(self._drain)
-        pool.on_room(self._room)
+        self._due_alarm = Alarm(self._force_claim)
+        pool.on_room(self._on_room)
 
     def configure(self, config: SystemConfig) -> None:
         """Keep within limits, this shard's share, from the next script on."""
@@ -104,13 +112,13 @@ class Dispatcher:
         self._wake.set()
         if self._reminder is not None:
             self._reminder.cancel()
-        self._due.cancel()
+        self._due_alarm.cancel()
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_STOP_S)
             await end_tasks([self._task, *self._under_way])
         await self._delivery.stop()
         await self._fan_outs.stop()
-        _refuse(self._runs, _leaving())
+        _refuse(self._runs, _shutting_down())
 
     def report(self, report: Report) -> None:
         """Take a worker's report; it is acknowledged when it has taken effect.
@@ -121,16 +129,16 @@ class Dispatcher:
         if not self._idle or not report.plain:
             self._wake.set()
         elif len(self._under_way) < _MOST_UNDER_WAY:
-            self._begin()
+            self._begin_plain_flush()
 
     @property
-    def crowded(self) -> bool:
+    def full(self) -> bool:
         """Whether so many reports wait that callers with more must wait."""
-        return self._reports.crowded
+        return self._reports.full
 
-    async def relieved(self) -> None:
+    async def wait_for_room(self) -> None:
         """Return as soon as more reports may come; too many must not pile up while the store is away."""
-        await self._reports.relieved()
+        await self._reports.wait_for_room()
 
     def remind(self, worker: ConnectedWorker) -> None:
         """Tell a worker again about stops, and about node tasks that it was given without hearing of them."""
@@ -150,15 +158,15 @@ class Dispatcher:
         Raises Unavailable when the server is leaving.
         """
         if self._stopping:
-            raise _leaving()
+            raise _shutting_down()
         future: asyncio.Future[SubmitResult] = asyncio.get_running_loop().create_future()
         self._runs.append((run, future))
         self._run_bytes += len(run.inputs_json)
         self._wake.set()
         return future
 
-    def look(self) -> None:
-        """Look for ready node tasks, because there is new room or news of work."""
+    def request_claim(self) -> None:
+        """Claim ready node tasks soon, because there is new room or new work."""
         self._claims = self._pool.rounds
         self._wake.set()
 
@@ -166,7 +174,7 @@ class Dispatcher:
         """Make postponed node tasks ready; return "" for each that is, else why not."""
         effects = await self.shard.tasks.hasten(task_ids)
         self.apply(effects)
-        self.look()
+        self.request_claim()
         return effects.results
 
     def recovered(self) -> None:
@@ -178,7 +186,7 @@ class Dispatcher:
         else:
             self._remind_again = True
 
-    def _drain(self) -> None:
+    def _force_claim(self) -> None:
         """Claim even without room, so that due node tasks are queued and other replicas hear of them."""
         self._todo = True
         self._wake.set()
@@ -196,7 +204,7 @@ class Dispatcher:
     def _claim_due(self) -> bool:
         return not self._stopping and (self._todo or (self._claims > 0 and self._pool.has_room))
 
-    def _room(self) -> None:
+    def _on_room(self) -> None:
         if self._claims:
             self._wake.set()
 
@@ -213,13 +221,13 @@ class Dispatcher:
             if not (self._error or self._reports_due or self._runs or self._claim_due):
                 if self._stopping and not self._under_way:
                     return
-                await self._rest()
+                await self._wait_for_work()
                 continue
             try:
                 stored = await self._flush()
                 if stored and failing:
                     # A flush that has only begun says nothing about the store.
-                    await self._collect(0)
+                    await self._wait_for_flushes(0)
                     self.recovered()
                     backoff.reset()
                 failing = not stored
@@ -230,7 +238,7 @@ class Dispatcher:
                 failing = True
                 await backoff.pause()
 
-    async def _rest(self) -> None:
+    async def _wait_for_work(self) -> None:
         """Wait for something to do; plain reports are flushed meanwhile."""
         self._wake.clear()
         self._idle = True
@@ -243,38 +251,38 @@ class Dispatcher:
         """Carry one turn's work to the store; return False when runs had to be refused."""
         stored = True
         if self._runs:
-            await self._collect(_MOST_UNDER_WAY - 1)
+            await self._wait_for_flushes(_MOST_UNDER_WAY - 1)
             stored = await self._flush_runs()
         if self._reports.plain:
-            await self._collect(_MOST_UNDER_WAY - 1)
-            self._begin()
+            await self._wait_for_flushes(_MOST_UNDER_WAY - 1)
+            self._begin_plain_flush()
         elif self._reports:
-            await self._collect(0)
-            await self._flush_reports(self._reports.take())
+            await self._wait_for_flushes(0)
+            await self._flush_reports(self._reports.next_batch())
         else:
-            await self._collect(_MOST_UNDER_WAY)
+            await self._wait_for_flushes(_MOST_UNDER_WAY)
             if self._claim_due:
                 await self._claim()
         return stored
 
-    def _begin(self) -> None:
+    def _begin_plain_flush(self) -> None:
         """Flush plain reports from the next turn of the loop on, with those that come until then."""
-        self._under_way.task(self._flush_plain(), self._context).add_done_callback(self._ended)
+        self._under_way.task(self._flush_plain(), self._context).add_done_callback(self._on_plain_flush_end)
 
     async def _flush_plain(self) -> None:
         while self._reports.plain:
-            await self._flush_reports(self._reports.take())
+            await self._flush_reports(self._reports.next_batch())
             if not self._idle:
                 return
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_plain_flush_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
             error = task.exception()
             self._error = error if isinstance(error, Exception) else self._error
         if not self._idle or self._error or self._reports or self._stopping:
             self._wake.set()
 
-    async def _collect(self, most: int) -> None:
+    async def _wait_for_flushes(self, most: int) -> None:
         """Wait until at most `most` flushes of plain reports are under way. Raises what an ended flush raised."""
         while True:
             error, self._error = self._error, None
@@ -286,7 +294,7 @@ class Dispatcher:
             await self._wake.wait()
 
     async def _flush_runs(self) -> bool:
-        batch = self._take_runs()
+        batch = self._next_runs()
         if not batch:
             return True
         offers = self._promise()
@@ -296,7 +304,7 @@ class Dispatcher:
         except BaseException as error:
             self._pool.settle(offers)
             if not isinstance(error, Exception):
-                _refuse(batch, _leaving())
+                _refuse(batch, _shutting_down())
                 raise
             _log.warning("runs_not_submitted", shard=self.shard.number, count=len(batch), error=error)
             _refuse(batch, error)
@@ -312,7 +320,7 @@ class Dispatcher:
                     future.set_result(result)
         return True
 
-    def _take_runs(self) -> list[tuple[RunSubmission, asyncio.Future[SubmitResult]]]:
+    def _next_runs(self) -> list[tuple[RunSubmission, asyncio.Future[SubmitResult]]]:
         """Take as many runs as one script may have, without those whose callers have gone."""
         batch: list[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = []
         size = 0
@@ -354,29 +362,29 @@ class Dispatcher:
             raise
         self.apply(effects, offers)
 
-    def apply(self, effects: Effects, offers: Sequence[Room] = (), taker: ConnectedWorker | None = None) -> None:
+    def apply(self, effects: Effects, offers: Sequence[Room] = (), recipient: ConnectedWorker | None = None) -> None:
         """Deliver the effects of a change; then release the room that was offered for it.
 
-        Assignments go only to the streams that were offered, or to `taker`: a later stream of the same worker must not
-        get node tasks that its opening has given back.
+        Assignments go only to the streams that were offered, or to `recipient`: a later stream of the same worker must
+        not get node tasks that its opening has given back.
         """
-        takers = {worker.worker_id: worker for worker, _ in offers}
-        if taker is not None:
-            takers[taker.worker_id] = taker
+        recipients = {worker.worker_id: worker for worker, _ in offers}
+        if recipient is not None:
+            recipients[recipient.worker_id] = recipient
         try:
-            self._delivery.deliver(effects, takers, at_once=not self._reports)
+            self._delivery.deliver(effects, recipients, at_once=not self._reports)
         finally:
             self._pool.settle(offers)
         if effects.fan_outs and not self._stopping:
             self._fan_outs.take(effects.fan_outs)
         self._todo = self._todo or effects.todo > 0
         if effects.due_in >= 0 and not self._stopping:
-            self._due.set(effects.due_in / 1000)
+            self._due_alarm.set(effects.due_in / 1000)
         if effects.todo or effects.ready_types:
-            self.look()
+            self.request_claim()
 
 
-def _leaving() -> Unavailable:
+def _shutting_down() -> Unavailable:
     return Unavailable("DRAINING", "this server is shutting down; submit again", retry_after_s=0.1)
 
 

@@ -36,7 +36,7 @@ class UnknownHandle(LookupError):
     """An edge leaves the node by an output handle that its type does not have."""
 
 
-def misfit(given: Assignment, error: LookupError) -> Outcome:
+def unassignable_outcome(given: Assignment, error: LookupError) -> Outcome:
     """Return the failure of a node task that no worker can get: an edge leaves by an unknown handle, the plan is gone,
     or another plan has the same digest."""
     if isinstance(error, UnknownHandle):
@@ -50,7 +50,7 @@ def _failed(given: Assignment, code: str, message: str) -> Outcome:
     return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryWish(none=True))
 
 
-def at_hand(assignment: Assignment) -> bool:
+def has_all_inputs(assignment: Assignment) -> bool:
     """Say whether every value came with the assignment."""
     return not assignment.inputs_outside and ELSEWHERE not in [value for _, value in assignment.inputs]
 

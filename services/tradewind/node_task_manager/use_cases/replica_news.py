@@ -95,7 +95,7 @@ class HearReplicas:
         dispatcher = self._dispatchers[shard]
         if not rest:
             # Look even without room: a claim that ran before this became ready may have been offered all of it.
-            dispatcher.look()
+            dispatcher.request_claim()
         elif kind == "e":
             self._feed.announce(shard, [int(rest)])
         elif kind == "o":

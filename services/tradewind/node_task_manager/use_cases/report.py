@@ -73,14 +73,14 @@ class Report:
 class ReportQueue:
     """Reports in the order of their arrival.
 
-    Beyond 5000 reports, or 16 MiB, `relieved` keeps callers with more waiting.
+    Beyond 5000 reports, or 16 MiB, `wait_for_room` keeps callers with more waiting.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[Report] = deque()
         self._size = 0
-        self._relieved = asyncio.Event()
-        self._relieved.set()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -90,14 +90,14 @@ class ReportQueue:
         self._waiting.append(report)
         self._size += report.size
         if len(self._waiting) > MAX_WAITING or self._size > MAX_WAITING_BYTES:
-            self._relieved.clear()
+            self._has_room.clear()
 
     @property
     def plain(self) -> bool:
         """Whether the first report is plain."""
         return bool(self._waiting) and self._waiting[0].plain
 
-    def take(self) -> list[Report]:
+    def next_batch(self) -> list[Report]:
         """Take reports for one script, bounded by count and bytes, but at least one if there is any.
 
         They are all plain; or a single report that failed before; or one that is not plain, and those after it.
@@ -118,17 +118,17 @@ class ReportQueue:
             if report.tries:
                 break
         if len(self._waiting) <= MAX_WAITING // 2 and self._size <= MAX_WAITING_BYTES // 2:
-            self._relieved.set()
+            self._has_room.set()
         return batch
 
     @property
-    def crowded(self) -> bool:
+    def full(self) -> bool:
         """Whether there is no room for more."""
-        return not self._relieved.is_set()
+        return not self._has_room.is_set()
 
-    async def relieved(self) -> None:
+    async def wait_for_room(self) -> None:
         """Return as soon as there is room for more."""
-        await self._relieved.wait()
+        await self._has_room.wait()
 
 
 def _size(outcome: Outcome) -> int:

@@ -21,14 +21,16 @@ _MAX_TRIES = 50
 class Apply(Protocol):
     """Delivers the effects of a change."""
 
-    def __call__(self, effects: Effects, offers: Sequence[Room] = (), taker: ConnectedWorker | None = None) -> None: ...
+    def __call__(
+        self, effects: Effects, offers: Sequence[Room] = (), recipient: ConnectedWorker | None = None
+    ) -> None: ...
 
 
 class ReportFlush:
     """Takes reports to a shard's store; those that the store did not take go back into the queue.
 
-    `promise` offers room to a script, `apply` gets its effects, `look` is called when there may be work for others,
-    `replaced` is called with a worker whose session is not the latest.
+    `promise` offers room to a script, `apply` gets its effects, `request_claim` is called when there may be work for
+    others, `replaced` is called with a worker whose session is not the latest.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class ReportFlush:
         reports: ReportQueue,
         promise: Callable[[], list[Room]],
         apply: Apply,
-        look: Callable[[], None],
+        request_claim: Callable[[], None],
         replaced: Callable[[ConnectedWorker], None],
         caches: ResultCaches | None,
         traces: TraceNodes | None,
@@ -48,7 +50,7 @@ class ReportFlush:
         self._reports = reports
         self._promise = promise
         self._apply = apply
-        self._look = look
+        self._request_claim = request_claim
         self._replaced = replaced
         self._caches = caches
         self._traces = traces
@@ -65,7 +67,7 @@ class ReportFlush:
                     if end is not None:
                         raise end
         except Exception as error:
-            self._try_again(batch, error)
+            self._requeue(batch, error)
             raise
         self._flushed += 1
         for report in batch:
@@ -91,7 +93,7 @@ class ReportFlush:
         if self._traces is not None:
             self._traces.ended(outcomes, effects.results)
         if caches is not None or any(effects.results):
-            self._tell(batch, effects.results, caches)
+            self._notify(batch, effects.results, caches)
         for report in batch:
             report.outcomes = ()
         self._apply(effects, offers)
@@ -106,7 +108,7 @@ class ReportFlush:
                 worker.let_go(each.nonce)
         self._pool.refresh(report.worker)
 
-    def _hold_on(self, report: Report) -> None:
+    def _hold_ended_again(self, report: Report) -> None:
         """Keep the ended attempts of a report that is not stored yet, or an earlier renewal would find them missing."""
         worker = report.worker
         ended = [each for each in report.outcomes if each.kind is not OutcomeKind.BEGUN]
@@ -114,7 +116,7 @@ class ReportFlush:
         worker.unnamed.update(each.nonce for each in ended)
         worker.unnamed.update(each.nonce for each in report.given_back)
 
-    def _tell(self, batch: Sequence[Report], results: Sequence[str], caches: ResultCaches | None) -> None:
+    def _notify(self, batch: Sequence[Report], results: Sequence[str], caches: ResultCaches | None) -> None:
         """Tell caches about all ends, and workers about refused ones."""
         refusals = iter(results)
         for report in batch:
@@ -141,13 +143,13 @@ class ReportFlush:
             self._release(worker, [held.nonce for held in report.given_back])
             report.given_back = ()
             self._apply(effects)
-            self._look()
+            self._request_claim()
         if report.postponed:
             postponed, effects = report.postponed, await self._shard.tasks.postpone(report.postponed)
             self._release(worker, [each.nonce for each in postponed])
             report.postponed = ()
             self._apply(effects)
-            self._look()
+            self._request_claim()
             if self._caches is not None:
                 await self._caches.waiters.postponed(number, [each.task_id for each in postponed])
         if report.renew and worker in self._pool:
@@ -161,8 +163,8 @@ class ReportFlush:
                 LEASES_LOST.inc(len(lost))
                 worker.line.lose(number, [(token, lost[token.nonce]) for token in held if token.nonce in lost])
                 self._release(worker, list(lost))
-                self._look()
-            self._apply(renewal.effects, taker=worker)
+                self._request_claim()
+            self._apply(renewal.effects, recipient=worker)
         report.renew = False
 
     def _release(self, worker: ConnectedWorker, nonces: Sequence[str]) -> None:
@@ -170,7 +172,7 @@ class ReportFlush:
             worker.let_go(nonce)
         self._pool.refresh(worker)
 
-    def _try_again(self, batch: Sequence[Report], error: Exception) -> None:
+    def _requeue(self, batch: Sequence[Report], error: Exception) -> None:
         """Queue reports again, each by itself: one that the store never takes must not hold up the rest."""
         for report in batch:
             report.failed_at = report.failed_at if report.tries else self._flushed
@@ -181,7 +183,7 @@ class ReportFlush:
                 self._lose(report, [(each.held, "the store refused this report again and again") for each in ends])
                 self._acknowledge(report)
             else:
-                self._hold_on(report)
+                self._hold_ended_again(report)
                 self._reports.put(report)
 
     def _acknowledge(self, report: Report) -> None:

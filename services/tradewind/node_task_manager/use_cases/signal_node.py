@@ -58,7 +58,7 @@ class SignalNode:
             dispatcher.apply(effects)
             (became,) = effects.results
             if became in ("resumed", "kept"):
-                dispatcher.look()
+                dispatcher.request_claim()
                 return await self._look.node_task(task_id, user_id), became == "kept"
             if refusal is not None:
                 raise refusal

@@ -91,7 +91,7 @@ class SubFlows:
             dispatcher = self._dispatchers[number]
             effects = await dispatcher.shard.tasks.report_sub_flows([reports[at][1] for at in places])
             dispatcher.apply(effects)
-            dispatcher.look()
+            dispatcher.request_claim()
             for at, result in zip(places, effects.results, strict=True):
                 awaited[at] = not result
         return awaited

@@ -70,7 +70,7 @@ class FollowConfig:
             dispatcher.configure(config.share(shard, len(self._dispatchers)))
         for dispatcher in self._dispatchers.values():
             dispatcher.apply(await dispatcher.shard.tasks.reopen())
-            dispatcher.look()
+            dispatcher.request_claim()
         self.config = config
 
     def _check(self, given: SystemConfig) -> None:

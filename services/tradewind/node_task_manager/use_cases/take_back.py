@@ -39,4 +39,4 @@ async def _take_back(worker_id: str, session: int, dispatcher: Dispatcher, unhea
             return
         _log.info("leases_taken_back", worker_id=worker_id, node_tasks=len(held))
         dispatcher.apply(effects)
-        dispatcher.look()
+        dispatcher.request_claim()

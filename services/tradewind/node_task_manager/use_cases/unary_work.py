@@ -13,7 +13,13 @@ from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import answered
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, misfit, read_inputs, ready
+from tradewind.node_task_manager.use_cases.inputs import (
+    TooLarge,
+    has_all_inputs,
+    read_inputs,
+    ready,
+    unassignable_outcome,
+)
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import Offer, declared_by
@@ -87,13 +93,13 @@ class UnaryWork:
         whole: Assignment | TooLarge = assignment
         try:
             plan = (await self._plans.fetch(shard.plans, [assignment.plan]))[assignment.plan]
-            if not at_hand(assignment):
+            if not has_all_inputs(assignment):
                 whole = await read_inputs(shard.reader, assignment, plan)
             if not isinstance(whole, TooLarge):
                 return ready(shard.number, whole, plan, declared)
             outcome = whole.outcome()
         except LookupError as error:
-            outcome = misfit(assignment, error)
+            outcome = unassignable_outcome(assignment, error)
         await self.end(assignment.worker_id, [(shard.number, outcome)])
         return None
 
@@ -121,7 +127,7 @@ class UnaryWork:
             for each in mine:
                 self._caches.dropped(each.nonce)
             self._ended(worker_id, number, mine)
-            dispatcher.look()
+            dispatcher.request_claim()
 
     async def renew(
         self, worker_id: str, held: Sequence[tuple[int, Held]]
@@ -155,7 +161,7 @@ class UnaryWork:
                     lost.append((number, outcome.held, refused))
             dispatcher.apply(effects)
             self._ended(worker_id, number, [each.held for each in mine])
-            dispatcher.look()
+            dispatcher.request_claim()
         return lost
 
 
