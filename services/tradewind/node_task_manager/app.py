@@ -43,14 +43,14 @@ from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
-from tradewind.node_task_manager.use_cases.replica_news import HearReplicas, TellReplicas
+from tradewind.node_task_manager.use_cases.record_connections import RecordConnections
+from tradewind.node_task_manager.use_cases.replica_messages import ReplicaListener, ReplicaPublisher
 from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
-from tradewind.node_task_manager.use_cases.tell_connected import TellConnected
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.waits import ExplainPending
@@ -69,7 +69,7 @@ from tradewind.tls import TlsFiles
 
 NAME = "tradewind-node-task-manager"
 
-_CACHE_PATIENCE_S, _STORE_PATIENCE_S = 2.0, 10.0
+_CACHE_TIMEOUT_S, _STORE_TIMEOUT_S = 2.0, 10.0
 
 
 class NodeTaskManager:
@@ -93,7 +93,7 @@ class NodeTaskManager:
         shards = stores.shards
         plans, pool = PlanCache(), WorkerPool()
         # Without the store itself nothing goes on anyway.
-        patience_s = _CACHE_PATIENCE_S if settings.cache_url else _STORE_PATIENCE_S
+        timeout_s = _CACHE_TIMEOUT_S if settings.cache_url else _STORE_TIMEOUT_S
         count_caches = CountCaches(stores.caches, stores.cache_statistics, lambda: self._config.config)
         caches = self._caches = ResultCaches(
             stores.caches,
@@ -103,19 +103,21 @@ class NodeTaskManager:
             lambda shard, task_ids: self._dispatchers[shard].hasten(task_ids),
             partial(stores.publish, 0),
             limits.lease_ms,
-            patience_s,
+            timeout_s,
         )
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         traces = TraceNodes.by(self.tracing)
-        self._tell = tell = TellReplicas(stores.publish, min(shards))
-        self._feed = EventFeed(shards, tell.of_owner, settings.node_task_manager_look_seconds)
+        self._publisher = publisher = ReplicaPublisher(stores.publish, min(shards))
+        self._feed = EventFeed(shards, publisher.publish_owner, settings.node_task_manager_look_seconds)
         self._dispatchers = {
-            at: Dispatcher(shard, pool, plans, self._announce, tell.of_workers, caches, traces)
+            at: Dispatcher(shard, pool, plans, self._publish_events, publisher.publish_workers, caches, traces)
             for at, shard in shards.items()
         }
-        self._config = FollowConfig(stores.config, self._dispatchers, tell.of_config)
+        self._config = FollowConfig(stores.config, self._dispatchers, publisher.publish_config)
         self._watch, self._stream_watch = RunWatch(), StreamWatch()
-        self._hear = HearReplicas(self._dispatchers, pool, self._feed, self._config, caches, self._tell_watchers)
+        self._replica_listener = ReplicaListener(
+            self._dispatchers, pool, self._feed, self._config, caches, self._notify_watchers
+        )
         lease_s = limits.lease_ms / 1000
         replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
         pace = settings.node_task_manager_clean_keys_per_second
@@ -141,14 +143,14 @@ class NodeTaskManager:
         directory = RegistryDirectory(self._channel) if self._channel else None
         grace_s = settings.node_task_manager_stream_grace_seconds
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
-        self._called = self._calling(limits, pool, settings.tls_files(), grace_s)
+        self._called = self._make_called_workers(limits, pool, settings.tls_files(), grace_s)
         called_s = settings.node_task_manager_called_seconds
-        self._loops.follow(self._called.look, called_s, QUIET * called_s)
-        self._loops.beside(doctor.watch)
-        self._tell_connected = TellConnected(stores.connected, pool, replica, stores.clock)
-        self._loops.beside(self._tell_connected.run)
+        self._loops.repeat(self._called.look, called_s, QUIET * called_s)
+        self._loops.run_alongside(doctor.watch)
+        self._record_connections = RecordConnections(stores.connected, pool, replica, stores.clock)
+        self._loops.run_alongside(self._record_connections.run)
         if settings.metrics_port:
-            self._loops.follow(MeasureQueues(shards, pool, stores.clock), settings.metrics_seconds)
+            self._loops.repeat(MeasureQueues(shards, pool, stores.clock), settings.metrics_seconds)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
         self._records = look = Look(shards, plans, ExplainPending(self._config.share, stores.connected))
@@ -181,7 +183,7 @@ class NodeTaskManager:
             notifications=notifications,
             doctor=doctor,
             connected=stores.connected,
-            tell_connected=self._tell_connected,
+            record_connections=self._record_connections,
             explain=ExplainNodeTask(
                 look,
                 stores.waits,
@@ -211,7 +213,7 @@ class NodeTaskManager:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._stores.open()
         for shard in self._dispatchers:
-            await self._stores.listen(shard, partial(self._hear, shard), self._look)
+            await self._stores.listen(shard, partial(self._replica_listener, shard), self._on_reconnect)
         await self._config.load()
         for dispatcher in self._dispatchers.values():
             dispatcher.start()
@@ -228,45 +230,47 @@ class NodeTaskManager:
             last_to_first.push_async_callback(self._stores.close)
             if self._channel is not None:
                 last_to_first.push_async_callback(self._channel.close)
-            last_to_first.push_async_callback(self._tell.stop)
+            last_to_first.push_async_callback(self._publisher.stop)
             last_to_first.push_async_callback(self._notes.close)
             last_to_first.push_async_callback(self._caches.stop)
             for dispatcher in self._dispatchers.values():
                 last_to_first.push_async_callback(dispatcher.stop)
-            last_to_first.push_async_callback(self._tell_connected.leave)
+            last_to_first.push_async_callback(self._record_connections.leave)
             last_to_first.push_async_callback(self._called.stop)
             last_to_first.push_async_callback(self._connections.stop)
-            last_to_first.push_async_callback(self._hear.stop)
+            last_to_first.push_async_callback(self._replica_listener.stop)
             last_to_first.push_async_callback(self._loops.stop)
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""
         return await self._stores.not_ready()
 
-    def _calling(self, limits: Limits, pool: WorkerPool, tls: TlsFiles | None, grace_s: float) -> CalledWorkers:
+    def _make_called_workers(
+        self, limits: Limits, pool: WorkerPool, tls: TlsFiles | None, grace_s: float
+    ) -> CalledWorkers:
         return CalledWorkers(
             self._dispatchers,
             pool,
             RegistryCalledWorkers(self._channel),
             self._stores.replicas,
             partial(CalledWorkerChannel, limits=limits, clock=self._stores.clock, tls=tls),
-            self._tell.of_workers,
+            self._publisher.publish_workers,
             secrets.token_hex(8),
             grace_s,
         )
 
-    def _announce(self, shard: int, events: Sequence[NewEvent]) -> None:
-        self._tell.of_events(shard, self._feed.bring(shard, events))
+    def _publish_events(self, shard: int, events: Sequence[NewEvent]) -> None:
+        self._publisher.publish_events(shard, self._feed.push(shard, events))
 
-    def _tell_watchers(self, name: str, over: bool) -> None:
-        self._watch.tell(name, over=over)
-        self._stream_watch.tell(name)
+    def _notify_watchers(self, name: str, over: bool) -> None:
+        self._watch.notify(name, over=over)
+        self._stream_watch.notify(name)
 
-    def _look(self) -> None:
+    def _on_reconnect(self) -> None:
         """The store was lost for a moment, and with it perhaps news, replies, and its own last second."""
         for dispatcher in self._dispatchers.values():
             dispatcher.request_claim()
             dispatcher.recovered()
-        self._feed.look()
-        self._watch.look()
-        self._stream_watch.look()
+        self._feed.recheck()
+        self._watch.recheck()
+        self._stream_watch.recheck()

@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 _REAP_S = 1.0
 _QUIET_S = 2.5
 _OUTAGE_S = 2.0
-_TEND_S = 1.0
+_MAINTAIN_S = 1.0
 _LEAVE_S = 1.0
 _PING_S = 5.0
 
@@ -60,20 +60,20 @@ class Loops:
         self._pings = 0
         self._failing = Spells(_log, "step_failed", "step_recovered")
         self._tasks = SideTasks()
-        self._followed: list[tuple[Step, float, float]] = []
-        self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._repeated: list[tuple[Step, float, float]] = []
+        self._alongside: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
-    def follow(self, look: Step, every_s: float, quiet_s: float = 0.0) -> None:
-        """Call `look` every `every_s` seconds once started, or every `quiet_s` while there is nothing to do."""
-        self._followed.append((look, every_s, quiet_s))
+    def repeat(self, step: Step, every_s: float, quiet_s: float = 0.0) -> None:
+        """Call `step` every `every_s` seconds once started, or every `quiet_s` while there is nothing to do."""
+        self._repeated.append((step, every_s, quiet_s))
 
-    def beside(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def run_alongside(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `run` alongside the loops once started."""
-        self._beside.append(run)
+        self._alongside.append(run)
 
     def start(self) -> None:
         """Start all loops."""
-        for run in self._beside:
+        for run in self._alongside:
             self._tasks.begin(run())
         self._tasks.begin(self._awake.run())
         for dispatcher in self._dispatchers.values():
@@ -83,10 +83,10 @@ class Loops:
             self._tasks.begin(self._every(cleaner, cleaner.every_s))
         self._tasks.begin(self._every(self._request_claims, self._look_s))
         self._tasks.begin(self._every(self._load_config, self._look_s))
-        self._tasks.begin(self._every(self._caches.tend, _TEND_S, self._quiet_s))
+        self._tasks.begin(self._every(self._caches.maintain, _MAINTAIN_S, self._quiet_s))
         self._tasks.begin(self._every(self._ping, self._ping_s))
-        for look, every_s, quiet_s in self._followed:
-            self._tasks.begin(self._every(look, every_s, quiet_s))
+        for step, every_s, quiet_s in self._repeated:
+            self._tasks.begin(self._every(step, every_s, quiet_s))
 
     async def stop(self) -> None:
         """Stop all loops, and let another replica clean."""
@@ -138,9 +138,9 @@ class Reaper:
         self._awake = awake
         self._clock = clock
         self._lease_s = lease_s
-        self._back_at = 0.0
+        self._recovered_at = 0.0
         """When the store came back."""
-        self._away_since = 0.0
+        self._unavailable_since = 0.0
 
     async def __call__(self) -> bool:
         quiet = True
@@ -154,21 +154,21 @@ class Reaper:
     async def _step(self) -> Sequence[str]:
         """Return the node tasks taken back by one script; there may be more."""
         tasks, now = self._dispatcher.shard.tasks, time.monotonic()
-        if self._away_since and now - self._away_since > _OUTAGE_S:
+        if self._unavailable_since and now - self._unavailable_since > _OUTAGE_S:
             # Set before asking the store: this may be the first look that it answers.
-            self._back_at = now
-        spare_s = max(self._back_at, self._awake.since_s()) + self._lease_s - now
+            self._recovered_at = now
+        spare_s = max(self._recovered_at, self._awake.since_s()) + self._lease_s - now
         # A store that hangs carries this out when it wakes, before it hears of leases renewed in the meantime.
         by_ms = self._clock.now_ms() + round(_OUTAGE_S * 1000)
         try:
             effects = await tasks.reap(spare_ms=max(0, round(spare_s * 1000)), by_ms=by_ms)
         except Exception:
-            self._away_since = self._away_since or now
+            self._unavailable_since = self._unavailable_since or now
             raise
         if effects.late:
-            self._back_at = time.monotonic()
-        if self._away_since:
-            self._away_since = 0.0
+            self._recovered_at = time.monotonic()
+        if self._unavailable_since:
+            self._unavailable_since = 0.0
             self._dispatcher.recovered()
         self._dispatcher.apply(effects)
         return effects.results

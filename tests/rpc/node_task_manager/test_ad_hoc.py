@@ -206,7 +206,7 @@ async def test_limit_that_delays_batch_items_is_reported(ntm: Ntm) -> None:
 @pytest.fixture
 def no_fallback_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watchers do not check for changes that they were not told of."""
-    monkeypatch.setattr(watch_runs, "_FALLBACK_S", 600.0)
+    monkeypatch.setattr(watch_runs, "_POLL_S", 600.0)
 
 
 @pytest.mark.usefixtures("no_fallback_reads")

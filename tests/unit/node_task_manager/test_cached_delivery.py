@@ -54,7 +54,7 @@ class CachingBench(Bench):
 
     def __init__(self) -> None:
         self.config = SystemConfig()
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.cycles = 0
         super().__init__(self._made)
 
@@ -67,7 +67,7 @@ class CachingBench(Bench):
             lambda: self.config,
             bench.pool,
             self._hasten,
-            self._tell,
+            self._notify,
             FLIGHT_MS,
             10.0,
             lambda: bench.clock() / 1000,
@@ -81,8 +81,8 @@ class CachingBench(Bench):
         dispatcher.request_claim()
         return effects.results
 
-    async def _tell(self, message: str) -> None:
-        self.told.append(message)
+    async def _notify(self, message: str) -> None:
+        self.notified.append(message)
 
     async def run(self, *names: str, config: str = "{}", use: CacheUse | None = SCREENING, **node: Any) -> None:
         """Submit a run of single nodes that do the same work."""
@@ -113,7 +113,7 @@ class CachingBench(Bench):
     async def end(self, worker: ConnectedWorker, line: Line, at: int = -1, **changed: Any) -> None:
         """Report the end of an attempt."""
         shard, done = outcome(line.assigned[at])
-        await self.connections.hear(worker, 1, [(shard, structs.replace(done, **changed))])
+        await self.connections.handle_message(worker, 1, [(shard, structs.replace(done, **changed))])
 
     async def counts(self) -> dict[str, int]:
         """Return the counts of the cache called screening."""
@@ -139,7 +139,7 @@ async def bench() -> AsyncIterator[CachingBench]:
 
 async def filled(bench: CachingBench) -> None:
     """Wait until a result has been put in."""
-    await until(lambda: bench.told[-1:] and bench.told[-1].endswith(":1"), "the result is there")
+    await until(lambda: bench.notified[-1:] and bench.notified[-1].endswith(":1"), "the result is there")
 
 
 async def test_repeated_work_is_answered_from_the_cache(bench: CachingBench) -> None:
@@ -209,7 +209,7 @@ async def test_another_worker_takes_over_flight_of_lost_worker(bench: CachingBen
     bench.connections.close(worker)
 
     async def taken_over() -> bool:
-        await bench.caches.tend()
+        await bench.caches.maintain()
         return bool(its_line.assigned)
 
     await until(taken_over, "the flight is handed on")
@@ -224,7 +224,7 @@ async def test_a_flight_is_renewed_while_its_attempt_is_held(bench: CachingBench
     await bench.given(line, 1)
     for _ in range(4):
         bench.clock.advance(FLIGHT_MS // 3 + 1000)
-        await bench.caches.tend()
+        await bench.caches.maintain()
     await bench.run("b")
     await until(lambda: len(bench.caches.waiters) == 1, "the other one waits still")
     await bench.end(worker, line)
@@ -244,13 +244,13 @@ async def test_flights_are_renewed_and_ended_concurrently(bench: CachingBench, m
 
     monkeypatch.setattr(bench.caches_store, "keep", kept)
     bench.clock.advance(FLIGHT_MS // 3 + 1000)
-    await asyncio.wait_for(bench.caches.tend(), 5)
+    await asyncio.wait_for(bench.caches.maintain(), 5)
     bench.caches_store.full = True
     for at in range(2):
         await bench.end(worker, line, at)
-    await until(lambda: len(bench.told) == 2, "both were tried")
+    await until(lambda: len(bench.notified) == 2, "both were tried")
     bench.caches._breaker = Breaker()
-    await asyncio.wait_for(bench.caches.tend(), 5)
+    await asyncio.wait_for(bench.caches.maintain(), 5)
 
 
 async def test_unavailable_cache_is_bypassed_and_not_retried_at_once(bench: CachingBench) -> None:
@@ -275,10 +275,10 @@ async def test_failed_cache_fill_does_not_block_the_next_run(bench: CachingBench
     await bench.given(line, 1)
     bench.caches_store.full = True
     await bench.end(worker, line)
-    await until(lambda: bench.told, "it was tried")
+    await until(lambda: bench.notified, "it was tried")
     bench.caches_store.full = False
     bench.caches._breaker = Breaker()
-    await bench.caches.tend()
+    await bench.caches.maintain()
     await bench.run("b")
     await bench.given(line, 2)
 
@@ -286,7 +286,7 @@ async def test_failed_cache_fill_does_not_block_the_next_run(bench: CachingBench
 async def test_hanging_cache_delays_assignment_only_briefly(
     bench: CachingBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.caches._patience_s = 0.01
+    bench.caches._timeout_s = 0.01
 
     async def hangs(*_args: object) -> CacheLook:
         await asyncio.Event().wait()
@@ -304,8 +304,8 @@ async def test_node_without_cache_makes_no_cache_calls(bench: CachingBench) -> N
     await bench.given(line, 1)
     await bench.end(worker, line)
     await bench.all_are(COMPLETED, "a")
-    await bench.caches.tend()
-    assert (bench.caches_store.calls, bench.told) == ([], [])
+    await bench.caches.maintain()
+    assert (bench.caches_store.calls, bench.notified) == ([], [])
 
 
 async def test_disabled_or_unknown_cache_is_bypassed(bench: CachingBench) -> None:
@@ -356,7 +356,7 @@ async def test_message_from_another_replica_wakes_waiters(bench: CachingBench) -
     (entry,) = bench.caches_store._flights
     flight = bench.caches_store._flights[entry]
     await bench.caches_store.fill(entry, flight.value, flight.generation, '[["out","7"]]', 60_000, 10)
-    bench.caches.tell(f"{entry}:1")
+    bench.caches.handle_message(f"{entry}:1")
     await bench.all_are(COMPLETED, "b")
     (task,) = await bench.tasks("b")
     assert task.outputs == (("out", "7"),)

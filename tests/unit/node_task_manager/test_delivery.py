@@ -35,7 +35,7 @@ async def test_renewals_during_plan_read_do_not_repeat_read_or_assignment(bench:
     await until(lambda: bench.store.count("load"), "the plan is asked for")
     for sequence in (2, 3):
         bench.clock.advance(5000)
-        await bench.connections.hear(worker, sequence, renewed=[])
+        await bench.connections.handle_message(worker, sequence, renewed=[])
         await until(lambda: line.acknowledged[-1:] == [sequence], "it has renewed")  # noqa: B023
     read.set()
     await until(lambda: line.nodes, "the node is handed out")
@@ -51,7 +51,7 @@ async def test_lease_survives_long_plan_read_while_worker_renews_and_answers_pin
 
     async def renewed_and_reaped(sequence: int) -> tuple[str, ...]:
         bench.clock.advance(20_000)
-        await bench.connections.hear(worker, sequence, renewed=[])
+        await bench.connections.handle_message(worker, sequence, renewed=[])
         await until(lambda: line.acknowledged[-1:] == [sequence], "it has renewed")
         effects: Effects = await bench.store.reap()
         return effects.results
@@ -89,7 +89,7 @@ async def test_wrong_plan_in_cache_fails_only_its_node(bench: Bench, size: int) 
     await until(lambda: line.nodes == ["a"], "the first node is given")
     shard, done = outcome(line.assigned[0])
     value = '"' + "x" * size + '"'
-    await bench.connections.hear(worker, 2, [(shard, structs.replace(done, outputs=(("out", value),)))])
+    await bench.connections.handle_message(worker, 2, [(shard, structs.replace(done, outputs=(("out", value),)))])
 
     async def failed() -> bool:
         (b,) = await bench.store.tasks(["flow:0:0:b"])

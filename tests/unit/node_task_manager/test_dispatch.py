@@ -10,7 +10,7 @@ from tests.unit.node_task_manager.conftest import Bench, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
 from tradewind.node_task_manager.use_cases import dispatch, report
-from tradewind.node_task_manager.use_cases.replica_news import HearReplicas
+from tradewind.node_task_manager.use_cases.replica_messages import ReplicaListener
 from tradewind.server.faults import Exhausted, Unavailable
 
 
@@ -54,7 +54,7 @@ async def test_renewal_does_not_resend_node_task_ended_in_same_message(bench: Be
     a, b = line.assigned
     bench.clock.advance(5_000)
     bench.store.refused["complete"] = always
-    await bench.connections.hear(worker, 2, [outcome(a)], renewed=[held(b)])
+    await bench.connections.handle_message(worker, 2, [outcome(a)], renewed=[held(b)])
     await until(lambda: bench.store.count("complete") > 1, "it cannot be stored")
     assert bench.store.count("renew") == 0
     del bench.store.refused["complete"]
@@ -80,10 +80,10 @@ async def test_renewal_does_not_resend_node_task_with_unstored_report(bench: Ben
     bench.store.refused["renew"] = lambda *_: tries < 2
     (given,) = line.assigned
     if verb == "complete":
-        await bench.connections.hear(worker, 2, [outcome(given)])
+        await bench.connections.handle_message(worker, 2, [outcome(given)])
     else:
-        await bench.connections.hear(worker, 2, given_back=[held(given)])
-    await bench.connections.hear(worker, 3, renewed=[])
+        await bench.connections.handle_message(worker, 2, given_back=[held(given)])
+    await bench.connections.handle_message(worker, 3, renewed=[])
     # The renewal concerns both shards.
     await until(lambda: sorted(line.acknowledged) == [2, 3, 3], "both have taken effect")
     assert (line.nodes, line.lost, worker.held, worker.unnamed) == (["a"], [], {}, set())
@@ -95,7 +95,7 @@ async def test_message_is_acknowledged_only_after_its_give_backs_are_stored(benc
     await until(lambda: line.nodes, "the node is given")
     worker.capacity = 0
     bench.store.refused["give_back"] = always
-    await bench.connections.hear(worker, 2, given_back=[held(line.assigned[0])])
+    await bench.connections.handle_message(worker, 2, given_back=[held(line.assigned[0])])
     await until(lambda: bench.store.count("give_back") > 1, "it cannot be given back")
     assert (line.acknowledged, len(worker.held)) == ([], 1)
     del bench.store.refused["give_back"]
@@ -108,7 +108,7 @@ async def test_large_report_is_split_and_acknowledged_as_a_whole(bench: Bench) -
     worker, line = await bench.connect(capacity=most + rest)
     await bench.accepted(await bench.save(*(f"n{at}" for at in range(most + rest))))
     await until(lambda: len(line.assigned) == most + rest, "all nodes are given")
-    await bench.connections.hear(worker, 2, [outcome(each) for each in line.assigned])
+    await bench.connections.handle_message(worker, 2, [outcome(each) for each in line.assigned])
     await until(lambda: line.acknowledged == [2, 2], "both parts have taken effect")
     assert line.expected == [(2, 2)]
     completed = [len(args[0]) for name, args in bench.store.calls if name == "complete"]
@@ -121,7 +121,7 @@ async def test_at_most_two_complete_scripts_run_at_a_time(bench: Bench) -> None:
     await until(lambda: len(line.nodes) == 4, "all nodes are given")
     answered = bench.store.unanswered["complete"] = asyncio.Event()
     for at, ready in enumerate(line.assigned):
-        await bench.connections.hear(worker, 2 + at, [outcome(ready)])
+        await bench.connections.handle_message(worker, 2 + at, [outcome(ready)])
         await until(lambda at=at: bench.store.count("complete") == min(at + 1, 2), "it is sent, or waits")
     answered.set()
     await until(lambda: sorted(line.acknowledged) == [2, 3, 4, 5], "all have taken effect")
@@ -135,7 +135,7 @@ async def test_run_submitted_while_outcomes_are_stored_needs_no_claim(bench: Ben
     worker, line = await bench.connect(capacity=100)
     await bench.accepted(await bench.save("a"))
     answered = bench.store.unanswered["complete"] = asyncio.Event()
-    await bench.connections.hear(worker, 2, [outcome(line.assigned[0])])
+    await bench.connections.handle_message(worker, 2, [outcome(line.assigned[0])])
     await until(lambda: bench.store.count("complete"), "the outcome is on its way")
     before = bench.store.count("claim")
     await bench.accepted(await bench.save("b"), flow_id="another")
@@ -152,7 +152,7 @@ async def test_outcomes_reported_in_one_loop_turn_are_stored_together(bench: Ben
     bench.store.unanswered["complete"] = asyncio.Event()
     a, b = line.assigned
     for each in (a, b):
-        await bench.connections.hear(worker, 2, [outcome(each)])
+        await bench.connections.handle_message(worker, 2, [outcome(each)])
     assert bench.store.count("complete") == 0
     await until(lambda: bench.store.count("complete"), "they are on their way")
     assert [len(args[0]) for name, args in bench.store.calls if name == "complete"] == [2]
@@ -175,9 +175,9 @@ async def test_give_back_waits_for_outcomes_in_flight(bench: Bench) -> None:
     await until(lambda: len(line.nodes) == 2, "both nodes are given")
     a, b = line.assigned
     answered = bench.store.unanswered["complete"] = asyncio.Event()
-    await bench.connections.hear(worker, 2, [outcome(a)])
+    await bench.connections.handle_message(worker, 2, [outcome(a)])
     await until(lambda: bench.store.count("complete") == 1, "an outcome is on its way")
-    await bench.connections.hear(worker, 3, given_back=[held(b)])
+    await bench.connections.handle_message(worker, 3, given_back=[held(b)])
     await asyncio.sleep(0)
     assert bench.store.count("give_back") == 0
     answered.set()
@@ -221,7 +221,7 @@ async def test_stopping_dispatcher_stores_results_and_refuses_new_runs(bench: Be
     claims = bench.store.count("claim")
     bench.dispatcher.request_claim()
     await until(lambda: bench.store.count("claim") > claims, "a claim is under way")
-    await bench.connections.hear(worker, 2, [outcome(line.assigned[0])])
+    await bench.connections.handle_message(worker, 2, [outcome(line.assigned[0])])
     stopping = asyncio.create_task(bench.dispatcher.stop())
     answered.set()
     await stopping
@@ -248,10 +248,10 @@ async def test_unknown_replica_message_is_ignored(bench: Bench) -> None:
     """A later release may send news that this one does not know."""
     await bench.connect("w1")
     nobody: Any = None
-    hear = HearReplicas(bench.dispatchers, bench.pool, nobody, nobody, nobody, nobody)
-    hear(0, "w:w1")
+    listener = ReplicaListener(bench.dispatchers, bench.pool, nobody, nobody, nobody, nobody)
+    listener(0, "w:w1")
     await until(lambda: bench.store.count("renew") == 1, "the worker hears what there is")
-    hear(0, "x:w1")
-    hear(0, "w:w1")
+    listener(0, "x:w1")
+    listener(0, "w:w1")
     await until(lambda: bench.store.count("renew") > 1, "it hears it again")
     assert bench.store.count("renew") == 2

@@ -33,11 +33,11 @@ def log() -> Log:
 @pytest.fixture
 def feed(log: Log) -> EventFeed:
     """A feed that does not look for events that it was not told of."""
-    return feed_of(log, look_s=600)
+    return feed_of(log, poll_s=600)
 
 
-def feed_of(log: Log, look_s: float) -> EventFeed:
-    return EventFeed({0: Shard(0, log, log, log, log, log, log)}, lambda _partition, _epoch: None, look_s)
+def feed_of(log: Log, poll_s: float) -> EventFeed:
+    return EventFeed({0: Shard(0, log, log, log, log, log, log)}, lambda _partition, _epoch: None, poll_s)
 
 
 async def ids(feed: EventFeed, subscriber: Subscriber) -> list[str]:
@@ -54,7 +54,7 @@ async def test_event_announced_during_a_read_is_delivered_next(feed: EventFeed, 
     first = asyncio.create_task(ids(feed, subscriber))
     await until(lambda: log.count("read"), "events are read")
     log.add(2)
-    feed.announce(0, [PARTITION])
+    feed.notify(0, [PARTITION])
     answered.set()
     assert await first == ["1-0"]
     assert await ids(feed, subscriber) == ["2-0"]
@@ -63,10 +63,10 @@ async def test_event_announced_during_a_read_is_delivered_next(feed: EventFeed, 
 async def test_consecutive_events_are_delivered_without_a_read(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     await feed.subscribe(subscriber, PARTITION, 1)
-    assert feed.bring(0, log.add(1, 2)) == set()
+    assert feed.push(0, log.add(1, 2)) == set()
     assert await ids(feed, subscriber) == ["1-0", "2-0"]
     log.refused["read"] = always
-    feed.bring(0, log.add(3))
+    feed.push(0, log.add(3))
     assert await ids(feed, subscriber) == ["3-0"]
 
 
@@ -76,7 +76,7 @@ async def test_gap_before_an_event_is_filled_by_a_read(feed: EventFeed, log: Log
     log.add(1)
     assert await ids(feed, subscriber) == ["1-0"]
     log.add(2)
-    feed.bring(0, log.add(3))
+    feed.push(0, log.add(3))
     assert await ids(feed, subscriber) == ["2-0", "3-0"]
 
 
@@ -86,7 +86,7 @@ async def test_event_pushed_during_a_read_is_delivered_once(feed: EventFeed, log
     answered = log.unanswered["read"] = asyncio.Event()
     first = asyncio.create_task(ids(feed, subscriber))
     await until(lambda: log.count("read"), "events are read")
-    feed.bring(0, log.add(1))
+    feed.push(0, log.add(1))
     log.add(2)
     answered.set()
     assert await first == ["1-0"]
@@ -96,7 +96,7 @@ async def test_event_pushed_during_a_read_is_delivered_once(feed: EventFeed, log
 async def test_events_beyond_the_buffer_are_read_from_the_store(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     await feed.subscribe(subscriber, PARTITION, 1)
-    feed.bring(0, log.add(*range(1, 601)))
+    feed.push(0, log.add(*range(1, 601)))
     assert [len(await ids(feed, subscriber)) for _ in range(2)] == [500, 100]
 
 
@@ -104,14 +104,14 @@ async def test_buffered_events_are_dropped_when_partition_is_taken_over(feed: Ev
     older, newer = Subscriber(), Subscriber()
     await feed.subscribe(older, PARTITION, 1)
     await feed.subscribe(older, 4, 1)
-    feed.bring(0, log.add(1))
-    feed.bring(0, log.add(1, partition=4))
+    feed.push(0, log.add(1))
+    feed.push(0, log.add(1, partition=4))
     await feed.subscribe(newer, PARTITION, 2)
     assert await ids(feed, newer) == ["1-0"]
     assert await asyncio.wait_for(feed.next(older), 20) == ([], [PARTITION])
     (told,), _ = await asyncio.wait_for(feed.next(older), 20)
     assert told[1].partition == 4
-    assert feed.bring(0, log.add(2, partition=5)) == {5}
+    assert feed.push(0, log.add(2, partition=5)) == {5}
 
 
 async def test_partition_taken_over_during_a_read_goes_only_to_new_owner(feed: EventFeed, log: Log) -> None:
@@ -133,9 +133,9 @@ async def test_stuck_subscriber_does_not_block_others(feed: EventFeed, log: Log)
     await feed.subscribe(other, 4, 1)
     for number in range(1, 50):
         log.add(number)
-        feed.announce(0, [PARTITION])
+        feed.notify(0, [PARTITION])
     log.add(1, partition=4)
-    feed.announce(0, [4])
+    feed.notify(0, [4])
     assert await ids(feed, other) == ["1-0"]
     await asyncio.wait_for(feed.subscribe(other, PARTITION, 2), 20)
     assert stuck.ended == [PARTITION]
@@ -161,7 +161,7 @@ async def test_higher_epoch_at_another_replica_ends_local_subscription(feed: Eve
     feed.supersede(PARTITION, 5)
     assert subscriber.ended == []
     feed.supersede(PARTITION, 6)
-    assert (subscriber.ended, feed.bring(0, log.add(1)), subscriber.positions) == ([PARTITION], {PARTITION}, {})
+    assert (subscriber.ended, feed.push(0, log.add(1)), subscriber.positions) == ([PARTITION], {PARTITION}, {})
 
 
 async def test_failed_reads_lose_no_events(feed: EventFeed, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ async def test_events_beyond_one_read_follow_at_once(feed: EventFeed, log: Log) 
 
 
 async def test_feed_polls_for_unannounced_events(log: Log) -> None:
-    feed, subscriber = feed_of(log, look_s=0.01), Subscriber()
+    feed, subscriber = feed_of(log, poll_s=0.01), Subscriber()
     await feed.subscribe(subscriber, PARTITION, 1)
     reading = asyncio.create_task(ids(feed, subscriber))
     await until(lambda: log.count("read"), "there is nothing yet")

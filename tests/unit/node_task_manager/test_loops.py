@@ -18,7 +18,7 @@ from tradewind.server.awake import Awake
 class Busy:
     """Caches that always have something to do."""
 
-    async def tend(self) -> bool:
+    async def maintain(self) -> bool:
         return False
 
 
@@ -59,7 +59,7 @@ async def test_idle_step_runs_less_often_until_it_has_work(bench: Bench, rests: 
         return answer
 
     loops = loops_of(bench)
-    loops.follow(step, 7.0, 70.0)
+    loops.repeat(step, 7.0, 70.0)
     loops.start()
     await until(lambda: not answers, "every step was taken")
     await loops.stop()

@@ -42,7 +42,7 @@ async def test_resync_is_requested_only_after_store_is_back(bench: Bench) -> Non
     bench.store.refused["complete"] = bench.store.refused["claim"] = always
     for sequence, given in enumerate(line.assigned, 2):
         tries = bench.store.count("complete")
-        await bench.connections.hear(worker, sequence, [outcome(given)])
+        await bench.connections.handle_message(worker, sequence, [outcome(given)])
         await until(lambda: bench.store.count("complete") > tries, "it cannot be stored")  # noqa: B023
     assert line.resyncs == 0
     bench.store.refused.clear()
@@ -81,7 +81,7 @@ async def test_failing_submissions_do_not_delay_results(bench: Bench) -> None:
     bench.store.refused["submit"] = always
     plan = await bench.save("b")
     refused = [bench.submit(plan, flow_id=f"f{at}") for at in range(3)]
-    await bench.connections.hear(worker, 2, [outcome(line.assigned[0])])
+    await bench.connections.handle_message(worker, 2, [outcome(line.assigned[0])])
     # The callers submit again as soon as they are refused, so there is always something to submit.
     for _ in range(20):
         ends = await asyncio.gather(*refused, return_exceptions=True)
@@ -99,12 +99,12 @@ async def test_unstorable_result_is_dropped_without_delaying_others(
     bench.store.refused["complete"] = lambda outcomes, _vacancies: any(each.nonce == "forged" for each in outcomes)
     await bench.accepted(await bench.save("a"))
     good, line = await bench.connect("good")
-    await bench.connections.hear(bad, 2, [forged(its_line.assigned[0])])
+    await bench.connections.handle_message(bad, 2, [forged(its_line.assigned[0])])
     for at in range(20):
         await bench.accepted(await bench.save("b"), flow_id=f"f{at}")
         await until(lambda: line.assigned or its_line.nodes[1:], "the next node is given")
         worker, at_line = (good, line) if line.assigned else (bad, its_line)
-        await bench.connections.hear(worker, 3 + at, [outcome(at_line.assigned.pop())])
+        await bench.connections.handle_message(worker, 3 + at, [outcome(at_line.assigned.pop())])
         await until(lambda at_line=at_line, at=at: 3 + at in at_line.acknowledged, "the good result is stored")
     await until(lambda: its_line.lost, "the bad one is given up")
     assert 2 in its_line.acknowledged
@@ -119,9 +119,9 @@ async def test_failing_outcome_does_not_block_outcomes_in_flight_with_it(bench: 
     first, second = map(outcome, line.assigned)
     arrived = bench.store.held_up["complete"] = asyncio.Event()
     bench.store.refused["complete"] = lambda outcomes, _vacancies: first[1] in outcomes
-    await bench.connections.hear(worker, 2, [first])
+    await bench.connections.handle_message(worker, 2, [first])
     await until(lambda: bench.store.count("complete") == 1, "the first is on its way")
-    await bench.connections.hear(worker, 3, [second])
+    await bench.connections.handle_message(worker, 3, [second])
     await until(lambda: bench.store.count("complete") == 2, "the second is on its way")
     arrived.set()
     await until(lambda: bench.store.count("complete") > 3, "the first is tried again and again")
@@ -143,7 +143,7 @@ async def test_reports_are_not_read_beyond_the_waiting_bound_in_an_outage(
     async def talk() -> None:
         nonlocal heard
         while heard < 100:
-            await bench.connections.hear(worker, 0, [forged(line.assigned[0])])
+            await bench.connections.handle_message(worker, 0, [forged(line.assigned[0])])
             heard += 1
 
     talking = asyncio.create_task(talk())

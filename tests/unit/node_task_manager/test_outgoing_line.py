@@ -91,8 +91,8 @@ async def test_messages_stay_within_the_size_limit() -> None:
 
 
 async def test_full_line_blocks_until_worker_reads_again() -> None:
-    relieved: list[bool] = []
-    line = OutgoingLine(10_000, SystemClock(), lambda: relieved.append(True))
+    on_writable: list[bool] = []
+    line = OutgoingLine(10_000, SystemClock(), lambda: on_writable.append(True))
     while not line.full:
         line.assign([ready(1_000_000)])
     waiting = asyncio.create_task(line.writable())
@@ -100,7 +100,7 @@ async def test_full_line_blocks_until_worker_reads_again() -> None:
     assert not waiting.done()
     await line.next()
     await waiting
-    assert (line.full, relieved) == (False, [True])
+    assert (line.full, on_writable) == (False, [True])
 
 
 async def test_closing_the_line_releases_waiting_writers() -> None:

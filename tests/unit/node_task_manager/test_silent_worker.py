@@ -25,7 +25,7 @@ class Connections:
     shards = frozenset({0})
 
     def __init__(self) -> None:
-        self.heard = 0
+        self.handled = 0
         self.closed = False
         self.workers: list[ConnectedWorker] = []
         self.refreshed = 0
@@ -34,7 +34,7 @@ class Connections:
         self.workers.append(worker)
         welcome(1)
 
-    async def hear(
+    async def handle_message(
         self,
         worker: ConnectedWorker,
         sequence: int,
@@ -44,13 +44,13 @@ class Connections:
         *,
         awaited: bool,
     ) -> None:
-        self.heard += 1
+        self.handled += 1
         worker.line.lose(0, [(held, "the lease lapsed") for _, held in renewed or ()])
 
     def refresh(self, worker: ConnectedWorker) -> None:
         self.refreshed += 1
 
-    def answers_again(self, worker: ConnectedWorker) -> None:
+    def answers_pings_again(self, worker: ConnectedWorker) -> None:
         self.refresh(worker)
 
     def close(self, worker: ConnectedWorker) -> None:
@@ -84,15 +84,15 @@ async def test_requests_are_read_until_unread_answers_fill_the_line(
     unused: Any = None
     stream = WorkStream(connections, unused, Limits(), SystemClock(), unused)
     serving = asyncio.create_task(stream.serve(call))
-    await until(lambda: connections.heard > 1, "it is heard")
+    await until(lambda: connections.handled > 1, "it is handled")
     before = 0
-    while before < connections.heard:
-        before = connections.heard
+    while before < connections.handled:
+        before = connections.handled
         for _ in range(20):
             await asyncio.sleep(0)
     assert 10 < before < 50
     call.reads.set()
-    await until(lambda: connections.heard > 2 * before, "it is heard again as soon as it reads")
+    await until(lambda: connections.handled > 2 * before, "it is handled again as soon as it reads")
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
     assert connections.closed
@@ -123,10 +123,10 @@ async def test_pong_refreshes_only_a_worker_that_was_silent(unanswered: int, ref
     [worker] = connections.workers
     worker.unanswered_pings = unanswered
     call.said.put_nowait(work_pb2.WorkRequest(sequence=2, pong=7))
-    await until(lambda: not worker.unanswered_pings, "it is heard")
-    assert (connections.heard, connections.refreshed) == (0, refreshed)
+    await until(lambda: not worker.unanswered_pings, "it is handled")
+    assert (connections.handled, connections.refreshed) == (0, refreshed)
     call.said.put_nowait(work_pb2.WorkRequest(sequence=3, pong=8, renew=True))
-    await until(lambda: connections.heard, "what is said beside an answer is heard")
+    await until(lambda: connections.handled, "what is said beside an answer is handled")
     assert (worker.unanswered_pings, connections.refreshed) == (0, refreshed)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)

@@ -15,7 +15,7 @@ END = 9
 @pytest.fixture(autouse=True)
 def _untold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watchers do not look for changes that they were not told of."""
-    monkeypatch.setattr(watch_runs, "_FALLBACK_S", 600.0)
+    monkeypatch.setattr(watch_runs, "_POLL_S", 600.0)
 
 
 class Run:
@@ -44,23 +44,23 @@ async def test_notified_change_and_unnotified_follow_up_are_seen() -> None:
     following = asyncio.create_task(run.follow())
     await until(lambda: run.looks == 2, "it has looked again, and found nothing new")
     run.state = 1
-    run.watch.tell("task:a")
+    run.watch.notify("task:a")
     await until(lambda: run.seen == [0, 1], "the change is seen")
     run.state = 2
     await until(lambda: run.seen == [0, 1, 2], "what nobody told is seen a moment later")
     run.state = END
-    run.watch.tell("task:a", over=True)
+    run.watch.notify("task:a", over=True)
     await asyncio.wait_for(following, 30)
     assert run.seen[-1] == END
 
 
 async def test_the_end_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_runs, "_AGAIN_S", 600.0)
+    monkeypatch.setattr(watch_runs, "_RECHECK_S", 600.0)
     run = Run()
     following = asyncio.create_task(run.follow())
     await until(lambda: run.seen == [0], "the run is seen")
     run.state = END
-    run.watch.tell("task:a", over=True)
+    run.watch.notify("task:a", over=True)
     await asyncio.wait_for(following, 30)
 
 
@@ -69,7 +69,7 @@ async def test_watcher_rechecks_after_a_gap() -> None:
     following = asyncio.create_task(run.follow())
     await until(lambda: run.looks == 2, "it waits to be told")
     run.state = END
-    run.watch.look()
+    run.watch.recheck()
     await asyncio.wait_for(following, 30)
 
 
@@ -77,12 +77,12 @@ async def test_watcher_is_not_notified_of_another_run() -> None:
     run = Run()
     following = asyncio.create_task(run.follow())
     await until(lambda: run.looks == 2, "it waits to be notified")
-    run.watch.tell("task:b", over=True)
+    run.watch.notify("task:b", over=True)
     for _ in range(10):
         await asyncio.sleep(0)
     assert run.looks == 2
     run.state = END
-    run.watch.tell("task:a", over=True)
+    run.watch.notify("task:a", over=True)
     await asyncio.wait_for(following, 30)
 
 
@@ -91,6 +91,6 @@ async def test_closed_watch_reads_no_more() -> None:
     states = run.states()
     assert await anext(states) == 0
     await states.aclose()
-    run.watch.tell("task:a", over=True)
-    run.watch.look()
+    run.watch.notify("task:a", over=True)
+    run.watch.recheck()
     assert (run.looks, run.watch._watchers) == (1, {})

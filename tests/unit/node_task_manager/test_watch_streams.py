@@ -35,7 +35,7 @@ class Numbers:
     def add(self, count: int = 1, *, told: bool = True) -> None:
         self.last += count
         if told:
-            self.watch.tell("s")
+            self.watch.notify("s")
 
 
 async def test_notified_entries_are_read_across_pages() -> None:
@@ -50,7 +50,7 @@ async def test_notified_entries_are_read_across_pages() -> None:
 
 
 async def test_unnotified_entries_are_found_by_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_streams, "_LOOK_S", 0.01)
+    monkeypatch.setattr(watch_streams, "_POLL_S", 0.01)
     numbers = Numbers()
     following = asyncio.create_task(numbers.follow())
     await until(lambda: numbers.looks > 1, "it looks of its own accord")
@@ -64,7 +64,7 @@ async def test_watcher_rechecks_after_a_gap() -> None:
     following = asyncio.create_task(numbers.follow())
     await until(lambda: numbers.looks == 1, "it has looked")
     numbers.add(told=False)
-    numbers.watch.look()
+    numbers.watch.recheck()
     await until(lambda: numbers.seen == [1], "it is found")
     following.cancel()
 

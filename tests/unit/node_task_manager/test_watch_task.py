@@ -49,7 +49,7 @@ class Watched:
         for kind in kinds:
             self._events.append(TaskEvent(kind, at=1, event_id=f"1-{len(self._events) + 1}"))
             self._record = replace(self._record, status=STATUSES[kind])
-        self.streams.tell(NAME)
+        self.streams.notify(NAME)
 
 
 async def test_changes_between_event_read_and_record_read_are_reported_once() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CALL_S = 2.0
 _FRESH_S = 2.0
 _USABLE_S = 30.0
-_PATIENCE_S = 0.1
+_STALE_WAIT_S = 0.1
 _MOST_TYPES = 10_000
 _MOST_WORKERS = 1000
 
@@ -40,28 +40,28 @@ class LiveNodeTypes:
         self._connected = connected
         self._registry = RegistryServiceStub(channel) if channel is not None else None
         self._known: dict[str, tuple[float, NodeType | None]] = {}
-        self._asking: dict[str, asyncio.Task[NodeType | None]] = {}
+        self._requests: dict[str, asyncio.Task[NodeType | None]] = {}
         self._listed: tuple[float, frozenset[str]] = (0.0, frozenset())
 
     async def offered(self, node_type: str) -> bool | None:
         if any(node_type in worker.node_types for worker in self._connected):
             return True
-        told = await self._told(node_type)
-        return None if told is None else bool(told.worker_ids)
+        listed = await self._from_registry(node_type)
+        return None if listed is None else bool(listed.worker_ids)
 
     async def hint(self, node_type: str) -> str:
         names = {name for worker in self._connected for name in worker.node_types}
-        names |= await self._offered_elsewhere()
+        names |= await self._offered_in_registry()
         return NearestName(sorted(names)).hint(node_type)
 
     async def declared(self, node_type: str) -> Declaration | None:
-        told = await self._told(node_type)
-        if told is None or not told.worker_ids:
+        listed = await self._from_registry(node_type)
+        if listed is None or not listed.worker_ids:
             return None
-        required = frozenset(handle.name for handle in told.inputs if handle.required and not handle.gather)
-        return Declaration(required, told.config_schema_json)
+        required = frozenset(handle.name for handle in listed.inputs if handle.required and not handle.gather)
+        return Declaration(required, listed.config_schema_json)
 
-    async def _offered_elsewhere(self) -> frozenset[str]:
+    async def _offered_in_registry(self) -> frozenset[str]:
         """Return the node types of the first thousand live workers; none while the registry is away."""
         until, names = self._listed
         if self._registry is None or time.monotonic() < until:
@@ -76,30 +76,30 @@ class LiveNodeTypes:
         self._listed = (time.monotonic() + _FRESH_S, names)
         return names
 
-    async def _told(self, node_type: str) -> NodeType | None:
+    async def _from_registry(self, node_type: str) -> NodeType | None:
         """Return what the registry says of a node type, with no workers if none offers it; None if it cannot tell."""
         if self._registry is None:
             return None
-        said_at, known = self._known.get(node_type, (-math.inf, None))
-        age = time.monotonic() - said_at
+        answered_at, known = self._known.get(node_type, (-math.inf, None))
+        age = time.monotonic() - answered_at
         if age < _FRESH_S:
             return known
-        asking = self._asking.get(node_type)
-        if asking is None:
-            asking = self._asking[node_type] = asyncio.create_task(self._ask(self._registry, node_type))
-            asking.add_done_callback(lambda _: self._asking.pop(node_type, None))
-        done, _ = await asyncio.wait([asking], timeout=_PATIENCE_S if age < _USABLE_S else None)
-        return asking.result() if done else known
+        request = self._requests.get(node_type)
+        if request is None:
+            request = self._requests[node_type] = asyncio.create_task(self._request(self._registry, node_type))
+            request.add_done_callback(lambda _: self._requests.pop(node_type, None))
+        done, _ = await asyncio.wait([request], timeout=_STALE_WAIT_S if age < _USABLE_S else None)
+        return request.result() if done else known
 
-    async def _ask(self, registry: "RegistryServiceAsyncStub", node_type: str) -> NodeType | None:
-        told: NodeType | None = None
+    async def _request(self, registry: "RegistryServiceAsyncStub", node_type: str) -> NodeType | None:
+        listed: NodeType | None = None
         try:
             answer = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(types=[node_type]), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
             _log.warning("registry_away", code=error.code().name, details=error.details())
         else:
-            told = next((each for each in answer.node_types if each.type == node_type), NodeType())
+            listed = next((each for each in answer.node_types if each.type == node_type), NodeType())
         if len(self._known) >= _MOST_TYPES:
             self._known.clear()
-        self._known[node_type] = (time.monotonic(), told)
-        return told
+        self._known[node_type] = (time.monotonic(), listed)
+        return listed

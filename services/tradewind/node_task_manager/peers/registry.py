@@ -36,7 +36,7 @@ class RegistryCalledWorkers:
 
     def __init__(self, channel: grpc.aio.Channel | None) -> None:
         self._registry = registry_service_pb2_grpc.RegistryServiceStub(channel) if channel is not None else None
-        self._away = False
+        self._unavailable = False
 
     async def called(self) -> Sequence[CalledWorker] | None:
         if self._registry is None:
@@ -47,11 +47,11 @@ class RegistryCalledWorkers:
             try:
                 page = await self._registry.ListWorkers(request, timeout=_CALL_S)
             except grpc.aio.AioRpcError as error:
-                if not self._away:
+                if not self._unavailable:
                     _log.warning("registry_away", error=error.details())
-                self._away = True
+                self._unavailable = True
                 return None
-            self._away = False
+            self._unavailable = False
             found += map(_called, page.workers)
             if not page.next_page_token:
                 return found

@@ -64,7 +64,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
 
     async def CancelTask(self, request: pb2.CancelTaskRequest, context: Context) -> pb2.CancelTaskResponse:
         ad_hoc_checks.task_run(request.task_id, request.user_id)
-        seen = await self.ad_hoc.cancel_task(request.task_id, request.user_id, *_why(request))
+        seen = await self.ad_hoc.cancel_task(request.task_id, request.user_id, *_reason_and_actor(request))
         return pb2.CancelTaskResponse(task=mapping.node_task(seen))
 
     async def SubmitBatch(
@@ -117,7 +117,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
 
     async def CancelBatch(self, request: pb2.CancelBatchRequest, context: Context) -> pb2.CancelBatchResponse:
         checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
-        batch = await self.ad_hoc.cancel_batch(request.batch_id, request.user_id, *_why(request))
+        batch = await self.ad_hoc.cancel_batch(request.batch_id, request.user_id, *_reason_and_actor(request))
         return pb2.CancelBatchResponse(batch=ad_hoc_mapping.batch(batch))
 
     async def WatchBatch(self, request: pb2.WatchBatchRequest, context: Context) -> None:  # type: ignore[override]
@@ -128,7 +128,9 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
             return await self.ad_hoc.batch(request.batch_id, request.user_id)
 
         with self.streams.opened():
-            changes = self.watch.follow(run, read, _batch_face, lambda each: each.status is ComponentStatus.FINISHED)
+            changes = self.watch.follow(
+                run, read, _batch_fingerprint, lambda each: each.status is ComponentStatus.FINISHED
+            )
             async with aclosing(changes):
                 async for batch in changes:
                     await context.write(pb2.WatchBatchResponse(batch=ad_hoc_mapping.batch(batch)))
@@ -171,9 +173,9 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return head, parameters
 
 
-def _why(request: pb2.CancelTaskRequest | pb2.CancelBatchRequest) -> tuple[str, str]:
+def _reason_and_actor(request: pb2.CancelTaskRequest | pb2.CancelBatchRequest) -> tuple[str, str]:
     return request.reason[:_MAX_REASON] or "cancelled", request.by[:_MAX_BY] or request.user_id
 
 
-def _batch_face(component: Component) -> object:
+def _batch_fingerprint(component: Component) -> object:
     return batch_status(component), BatchProgress.of(component), component.stop

@@ -43,7 +43,9 @@ def with_eager(
     That is how the attempt ended, or that it goes on. `outcomes` begin with those of `completions`, in the same order.
     Raises InvalidInput for tokens that a worker cannot have made.
     """
-    begun = {outcomes[at][1].nonce: _made(at, each) for at, each in enumerate(completions) if each.eager_token}
+    begun = {
+        outcomes[at][1].nonce: _parse_eager_token(at, each) for at, each in enumerate(completions) if each.eager_token
+    }
     if not begun:
         return outcomes
     chained = list(_chained(worker_id, outcomes, begun))
@@ -54,7 +56,7 @@ def with_eager(
     return chained
 
 
-def goes_on(outcomes: Sequence[tuple[int, Outcome]]) -> bool:
+def any_begun(outcomes: Sequence[tuple[int, Outcome]]) -> bool:
     """Say whether any outcome is an eager attempt that goes on: its worker waits to hear that this is known."""
     return any(outcome.kind is OutcomeKind.BEGUN for _, outcome in outcomes)
 
@@ -74,10 +76,10 @@ def _chained(
     worker_id: str, outcomes: Sequence[tuple[int, Outcome]], begun: dict[str, Token]
 ) -> Iterator[tuple[int, Outcome]]:
     """Yield outcomes in chains, taking tokens out of `begun`."""
-    made = {token.nonce for token in begun.values()}
-    ends = {outcome.nonce: outcome for _, outcome in outcomes if outcome.nonce in made}
+    eager_nonces = {token.nonce for token in begun.values()}
+    ends = {outcome.nonce: outcome for _, outcome in outcomes if outcome.nonce in eager_nonces}
     for shard, outcome in outcomes:
-        if outcome.nonce in made:
+        if outcome.nonce in eager_nonces:
             continue
         yield shard, outcome
         token = begun.pop(outcome.nonce, None)
@@ -90,7 +92,7 @@ def _chained(
             token = begun.pop(token.nonce, None)
 
 
-def _made(at: int, completion: work_pb2.NodeTaskCompletion) -> Token:
+def _parse_eager_token(at: int, completion: work_pb2.NodeTaskCompletion) -> Token:
     """Parse a token that a worker made for the next node task. Raises InvalidInput."""
     try:
         before, token = Token.parse(completion.token), Token.parse(completion.eager_token)

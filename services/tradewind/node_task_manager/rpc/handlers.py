@@ -32,9 +32,9 @@ from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, HeldPlace, Look
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
+from tradewind.node_task_manager.use_cases.record_connections import RecordConnections
 from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
-from tradewind.node_task_manager.use_cases.tell_connected import TellConnected
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.workers import Offer
@@ -75,7 +75,7 @@ class NodeTaskManagerHandlers(
     feed: EventFeed
     errors: ErrorTable
     doctor: Doctor
-    tell_connected: TellConnected
+    record_connections: RecordConnections
     explain: ExplainNodeTask
     traces: TraceNodes | None
     shards: Collection[int]
@@ -245,7 +245,7 @@ class NodeTaskManagerHandlers(
         checks.claim(request)
         limit = min(request.limit or 1, _MAX_CLAIMED)
         offers = dict.fromkeys(request.node_types, Offer()) | cache_mapping.offers(request.node_types, request.offers)
-        self.tell_connected.claimed(request.worker_id, frozenset(request.node_types))
+        self.record_connections.claimed(request.worker_id, frozenset(request.node_types))
         ready = await self.unary.claim(request.worker_id, offers, limit, ANSWER_BYTES)
         now_ms = self.clock.now_ms()
         assignments = [work_mapping.assignment(each, now_ms) for each in ready]

@@ -20,7 +20,7 @@ ACKNOWLEDGE_S = 0.005
 
 
 @dataclass(slots=True)
-class _Heard:
+class _Unacknowledged:
     """A message of the worker of which `parts` have yet to take effect; `losses` are its refused outcomes.
 
     The worker may wait for the acknowledgement (`awaited`).
@@ -33,21 +33,21 @@ class _Heard:
 
 
 class OutgoingLine:
-    """A WorkerLine; `relieved` is called when it is no longer full."""
+    """A WorkerLine; `on_writable` is called when it is no longer full."""
 
-    def __init__(self, stop_grace_ms: int, clock: Clock, relieved: Callable[[], None]) -> None:
+    def __init__(self, stop_grace_ms: int, clock: Clock, on_writable: Callable[[], None]) -> None:
         self._stop_grace_ms = stop_grace_ms
         self._clock = clock
-        self._relieved = relieved
+        self._on_writable = on_writable
         self._messages: deque[work_pb2.WorkResponse] = deque()
         self._sizes: deque[int] = deque()
         self._waiting = 0
         self._reader: asyncio.Future[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
-        self._unacknowledged: deque[_Heard] = deque()
+        self._unacknowledged: deque[_Unacknowledged] = deque()
         self._acknowledged = 0
-        self._alone: asyncio.TimerHandle | None = None
+        self._acknowledge_timer: asyncio.TimerHandle | None = None
         self.closed_for = ""
 
     @property
@@ -81,22 +81,22 @@ class OutgoingLine:
 
     def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         messages = [work_pb2.LeaseLoss(token=mapping.token_text(shard, held), reason=reason) for held, reason in losses]
-        for waiting in self._unacknowledged:
-            if waiting.sequence == sequence:
-                waiting.losses += messages
+        for message in self._unacknowledged:
+            if message.sequence == sequence:
+                message.losses += messages
                 return
         for each in messages:
             self._room_for(each.ByteSize()).losses.append(each)
 
     def expect(self, sequence: int, parts: int, *, awaited: bool = False) -> None:
-        self._unacknowledged.append(_Heard(sequence, parts, awaited))
+        self._unacknowledged.append(_Unacknowledged(sequence, parts, awaited))
         if not parts:
             self._acknowledge_heads()
 
     def acknowledge(self, sequence: int) -> None:
-        for waiting in self._unacknowledged:
-            if waiting.sequence == sequence and waiting.parts:
-                waiting.parts -= 1
+        for message in self._unacknowledged:
+            if message.sequence == sequence and message.parts:
+                message.parts -= 1
                 break
         self._acknowledge_heads()
 
@@ -118,14 +118,14 @@ class OutgoingLine:
         self._acknowledged = through
         if awaited:
             self._send_acknowledgement()
-        elif self._alone is None:
-            self._alone = asyncio.get_running_loop().call_later(ACKNOWLEDGE_S, self._send_acknowledgement)
+        elif self._acknowledge_timer is None:
+            self._acknowledge_timer = asyncio.get_running_loop().call_later(ACKNOWLEDGE_S, self._send_acknowledgement)
 
     def _send_acknowledgement(self) -> None:
         """Send an acknowledgement that no message has taken along meanwhile."""
-        if self._alone is not None:
-            self._alone.cancel()
-            self._alone = None
+        if self._acknowledge_timer is not None:
+            self._acknowledge_timer.cancel()
+            self._acknowledge_timer = None
         if self._acknowledged and not self.closed_for:
             self._room_for(0)
 
@@ -140,7 +140,7 @@ class OutgoingLine:
         self._wake()
         self._writable.set()
 
-    def say(self, **fields: Any) -> None:
+    def send(self, **fields: Any) -> None:
         """Send fields of a response."""
         self._room_for(0).MergeFrom(work_pb2.WorkResponse(**fields))
 
@@ -161,7 +161,7 @@ class OutgoingLine:
             set_timestamp(message.sent_at, self._clock.now_ms())
         if was_full and not self.full:
             self._writable.set()
-            self._relieved()
+            self._on_writable()
         return message
 
     def _room_for(self, size: int) -> work_pb2.WorkResponse:

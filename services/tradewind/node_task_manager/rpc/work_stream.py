@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers, unknown_cache
-from tradewind.node_task_manager.rpc.eager_mapping import goes_on, with_eager
+from tradewind.node_task_manager.rpc.eager_mapping import any_begun, with_eager
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.notes import Notes
@@ -45,7 +45,7 @@ class WorkStream:
         self._traces = traces
         self._notes = notes
         self._lease_ms = limits.lease_ms
-        self._line = OutgoingLine(limits.stop_grace_ms, clock, self._relieved)
+        self._line = OutgoingLine(limits.stop_grace_ms, clock, self._on_writable)
         self._caches = caches
         self._warnings: list[str] = []
         self._worker: ConnectedWorker | None = None
@@ -72,14 +72,14 @@ class WorkStream:
         hello = await context.read()
         if hello is grpc.aio.EOF:
             return
-        worker = await self._greet(hello)
+        worker = await self._handle_hello(hello)
         while (message := await context.read()) is not grpc.aio.EOF:
-            await self._hear(worker, message)
+            await self._handle(worker, message)
             if self._line.overfull:
                 # Read nothing from a worker that reads nothing: each of its messages may need an answer.
                 await self._line.writable()
 
-    async def _greet(self, message: work_pb2.WorkRequest) -> ConnectedWorker:
+    async def _handle_hello(self, message: work_pb2.WorkRequest) -> ConnectedWorker:
         hello = message.hello
         if not message.HasField("hello"):
             raise InvalidInput([Violation("hello", "the first message of a Work stream must say hello")])
@@ -98,11 +98,11 @@ class WorkStream:
             raise InvalidInput(faults)
         held = self._held("hello.held_tokens", hello.held_tokens)
         capacity = 0 if message.draining else hello.capacity
-        said = offers(hello.node_types, hello.offers)
+        offered = offers(hello.node_types, hello.offers)
         types = tuple(hello.node_types)
-        worker = ConnectedWorker(hello.worker_id, hello.incarnation, types, capacity, self._line, offers=said)
+        worker = ConnectedWorker(hello.worker_id, hello.incarnation, types, capacity, self._line, offers=offered)
         self._worker = worker
-        for node_type, offer in said.items():
+        for node_type, offer in offered.items():
             if offer.cache is not None and offer.cache.name not in (known := await self._caches(offer.cache.name)):
                 fault = unknown_cache("cache", offer.cache.name, known)
                 self._warnings.append(f'node type "{node_type}" runs without a cache: {fault.message}')
@@ -113,9 +113,9 @@ class WorkStream:
         welcome = work_pb2.WorkerWelcome(session=session, warnings=self._warnings)
         welcome.lease.FromMilliseconds(self._lease_ms)
         welcome.renew_interval.FromMilliseconds(self._lease_ms // 3)
-        self._line.say(welcome=welcome)
+        self._line.send(welcome=welcome)
 
-    async def _hear(self, worker: ConnectedWorker, message: work_pb2.WorkRequest) -> None:
+    async def _handle(self, worker: ConnectedWorker, message: work_pb2.WorkRequest) -> None:
         outcomes = [mapping.completion(at, each) for at, each in enumerate(message.completions[:])]
         mapping.require_shards("completions", outcomes, self._connections.shards)
         mapping.note_ends(self._traces, message.completions)
@@ -123,15 +123,15 @@ class WorkStream:
         fields = [field.name for field, _ in message.ListFields()]
         if _USUAL.issuperset(fields):
             chained = with_eager(worker.worker_id, outcomes, message.completions)
-            awaited = chained is not outcomes and goes_on(chained)
-            await self._connections.hear(worker, message.sequence, chained, awaited=awaited)
+            awaited = chained is not outcomes and any_begun(chained)
+            await self._connections.handle_message(worker, message.sequence, chained, awaited=awaited)
         elif _PONG.issuperset(fields):
             # Nobody waits for its acknowledgement; sending it with the next one halves what wakes idle workers.
-            self._answered(worker)
+            self._handle_pong(worker)
         else:
-            await self._hear_all(worker, message, outcomes)
+            await self._handle_all_fields(worker, message, outcomes)
 
-    async def _hear_all(
+    async def _handle_all_fields(
         self, worker: ConnectedWorker, message: work_pb2.WorkRequest, outcomes: list[tuple[int, Outcome]]
     ) -> None:
         if message.HasField("hello"):
@@ -153,24 +153,24 @@ class WorkStream:
             worker.capacity = 0 if message.draining else min(message.capacity, _MAX_CAPACITY)
             self._connections.refresh(worker)
         if message.pong:
-            self._answered(worker)
-        awaited = goes_on(outcomes)
+            self._handle_pong(worker)
+        awaited = any_begun(outcomes)
         if given_back:
             # Once given back, a node task holds no lease, and its log lines would not be kept.
             await self._notes.written()
-        await self._connections.hear(worker, message.sequence, outcomes, given_back, renewed, awaited=awaited)
+        await self._connections.handle_message(worker, message.sequence, outcomes, given_back, renewed, awaited=awaited)
 
-    def _answered(self, worker: ConnectedWorker) -> None:
+    def _handle_pong(self, worker: ConnectedWorker) -> None:
         """Note that a ping is answered: a worker that was silent has room again."""
         silent, worker.unanswered_pings = worker.silent, 0
         if silent:
-            self._connections.answers_again(worker)
+            self._connections.answers_pings_again(worker)
 
     def _held(self, path: str, tokens: Iterable[str]) -> list[tuple[int, Held]]:
         held = mapping.held(path, tokens)
         mapping.require_shards(path, held, self._connections.shards)
         return held
 
-    def _relieved(self) -> None:
+    def _on_writable(self) -> None:
         if self._worker is not None:
             self._connections.refresh(self._worker)

@@ -45,7 +45,7 @@ class CacheWaiters:
         """Note that node tasks have been postponed; those whose news came before that are made ready at once."""
         await self._make_ready([(shard, task_id) for task_id in task_ids if (shard, task_id) not in self._entries])
 
-    async def tell(self, entry: Entry, *, filled: bool) -> None:
+    async def notify(self, entry: Entry, *, filled: bool) -> None:
         """If a result is there (`filled`), make all node tasks that wait for it ready; else one, to work it out."""
         waiting = list(self._waiting.get(entry, ()))
         for chosen in [waiting] if filled else [[each] for each in waiting]:
@@ -54,7 +54,7 @@ class CacheWaiters:
             if await self._make_ready(chosen):
                 return
 
-    def tidy(self, now: float) -> None:
+    def expire(self, now: float) -> None:
         """Forget node tasks that have looked again elsewhere, or have ended; `now` is the monotonic time in s."""
         for waiting in list(self._waiting.values()):
             for waiter, since in list(waiting.items()):

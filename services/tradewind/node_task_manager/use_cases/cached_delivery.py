@@ -18,7 +18,7 @@ class CachedDelivery:
         self._caches = caches
         self._pool = pool
         self._report = report
-        self._looking: set[str] = set()
+        self._lookups: set[str] = set()
         self._tasks = SideTasks()
 
     async def stop(self) -> None:
@@ -28,29 +28,29 @@ class CachedDelivery:
     def give(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
         """Assign node tasks at once, except those whose outputs may be in a cache, which are looked up first."""
         plain: list[Ready] = []
-        looked_for: list[tuple[Ready, CacheUse]] = []
+        lookups: list[tuple[Ready, CacheUse]] = []
         for item in items:
             use = self._caches.use_of(item, worker.offers)
             if use is None:
                 plain.append(item)
-            elif item.assignment.nonce not in self._looking:
+            elif item.assignment.nonce not in self._lookups:
                 # The same one may come twice: the store repeats assignments that a worker does not name.
-                self._looking.add(item.assignment.nonce)
-                looked_for.append((item, use))
+                self._lookups.add(item.assignment.nonce)
+                lookups.append((item, use))
         if plain:
             worker.line.assign(plain)
-        for item, use in looked_for:
-            self._tasks.begin(self._look(worker, item, use))
+        for item, use in lookups:
+            self._tasks.begin(self._look_up(worker, item, use))
 
-    async def _look(self, worker: ConnectedWorker, item: Ready, use: CacheUse) -> None:
+    async def _look_up(self, worker: ConnectedWorker, item: Ready, use: CacheUse) -> None:
         given = item.assignment
         try:
-            found = await self._caches.look(item, use, worker.version_of(item.node.node_type), worker)
+            found = await self._caches.look_up(item, use, worker.version_of(item.node.node_type), worker)
         finally:
-            self._looking.discard(given.nonce)
+            self._lookups.discard(given.nonce)
         match found:
             case Hit():
-                self._report(Report(worker, [answered(item, use, found)]))
+                self._report(Report(worker, [cached_outcome(item, use, found)]))
             case Wait():
                 wait = Postponed(given.task_id, given.attempt, given.nonce, found.ms)
                 self._report(Report(worker, postponed=[wait]))
@@ -60,7 +60,7 @@ class CachedDelivery:
                 self._caches.dropped(given.nonce)
 
 
-def answered(item: Ready, use: CacheUse, hit: Hit) -> Outcome:
+def cached_outcome(item: Ready, use: CacheUse, hit: Hit) -> Outcome:
     """Return the success of a node task that did not run."""
     given = item.assignment
     return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, tuple(hit.outputs), cache=use.name)

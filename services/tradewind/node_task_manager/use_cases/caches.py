@@ -68,7 +68,7 @@ class ResultCaches:
     """The caches as this process uses them.
 
     `hasten(shard, task_ids)` makes postponed node tasks ready and returns which of them are; `publish(message)` tells
-    other replicas. The store has `patience_s` to answer.
+    other replicas. The store has `timeout_s` to answer.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ResultCaches:
         hasten: Callable[[int, Sequence[str]], Awaitable[Sequence[str]]],
         publish: Callable[[str], Awaitable[Any]],
         flight_ms: int,
-        patience_s: float = 10.0,
+        timeout_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -88,14 +88,14 @@ class ResultCaches:
         self._config = config
         self._pool = pool
         self._publish = publish
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._clock = clock
         self._flight_ms = flight_ms
         self.waiters = CacheWaiters(hasten)
         self._breaker = Breaker()
         self._flights: dict[str, _Flight] = {}
         self._unknown: set[str] = set()
-        self._lingering: list[_Flight] = []
+        self._unsettled: list[_Flight] = []
         self._tasks = SideTasks()
 
     def use_of(self, ready: Ready, offers: Mapping[str, Offer]) -> CacheUse | None:
@@ -121,7 +121,7 @@ class ResultCaches:
         """Whether any attempts work out results for others."""
         return bool(self._flights)
 
-    async def look(
+    async def look_up(
         self, ready: Ready, use: CacheUse, version: str, holder: ConnectedWorker | None
     ) -> Hit | Wait | None:
         """Look up the outputs of a node task; None when its worker has to work them out, for others as well."""
@@ -139,7 +139,7 @@ class ResultCaches:
             entry = name_of(ready, use, version)
         token = given.nonce
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._timeout_s):
                 found = await self._store.look(entry, token, self._flight_ms)
             outputs = msgspec.json.decode(found.result, type=Outputs) if found.result else None
         except Exception as error:
@@ -188,12 +188,12 @@ class ResultCaches:
         for nonce in nonces:
             flight = self._flights.get(nonce)
             if flight is not None:
-                self._tasks.begin(self._keep(flight))
+                self._tasks.begin(self._renew_flight(flight))
 
-    async def tend(self) -> bool:
+    async def maintain(self) -> bool:
         """Renew flights of attempts that go on, end the others and those that could not be ended before, and store the
         counts. Return whether there was nothing to do."""
-        quiet = not (self._flights or self._lingering or self.waiters or self.count.waiting)
+        quiet = not (self._flights or self._unsettled or self.waiters or self.count.waiting)
         now = self._clock()
         due = []
         for nonce, flight in list(self._flights.items()):
@@ -204,18 +204,18 @@ class ResultCaches:
                     self.dropped(nonce)
                 elif flight.until - now < self._flight_ms / 1500:
                     due.append(flight)
-        await asyncio.gather(*map(self._keep, due))
-        if self._lingering and not self._breaker.is_open:
-            lingering, self._lingering = self._lingering, []
+        await asyncio.gather(*map(self._renew_flight, due))
+        if self._unsettled and not self._breaker.is_open:
+            lingering, self._unsettled = self._unsettled, []
             await asyncio.gather(*(self._settle(flight, None) for flight in lingering if now < flight.until))
-        self.waiters.tidy(time.monotonic())
+        self.waiters.expire(time.monotonic())
         await self.count.flush()
         return quiet
 
-    def tell(self, message: str) -> None:
+    def handle_message(self, message: str) -> None:
         """Take another replica's message that a result is there, or will not come."""
         cache, digest, filled = message.split(":")
-        self._tasks.begin(self.waiters.tell(Entry(cache, digest), filled=filled == "1"))
+        self._tasks.begin(self.waiters.notify(Entry(cache, digest), filled=filled == "1"))
 
     async def clear(self, name: str) -> int:
         """Empty a cache and return how many results were removed; raises what the store raised."""
@@ -235,9 +235,9 @@ class ResultCaches:
         worker = self._pool.get(worker_id)
         return worker is not None and nonce in worker.held
 
-    async def _keep(self, flight: _Flight) -> None:
+    async def _renew_flight(self, flight: _Flight) -> None:
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._timeout_s):
                 kept = await self._store.keep(flight.entry, flight.token, flight.generation, self._flight_ms)
         except Exception as error:
             self._failed(error)
@@ -252,7 +252,7 @@ class ResultCaches:
         cache = flight.entry.cache
         filled = False
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._timeout_s):
                 if outputs is not None and _size(outputs) > MAX_BYTES:
                     self.count.count(cache, "oversize")
                     outputs = None
@@ -272,9 +272,9 @@ class ResultCaches:
                     self.count.count(cache, "evicted", evicted)
         except Exception as error:
             # It is ended later; else all who wait for it would have to wait until it lapses.
-            self._lingering.append(flight)
+            self._unsettled.append(flight)
             self._failed(error)
-        await self.waiters.tell(flight.entry, filled=filled)
+        await self.waiters.notify(flight.entry, filled=filled)
         try:
             await self._publish(f"k:{flight.entry}:{int(filled)}")
         except Exception as error:

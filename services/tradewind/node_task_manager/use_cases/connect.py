@@ -58,7 +58,7 @@ class Connections:
         self._pool.add(worker)
         self._request_claims()
 
-    async def hear(
+    async def handle_message(
         self,
         worker: ConnectedWorker,
         sequence: int,
@@ -96,7 +96,7 @@ class Connections:
         if worker.room:
             self._request_claims()
 
-    def answers_again(self, worker: ConnectedWorker) -> None:
+    def answers_pings_again(self, worker: ConnectedWorker) -> None:
         """Note that a silent worker has answered a ping."""
         self._pool.changed(worker)
         self.refresh(worker)

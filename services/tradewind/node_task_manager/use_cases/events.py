@@ -20,35 +20,35 @@ ShardEvent = tuple[int, Event]
 @dataclass(eq=False)
 class Subscriber:
     """A receiver's stream: the epochs of its partitions; `positions`, the last event sent by (shard, partition);
-    `brought`, events to send next without reading the store; `news`, where there are new events to read."""
+    `buffered`, events to send next without reading the store; `unread`, where there are new events to read."""
 
     partitions: dict[int, int] = field(default_factory=dict)
     positions: dict[tuple[int, int], str] = field(default_factory=dict)
-    brought: list[ShardEvent] = field(default_factory=list)
-    news: set[tuple[int, int]] = field(default_factory=set)
+    buffered: list[ShardEvent] = field(default_factory=list)
+    unread: set[tuple[int, int]] = field(default_factory=set)
     ended: list[int] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    look: asyncio.TimerHandle | None = None
+    poll_timer: asyncio.TimerHandle | None = None
 
-    def bring(self, shard: int, new: NewEvent) -> None:
+    def push(self, shard: int, new: NewEvent) -> None:
         """Take an event if it follows the last one sent; any other is news to be read."""
         at = (shard, new.event.partition)
-        if self.positions[at] == new.after and len(self.brought) < _BATCH:
+        if self.positions[at] == new.after and len(self.buffered) < _BATCH:
             self.positions[at] = new.event.event_id
-            self.brought.append((shard, new.event))
+            self.buffered.append((shard, new.event))
             self.wake.set()
         else:
-            self.tell(*at)
+            self.notify(*at)
 
-    def tell(self, shard: int, partition: int) -> None:
+    def notify(self, shard: int, partition: int) -> None:
         """Note that a partition may have new events."""
-        self.news.add((shard, partition))
+        self.unread.add((shard, partition))
         self.wake.set()
 
-    def tell_all(self) -> None:
+    def notify_all(self) -> None:
         """Note that any partition may have new events."""
-        self.look = None
-        self.news |= self.positions.keys()
+        self.poll_timer = None
+        self.unread |= self.positions.keys()
         self.wake.set()
 
     def end(self, partition: int) -> None:
@@ -61,70 +61,72 @@ class Subscriber:
         self.partitions.pop(partition, None)
         for at in [at for at in self.positions if at[1] == partition]:
             del self.positions[at]
-        self.brought = [each for each in self.brought if each[1].partition != partition]
+        self.buffered = [each for each in self.buffered if each[1].partition != partition]
 
 
 class EventFeed:
     """Gives a subscriber new events whenever it has sent the previous ones, so that a slow one delays nobody else.
 
     Events that a script returns are sent on at once if they follow the last event sent; all others are read.
-    Subscribers are woken by news, and look every `look_s` in case a wake-up was lost. `took(partition, epoch)` tells
-    subscribers at other replicas who has taken a partition.
+    Subscribers are woken by news, and poll every `poll_s` in case a wake-up was lost. `publish_owner(partition, epoch)`
+    tells other replicas who has a partition now.
     """
 
-    def __init__(self, shards: Mapping[int, Shard], took: Callable[[int, int], None], look_s: float = 5.0) -> None:
+    def __init__(
+        self, shards: Mapping[int, Shard], publish_owner: Callable[[int, int], None], poll_s: float = 5.0
+    ) -> None:
         self._shards = shards
-        self._took = took
-        self._look_s = look_s
+        self._publish_owner = publish_owner
+        self._poll_s = poll_s
         self._owners: dict[int, Subscriber] = {}
 
-    def bring(self, shard: int, events: Sequence[NewEvent]) -> set[int]:
+    def push(self, shard: int, events: Sequence[NewEvent]) -> set[int]:
         """Pass new events on to the owners of their partitions; return the partitions without an owner here."""
-        elsewhere = set()
+        unowned = set()
         for new in events:
             owner = self._owners.get(new.event.partition)
             if owner is None:
-                elsewhere.add(new.event.partition)
+                unowned.add(new.event.partition)
             else:
-                owner.bring(shard, new)
-        return elsewhere
+                owner.push(shard, new)
+        return unowned
 
-    def announce(self, shard: int, partitions: Sequence[int]) -> None:
+    def notify(self, shard: int, partitions: Sequence[int]) -> None:
         """Tell the owners of these partitions that there are new events."""
         for partition in partitions:
             owner = self._owners.get(partition)
             if owner is not None:
-                owner.tell(shard, partition)
+                owner.notify(shard, partition)
 
-    def look(self) -> None:
-        """Have all owners look for events, since news may have been lost."""
+    def recheck(self) -> None:
+        """Have all owners check for events, since news may have been lost."""
         for shard in self._shards:
-            self.announce(shard, list(self._owners))
+            self.notify(shard, list(self._owners))
 
     def supersede(self, partition: int, epoch: int) -> None:
         """End the subscription of a partition if its epoch is lower."""
         owner = self._owners.get(partition)
         if owner is not None and owner.partitions[partition] < epoch:
-            self._end(owner, partition)
+            self._end_subscription(owner, partition)
 
     async def subscribe(self, subscriber: Subscriber, partition: int, epoch: int) -> None:
         """Deliver a partition to this subscriber from its first unacknowledged event; a stale epoch ends at once."""
         for shard in self._shards.values():
             if not await shard.events.subscribe(partition, epoch):
-                self._end(subscriber, partition)
+                self._end_subscription(subscriber, partition)
                 return
         owner = self._owners.get(partition)
         if owner is not None and owner is not subscriber:
             if owner.partitions[partition] > epoch:
-                self._end(subscriber, partition)
+                self._end_subscription(subscriber, partition)
                 return
-            self._end(owner, partition)
+            self._end_subscription(owner, partition)
         self._owners[partition] = subscriber
         subscriber.partitions[partition] = epoch
-        self._took(partition, epoch)
+        self._publish_owner(partition, epoch)
         for number in self._shards:
             subscriber.positions[number, partition] = FIRST
-            subscriber.tell(number, partition)
+            subscriber.notify(number, partition)
 
     def unsubscribe(self, subscriber: Subscriber, partitions: Sequence[int]) -> None:
         """Stop delivering these partitions to this subscriber."""
@@ -136,10 +138,10 @@ class EventFeed:
     def leave(self, subscriber: Subscriber) -> None:
         """Stop delivering to this subscriber."""
         self.unsubscribe(subscriber, list(subscriber.partitions))
-        if subscriber.look is not None:
-            subscriber.look.cancel()
+        if subscriber.poll_timer is not None:
+            subscriber.poll_timer.cancel()
 
-    def _end(self, subscriber: Subscriber, partition: int) -> None:
+    def _end_subscription(self, subscriber: Subscriber, partition: int) -> None:
         self.unsubscribe(subscriber, [partition])
         subscriber.end(partition)
 
@@ -158,20 +160,21 @@ class EventFeed:
             if subscriber.ended:
                 ended, subscriber.ended = subscriber.ended, []
                 return [], ended
-            if subscriber.brought:
-                brought, subscriber.brought = subscriber.brought, []
-                return brought, []
-            news, subscriber.news = subscriber.news, set()
-            for number in sorted({shard for shard, _ in news}):
-                if events := await self._read(subscriber, number, [at for at in news if at[0] == number]):
-                    subscriber.news |= {at for at in news if at[0] > number}
+            if subscriber.buffered:
+                buffered, subscriber.buffered = subscriber.buffered, []
+                return buffered, []
+            unread, subscriber.unread = subscriber.unread, set()
+            for number in sorted({shard for shard, _ in unread}):
+                if events := await self._read(subscriber, number, [at for at in unread if at[0] == number]):
+                    subscriber.unread |= {at for at in unread if at[0] > number}
                     return events, []
-            if subscriber.brought or subscriber.news or subscriber.ended:
+            if subscriber.buffered or subscriber.unread or subscriber.ended:
                 continue
             subscriber.wake.clear()
-            if subscriber.look is None:
+            if subscriber.poll_timer is None:
                 # One timer serves many waits: setting and cancelling one for each costs more than an extra look.
-                subscriber.look = asyncio.get_running_loop().call_at(next_beat(self._look_s), subscriber.tell_all)
+                loop = asyncio.get_running_loop()
+                subscriber.poll_timer = loop.call_at(next_beat(self._poll_s), subscriber.notify_all)
             await subscriber.wake.wait()
 
     async def _read(self, subscriber: Subscriber, number: int, wanted: Sequence[tuple[int, int]]) -> list[ShardEvent]:
@@ -183,10 +186,10 @@ class EventFeed:
         except Exception as error:
             _log.warning("events_not_read", shard=number, error=error)
             await asyncio.sleep(_RETRY_S)
-            subscriber.news |= {(number, partition) for partition in after}
+            subscriber.unread |= {(number, partition) for partition in after}
             return []
         counts = dict.fromkeys(after, 0)
-        # Partitions that were taken away, subscribed to anew or brought further meanwhile are read again from there.
+        # Partitions that were taken away, subscribed to anew or pushed further meanwhile are read again from there.
         moved = {at for at, position in after.items() if subscriber.positions.get((number, at)) != position}
         events = []
         for event in found:
@@ -195,5 +198,5 @@ class EventFeed:
                 events.append((number, event))
                 subscriber.positions[number, event.partition] = event.event_id
         again = moved | {partition for partition, count in counts.items() if count >= _BATCH}
-        subscriber.news |= {(number, partition) for partition in again}
+        subscriber.unread |= {(number, partition) for partition in again}
         return events

@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.handles import Declared
 from tradewind.node_task_manager.metrics import LEASES_LOST, count_assigned, count_ended
 from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports.workers import Ready
-from tradewind.node_task_manager.use_cases.cached_delivery import answered
+from tradewind.node_task_manager.use_cases.cached_delivery import cached_outcome
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import (
@@ -54,40 +54,42 @@ class UnaryWork:
         """
         claiming = asyncio.get_running_loop().create_task(self._claim(worker_id, offers, limit, size))
         try:
-            taken = await asyncio.shield(claiming)
+            claimed = await asyncio.shield(claiming)
         except asyncio.CancelledError:
             # The store may have leased node tasks by now that nobody would ever hear of.
             await self.give_back(worker_id, map(_token, await claiming))
             raise
-        return taken if self._traces is None else self._traces.dispatched(taken)
+        return claimed if self._traces is None else self._traces.dispatched(claimed)
 
     async def _claim(self, worker_id: str, offers: Mapping[str, Offer], limit: int, size: int) -> list[Ready]:
-        taken: list[Ready] = []
+        claimed: list[Ready] = []
         left: list[tuple[int, Held]] = []
         declared = declared_by(offers)
         try:
             for number, dispatcher in self._dispatchers.items():
-                if left or len(taken) == limit:
+                if left or len(claimed) == limit:
                     break
-                effects = await dispatcher.shard.tasks.claim([Vacancy(worker_id, 0, limit - len(taken), tuple(offers))])
+                effects = await dispatcher.shard.tasks.claim(
+                    [Vacancy(worker_id, 0, limit - len(claimed), tuple(offers))]
+                )
                 left = [(number, each.held) for each in effects.assignments]
                 count_assigned(effects.assignments)
                 dispatcher.apply(structs.replace(effects, assignments=()))
                 for assignment in effects.assignments:
-                    whole = await self._whole(dispatcher, assignment, declared)
-                    if whole is not None and taken and whole.size > size:
+                    whole = await self._with_inputs(dispatcher, assignment, declared)
+                    if whole is not None and claimed and whole.size > size:
                         break
-                    if whole is not None and not await self._elsewhere(dispatcher, whole, offers):
-                        taken.append(whole)
+                    if whole is not None and not await self._answered_elsewhere(dispatcher, whole, offers):
+                        claimed.append(whole)
                         size -= whole.size
                     del left[0]
             await self.give_back(worker_id, left)
         except Exception:
-            await self.give_back(worker_id, [*left, *map(_token, taken)])
+            await self.give_back(worker_id, [*left, *map(_token, claimed)])
             raise
-        return taken
+        return claimed
 
-    async def _whole(self, dispatcher: Dispatcher, assignment: Assignment, declared: Declared) -> Ready | None:
+    async def _with_inputs(self, dispatcher: Dispatcher, assignment: Assignment, declared: Declared) -> Ready | None:
         """Return an assignment with its values; if it cannot run, fail it and return None."""
         shard = dispatcher.shard
         whole: Assignment | TooLarge = assignment
@@ -103,16 +105,16 @@ class UnaryWork:
         await self.end(assignment.worker_id, [(shard.number, outcome)])
         return None
 
-    async def _elsewhere(self, dispatcher: Dispatcher, item: Ready, offers: Mapping[str, Offer]) -> bool:
+    async def _answered_elsewhere(self, dispatcher: Dispatcher, item: Ready, offers: Mapping[str, Offer]) -> bool:
         """Say whether its worker need not run it: its outputs were in a cache, or another attempt works them out."""
         offer = offers[item.node.node_type]
         use = self._caches.use_of(item, offers)
-        found = await self._caches.look(item, use, offer.version, None) if use is not None else None
+        found = await self._caches.look_up(item, use, offer.version, None) if use is not None else None
         if use is None or found is None:
             return False
         given = item.assignment
         if isinstance(found, Hit):
-            await self.end(given.worker_id, [(item.shard, answered(item, use, found))])
+            await self.end(given.worker_id, [(item.shard, cached_outcome(item, use, found))])
             return True
         postponed = Postponed(given.task_id, given.attempt, given.nonce, found.ms)
         dispatcher.apply(await dispatcher.shard.tasks.postpone([postponed]))
@@ -165,8 +167,8 @@ class UnaryWork:
         return lost
 
 
-def _token(taken: Ready) -> tuple[int, Held]:
-    return taken.shard, taken.assignment.held
+def _token(claimed: Ready) -> tuple[int, Held]:
+    return claimed.shard, claimed.assignment.held
 
 
 def _by_shard(items: Iterable[tuple[int, Item]]) -> dict[int, list[Item]]:

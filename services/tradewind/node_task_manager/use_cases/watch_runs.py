@@ -6,32 +6,32 @@ from typing import TypeVar
 
 State = TypeVar("State")
 
-_AGAIN_S = 0.2
+_RECHECK_S = 0.2
 """Scripts announce changes at most ten times a second, so a watcher looks again this long after a change."""
-_FALLBACK_S = 5.0
+_POLL_S = 5.0
 
 
 class Watcher:
     """A watcher of a run."""
 
     def __init__(self) -> None:
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._over = asyncio.Event()
 
-    def tell(self, *, over: bool) -> None:
+    def notify(self, *, over: bool) -> None:
         """Note that the run has changed, or is over."""
-        self._news.set()
+        self._changed.set()
         if over:
             self._over.set()
 
     def clear(self) -> None:
         """Forget earlier news."""
-        self._news.clear()
+        self._changed.clear()
         self._over.clear()
 
     async def wait(self, *, changed: bool) -> None:
         """Return when it is worth looking again; `changed` says whether the last look showed something new."""
-        event, pause = (self._over, _AGAIN_S) if changed else (self._news, _FALLBACK_S)
+        event, pause = (self._over, _RECHECK_S) if changed else (self._changed, _POLL_S)
         try:
             async with asyncio.timeout(pause):
                 await event.wait()
@@ -45,24 +45,24 @@ class RunWatch:
     def __init__(self) -> None:
         self._watchers: dict[str, set[Watcher]] = {}
 
-    def tell(self, run: str, *, over: bool = False) -> None:
+    def notify(self, run: str, *, over: bool = False) -> None:
         """Tell the watchers that a run has changed, or is over."""
         for watcher in self._watchers.get(run, ()):
-            watcher.tell(over=over)
+            watcher.notify(over=over)
 
-    def look(self) -> None:
+    def recheck(self) -> None:
         """Have all watchers look, since news may have been lost."""
         for run in self._watchers:
-            self.tell(run, over=True)
+            self.notify(run, over=True)
 
     async def follow(
         self,
         run: str,
         read: Callable[[], Awaitable[State]],
-        face: Callable[[State], object],
+        fingerprint: Callable[[State], object],
         ended: Callable[[State], bool],
     ) -> AsyncGenerator[State, None]:
-        """Yield what `read` returns, then again whenever its `face` has changed, until it has `ended`.
+        """Yield what `read` returns, then again whenever its `fingerprint` has changed, until it has `ended`.
 
         Raises what `read` raises.
         """
@@ -74,7 +74,7 @@ class RunWatch:
             while True:
                 watcher.clear()
                 state = await read()
-                seen = face(state)
+                seen = fingerprint(state)
                 changed, shown = seen != shown, seen
                 if changed:
                     yield state

@@ -14,7 +14,7 @@ Entry = TypeVar("Entry")
 
 PAGE = 100
 """The most entries that a watcher reads at a time, and so holds."""
-_LOOK_S = 5.0
+_POLL_S = 5.0
 
 Read = Callable[[str, int], Awaitable[Stretch[Entry]]]
 """Returns what follows a position, up to a number of entries."""
@@ -27,15 +27,15 @@ class StreamWatch:
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self._reads: SharedReads[Stretch[Any]] = SharedReads()
 
-    def tell(self, name: str) -> None:
+    def notify(self, name: str) -> None:
         """Tell the watchers of a stream that there is something new to read."""
         for news in self._watchers.get(name, ()):
             news.set()
 
-    def look(self) -> None:
+    def recheck(self) -> None:
         """Have all watchers look, since news may have been lost."""
         for name in self._watchers:
-            self.tell(name)
+            self.notify(name)
 
     @property
     def followed(self) -> int:
@@ -61,7 +61,7 @@ class StreamWatch:
                 yield stretch
                 if len(stretch.entries) < PAGE:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(_LOOK_S * random.uniform(0.8, 1.2)):
+                        async with asyncio.timeout(_POLL_S * random.uniform(0.8, 1.2)):
                             await news.wait()
         finally:
             watchers.discard(news)

@@ -10,14 +10,14 @@ from tests.unit.node_task_manager.conftest import Line
 from tests.waiting import until
 from tradewind.node_task_manager.ports.connected import ConnectionNews, LastOffer
 from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
-from tradewind.node_task_manager.use_cases.tell_connected import TellConnected
+from tradewind.node_task_manager.use_cases.record_connections import RecordConnections
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
 from tradewind.server.clock import ManualClock
 from tradewind.server.ending import end_tasks
 
 
-class Told(MemoryConnectedWorkers):
-    """The record of connections, which may be away; it also counts how much one call brings."""
+class Record(MemoryConnectedWorkers):
+    """The record of connections, which may be away; it also counts how much one call holds."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -37,9 +37,9 @@ class Replica:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.told = Told(self.clock)
+        self.record = Record(self.clock)
         self.pool = WorkerPool()
-        self.tell = TellConnected(self.told, self.pool, "r1", self.clock, look_s=0.01)
+        self.recorder = RecordConnections(self.record, self.pool, "r1", self.clock, refresh_s=0.01)
 
     def come(self, worker_id: str, *node_types: str) -> ConnectedWorker:
         worker = ConnectedWorker(worker_id, "i1", node_types, 1, Line())
@@ -48,20 +48,20 @@ class Replica:
 
     async def offers(self, *node_types: str) -> None:
         async def are_offered() -> bool:
-            return not await self.told.unoffered(node_types)
+            return not await self.record.unoffered(node_types)
 
         await until(are_offered, f"{node_types} are offered")
 
     async def withdraws(self, node_type: str) -> LastOffer:
         async def is_withdrawn() -> bool:
-            return any(last.worker_id for last in (await self.told.unoffered([node_type])).values())
+            return any(last.worker_id for last in (await self.record.unoffered([node_type])).values())
 
         await until(is_withdrawn, f"{node_type} is offered no more")
-        return (await self.told.unoffered([node_type]))[node_type]
+        return (await self.record.unoffered([node_type]))[node_type]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.get_running_loop().create_task(self.tell.run())
+        task = asyncio.get_running_loop().create_task(self.recorder.run())
         try:
             yield
         finally:
@@ -76,14 +76,14 @@ async def test_connections_are_recorded_as_workers_come_and_go() -> None:
         second = replica.come("w2", "b")
         since_ms = replica.clock.now_ms()
 
-        async def is_told() -> bool:
-            return "w2" in await replica.told.since(["w2"])
+        async def is_recorded() -> bool:
+            return "w2" in await replica.record.since(["w2"])
 
-        await until(is_told, "the second one is told of")
+        await until(is_recorded, "the second one is recorded")
         replica.clock.advance(1000)
         replica.pool.remove(first)
         assert await replica.withdraws("a") == LastOffer("w1", replica.clock.now_ms())
-        assert await replica.told.since(["w1", "w2"]) == {"w2": since_ms}
+        assert await replica.record.since(["w1", "w2"]) == {"w2": since_ms}
         replica.pool.remove(second)
         assert (await replica.withdraws("b")).worker_id == "w2"
 
@@ -104,13 +104,13 @@ async def test_connections_are_recorded_again_after_an_outage(lapses: bool) -> N
     worker = replica.come("w1", "a")
     async with replica.running():
         await replica.offers("a")
-        replica.told.away = True
+        replica.record.away = True
         replica.pool.remove(worker)
         replica.come("w2", "b")
-        await until(lambda: replica.told.refused, "it was not told")
+        await until(lambda: replica.record.refused, "nothing was recorded")
         if lapses:
             replica.clock.advance(60_000)
-        replica.told.away = False
+        replica.record.away = False
         await replica.offers("b")
         assert (await replica.withdraws("a")).worker_id == "w1"
 
@@ -121,16 +121,16 @@ async def test_many_connections_are_recorded_in_batches() -> None:
         replica.come(f"w{number}", f"t{number}")
     async with replica.running():
         await replica.offers(*(f"t{number}" for number in range(450)))
-    assert replica.told.largest == 200
+    assert replica.record.largest == 200
 
 
 async def test_claiming_worker_counts_as_connected_for_a_minute() -> None:
     replica = Replica()
     async with replica.running():
-        replica.tell.claimed("u1", frozenset({"a"}))
+        replica.recorder.claimed("u1", frozenset({"a"}))
         await replica.offers("a")
         replica.clock.advance(59_000)
-        replica.tell.claimed("u1", frozenset({"a"}))
+        replica.recorder.claimed("u1", frozenset({"a"}))
         claimed_ms = replica.clock.now_ms()
         await replica.offers("a")
         replica.clock.advance(61_000)
@@ -142,6 +142,6 @@ async def test_leaving_replica_removes_its_connections() -> None:
     replica.come("w1", "a")
     async with replica.running():
         await replica.offers("a")
-    await replica.tell.leave()
+    await replica.recorder.leave()
     assert (await replica.withdraws("a")).worker_id == "w1"
-    assert await replica.told.since(["w1"]) == {}
+    assert await replica.record.since(["w1"]) == {}

@@ -4,7 +4,7 @@ A message is the name of a node type that has ready node tasks, or one of
 
 e:<partition>            the partition has new events
 o:<partition>:<epoch>    the partition has a subscriber of this epoch
-w:<worker>               the worker has something to hear
+w:<worker>               the worker must be notified
 c:<version>              this version of the configuration is in force
 k:<cache>:<result>:<1>   the result is in the cache; with 0 it was given up
 n:<user>                 the user has a notification
@@ -26,38 +26,38 @@ from tradewind.server.side_tasks import SideTasks
 _log = structlog.get_logger(__name__)
 
 
-class TellReplicas:
+class ReplicaPublisher:
     """Sends messages to the other replicas; messages that concern no shard go to the listeners of the first shard."""
 
     def __init__(self, publish: Callable[[int, str], Awaitable[Any]], first_shard: int) -> None:
         self._publish = publish
         self._first_shard = first_shard
-        self._telling = SideTasks()
+        self._sending = SideTasks()
 
     async def stop(self) -> None:
         """Send nothing more."""
-        await self._telling.end()
+        await self._sending.end()
 
-    def of_events(self, shard: int, partitions: Collection[int]) -> None:
-        """Tell of partitions that have new events and no subscriber here."""
+    def publish_events(self, shard: int, partitions: Collection[int]) -> None:
+        """Publish partitions that have new events and no subscriber here."""
         for partition in sorted(partitions):
-            self._tell(shard, f"e:{partition}")
+            self._begin(shard, f"e:{partition}")
 
-    def of_owner(self, partition: int, epoch: int) -> None:
-        """Tell that a partition has a subscriber here now."""
-        self._tell(self._first_shard, f"o:{partition}:{epoch}")
+    def publish_owner(self, partition: int, epoch: int) -> None:
+        """Publish that a partition has a subscriber here now."""
+        self._begin(self._first_shard, f"o:{partition}:{epoch}")
 
-    def of_workers(self, shard: int, workers: Sequence[str]) -> None:
-        """Tell of workers that are not connected here and have something to hear."""
+    def publish_workers(self, shard: int, workers: Sequence[str]) -> None:
+        """Publish workers that are not connected here and must be notified."""
         for worker_id in workers:
-            self._tell(shard, f"w:{worker_id}")
+            self._begin(shard, f"w:{worker_id}")
 
-    def of_config(self, version: int) -> None:
-        """Tell of a new configuration."""
-        self._tell(self._first_shard, f"c:{version}")
+    def publish_config(self, version: int) -> None:
+        """Publish a new configuration."""
+        self._begin(self._first_shard, f"c:{version}")
 
-    def _tell(self, shard: int, message: str) -> None:
-        self._telling.begin(self._send(shard, message))
+    def _begin(self, shard: int, message: str) -> None:
+        self._sending.begin(self._send(shard, message))
 
     async def _send(self, shard: int, message: str) -> None:
         try:
@@ -66,7 +66,7 @@ class TellReplicas:
             _log.warning("replicas_not_told", message=message, error=error)
 
 
-class HearReplicas:
+class ReplicaListener:
     """Passes the messages of all replicas, this one included, to whatever they concern in this process."""
 
     def __init__(
@@ -76,14 +76,14 @@ class HearReplicas:
         feed: EventFeed,
         config: FollowConfig,
         caches: ResultCaches,
-        tell_watchers: Callable[[str, bool], None],
+        notify_watchers: Callable[[str, bool], None],
     ) -> None:
         self._dispatchers = dispatchers
         self._pool = pool
         self._feed = feed
         self._config = config
         self._caches = caches
-        self._tell_watchers = tell_watchers
+        self._notify_watchers = notify_watchers
         self._loading = SideTasks()
 
     async def stop(self) -> None:
@@ -97,18 +97,18 @@ class HearReplicas:
             # Look even without room: a claim that ran before this became ready may have been offered all of it.
             dispatcher.request_claim()
         elif kind == "e":
-            self._feed.announce(shard, [int(rest)])
+            self._feed.notify(shard, [int(rest)])
         elif kind == "o":
             partition, _, epoch = rest.partition(":")
             self._feed.supersede(int(partition), int(epoch))
         elif kind == "c":
             self._loading.begin(self._load_config())
         elif kind == "k":
-            self._caches.tell(rest)
+            self._caches.handle_message(rest)
         elif kind in ("r", "f"):
-            self._tell_watchers(rest, kind == "f")
+            self._notify_watchers(rest, kind == "f")
         elif kind == "n":
-            self._tell_watchers(message, False)
+            self._notify_watchers(message, False)
         elif kind == "w" and (worker := self._pool.get(rest)) is not None:
             dispatcher.remind(worker)
 
