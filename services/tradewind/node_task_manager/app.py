@@ -37,8 +37,8 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.doctor import ExamineShards
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
-from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.measure import MeasureQueues
+from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.plans import PlanCache
@@ -153,19 +153,19 @@ class NodeTaskManager:
             self._loops.repeat(MeasureQueues(shards, pool, stores.clock), settings.metrics_seconds)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
-        self._records = look = Look(shards, plans, ExplainPending(self._config.share, stores.connected))
+        self._records = records = NodeTaskRecords(shards, plans, ExplainPending(self._config.share, stores.connected))
         node_types = LiveNodeTypes(pool, self._channel)
-        ad_hoc = AdHoc(self._dispatchers, look, node_types, limits)
+        ad_hoc = AdHoc(self._dispatchers, records, node_types, limits)
         notifications = UserNotifications(shards, self._stream_watch)
         submit_ad_hoc = SubmitAdHoc(self._dispatchers, plans, node_types, limits)
         count_queues = CountQueues(shards, plans)
         self._scaler = ExternalScalerHandlers(Demand(count_queues), self._streams)
         self._handlers = NodeTaskManagerHandlers(
             submit=SubmitRuns(self._dispatchers, plans),
-            stop=Stop(self._dispatchers, look, limits, stores.clock),
-            signal_node=SignalNode(self._dispatchers, look),
-            sub_flows=SubFlows(self._dispatchers, look),
-            look=look,
+            stop=Stop(self._dispatchers, records, limits, stores.clock),
+            signal_node=SignalNode(self._dispatchers, records),
+            sub_flows=SubFlows(self._dispatchers, records),
+            records=records,
             count_queues=count_queues,
             config=self._config,
             unary=UnaryWork(self._dispatchers, plans, caches, self._called.ended, traces),
@@ -178,14 +178,14 @@ class NodeTaskManager:
             submit_ad_hoc=submit_ad_hoc,
             ad_hoc=ad_hoc,
             watch=self._watch,
-            dead_letters=DeadLetters(look, submit_ad_hoc),
-            watch_task=WatchTask(ad_hoc, look, notifications.of, self._stream_watch),
+            dead_letters=DeadLetters(records, submit_ad_hoc),
+            watch_task=WatchTask(ad_hoc, records, notifications.of, self._stream_watch),
             notifications=notifications,
             doctor=doctor,
             connected=stores.connected,
             record_connections=self._record_connections,
             explain=ExplainNodeTask(
-                look,
+                records,
                 stores.waits,
                 self._config.share,
                 stores.connected,

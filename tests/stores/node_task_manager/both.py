@@ -289,7 +289,7 @@ def _check_events(task: NodeTask, events: Sequence[TaskEvent], *, mapped: bool) 
     assert not any(status.terminal for status in statuses[:-1]), statuses
     assert (statuses[-1], events[-1].attempt) == (task.status, task.attempt)
     assert [position(event.event_id) for event in events] == sorted(position(event.event_id) for event in events)
-    left = events[-1].leaves(task)
+    left = events[-1].applied_to(task)
     if mapped:
         left = replace(left, retry_at=task.retry_at)
     if left.error and task.error and not task.status.terminal:

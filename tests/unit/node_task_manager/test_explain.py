@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask, Holders
-from tradewind.node_task_manager.use_cases.look import Seen
+from tradewind.node_task_manager.use_cases.node_task_records import TaskView
 from tradewind.server.clock import ManualClock
 
 
@@ -20,9 +20,9 @@ class Blocked:
     def __init__(self, limit: str) -> None:
         task = NodeTask("flow:0:0:a", NodeTaskStatus.PENDING, "0", 0, blocked=limit)
         component = Component(RunName("flow", 0, 0), "r0", "0", ComponentStatus.RUNNING, "ann", "p", 1)
-        self._seen = Seen(task, component, Plan("p", (PlanNode("a", "noop"),), ()))
+        self._seen = TaskView(task, component, Plan("p", (PlanNode("a", "noop"),), ()))
 
-    async def node_task(self, _task_id: str, _user_id: str) -> Seen:
+    async def node_task(self, _task_id: str, _user_id: str) -> TaskView:
         return self._seen
 
     def shard(self, _user_id: str) -> Any:

@@ -12,7 +12,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.waiting import Wait
-from tradewind.node_task_manager.use_cases.look import Look
+from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 
 RUN = RunName("flow", 0, 0)
@@ -40,7 +40,7 @@ PLACES = [
 
 
 class Kept:
-    """Stands in for a Look and its shard's reader: it has all node tasks of a run, and records what is read."""
+    """Stands in for NodeTaskRecords and its shard's reader: has all node tasks of a run, and records what is read."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
@@ -68,7 +68,7 @@ class Kept:
 @pytest.mark.parametrize("limit", [1, 2, 3, 500, 1204, 10_000])
 async def test_pages_of_any_size_list_each_wait_once_in_order(limit: int) -> None:
     kept = Kept()
-    sub_flows = SubFlows({}, cast(Look, kept))
+    sub_flows = SubFlows({}, cast(NodeTaskRecords, kept))
     after = 0 if limit > 3 else len(PLACES) - 10
     found, wanted = [], PLACES[after:]
     while True:
@@ -82,7 +82,7 @@ async def test_pages_of_any_size_list_each_wait_once_in_order(limit: int) -> Non
 
 async def test_later_page_does_not_read_earlier_waits() -> None:
     kept = Kept()
-    page, _ = await SubFlows({}, cast(Look, kept)).waits(RUN, "ada", len(PLACES) - 4, 2)
+    page, _ = await SubFlows({}, cast(NodeTaskRecords, kept)).waits(RUN, "ada", len(PLACES) - 4, 2)
     assert [wait.task.task_id for wait in page] == ["flow:0:0:m:1202", "flow:0:0:n:0"]
     owners = ["flow:0:0:m", "flow:0:0:not-yet", "flow:0:0:n"]
     assert kept.read == [*owners, "flow:0:0:m:1202", *(f"flow:0:0:n:{item}" for item in range(3))]

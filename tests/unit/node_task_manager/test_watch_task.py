@@ -7,7 +7,7 @@ from typing import Any
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.task_event import STATUSES, TaskEvent, TaskEventKind
 from tradewind.node_task_manager.ports.reading import Stretch
-from tradewind.node_task_manager.use_cases.look import Seen
+from tradewind.node_task_manager.use_cases.node_task_records import TaskView
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 
@@ -24,10 +24,10 @@ class Watched:
         self._later = list(later)
         self._happen(TaskEventKind.SUSPENDED)
 
-    async def task(self, _task_id: str, _user_id: str, *, outputs: bool) -> Seen:
+    async def task(self, _task_id: str, _user_id: str, *, outputs: bool) -> TaskView:
         beside: Any = None
         waits = "waits for room" if self._record.status is NodeTaskStatus.PENDING else ""
-        return Seen(self._record, beside, beside, waits)
+        return TaskView(self._record, beside, beside, waits)
 
     async def newest_task_event(self, _task_id: str) -> TaskEvent:
         return self._events[-1]
@@ -38,12 +38,12 @@ class Watched:
             self._happen(*self._later.pop(0))
         return Stretch(False, entries)
 
-    async def told(self) -> list[str]:
+    async def reports(self) -> list[str]:
         """Watch the task to its end; return the reports, by their event or, without one, by status."""
         it: Any = self
         watch = WatchTask(it, it, lambda _user_id: it, self.streams)
         changes = [change async for change in watch(NAME, "ann", "", outputs=False)]
-        return [each.event.kind if each.event else f"is {each.seen.task.status}" for each in changes]
+        return [each.event.kind if each.event else f"is {each.view.task.status}" for each in changes]
 
     def _happen(self, *kinds: TaskEventKind) -> None:
         for kind in kinds:
@@ -54,5 +54,5 @@ class Watched:
 
 async def test_changes_between_event_read_and_record_read_are_reported_once() -> None:
     queued, running, completed = TaskEventKind.QUEUED, TaskEventKind.RUNNING, TaskEventKind.COMPLETED
-    assert await Watched([queued], [running, completed]).told() == ["suspended", queued, running, completed]
-    assert await Watched([queued, running, completed]).told() == ["suspended", queued, running, completed]
+    assert await Watched([queued], [running, completed]).reports() == ["suspended", queued, running, completed]
+    assert await Watched([queued, running, completed]).reports() == ["suspended", queued, running, completed]

@@ -22,7 +22,7 @@ class Concurrency:
     when_full: WhenFull = WhenFull.WAIT
 
 
-def in_words(limit: str) -> str:
+def limit_text(limit: str) -> str:
     """Say which limit is full, given its name (see stores/lua/slots.lua); `running` is the limit on all node tasks."""
     kind, _, rest = limit.partition(":")
     match kind:

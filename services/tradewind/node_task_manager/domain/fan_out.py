@@ -51,10 +51,10 @@ class FirstLoss:
     why: str
 
 
-def loss_words(code: str, message: str, type: str) -> str:
+def loss_text(code: str, message: str, type: str) -> str:
     """Return an error in one line."""
-    what = f"{type}: {message}" if type else message
-    return what if code == "NODE_ERROR" else f"{code}: {what}"
+    text = f"{type}: {message}" if type else message
+    return text if code == "NODE_ERROR" else f"{code}: {text}"
 
 
 @dataclass(frozen=True, slots=True)

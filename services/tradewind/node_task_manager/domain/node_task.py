@@ -97,7 +97,7 @@ class TaskError:
     """Why no further attempt followed, if the node may be tried more than once."""
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The error in one line that begins with its code."""
         return ": ".join(filter(None, (self.code, self.type, self.message)))
 

@@ -70,7 +70,7 @@ class Notification:
                 return Severity.WARNING
             case NotificationKind.BATCH_FINISHED:
                 severities = {"completed": Severity.INFO, "failed": Severity.ERROR}
-                return severities.get(self._batch_word, Severity.WARNING)
+                return severities.get(self._batch_status, Severity.WARNING)
         return self.fact.severity or Severity.INFO
 
     @property
@@ -79,14 +79,14 @@ class Notification:
         fact = self.fact
         match fact.kind:
             case NotificationKind.TASK_COMPLETED:
-                return f'{self._work} of type "{fact.node_type}" completed'
+                return f'{self._subject_text} of type "{fact.node_type}" completed'
             case NotificationKind.TASK_FAILED:
-                return f'{self._work} of type "{fact.node_type}" failed'
+                return f'{self._subject_text} of type "{fact.node_type}" failed'
             case NotificationKind.TASK_CANCELLED:
-                return f'{self._work} of type "{fact.node_type}" was cancelled'
+                return f'{self._subject_text} of type "{fact.node_type}" was cancelled'
             case NotificationKind.BATCH_FINISHED:
-                ended = "was cancelled" if self._batch_word == "cancelled" else self._batch_word
-                return f'{self._work} of {fact.total} of type "{fact.node_type}" {ended}'
+                ended = "was cancelled" if self._batch_status == "cancelled" else self._batch_status
+                return f'{self._subject_text} of {fact.total} of type "{fact.node_type}" {ended}'
             case NotificationKind.DEAD_LETTER:
                 return f'node task {fact.subject} of type "{fact.node_type}" was given up'
             case NotificationKind.CYCLE_FAILED:
@@ -107,16 +107,16 @@ class Notification:
         if fact.kind is NotificationKind.CYCLE_FAILED:
             nodes = f"{fact.failed} of {fact.total} nodes of a component failed" if fact.failed else ""
             return "; ".join(filter(None, (nodes, fact.message)))
-        words = f"{fact.code}: {fact.message}" if fact.code else fact.message
-        return f"{words} (listed as a dead letter)" if fact.given_up else words
+        text = f"{fact.code}: {fact.message}" if fact.code else fact.message
+        return f"{text} (listed as a dead letter)" if fact.given_up else text
 
     @property
-    def _work(self) -> str:
+    def _subject_text(self) -> str:
         """The ad-hoc task or batch that ended: `task <id>` or `batch <id>`."""
         return self.fact.subject.replace(":", " ", 1)
 
     @property
-    def _batch_word(self) -> str:
+    def _batch_status(self) -> str:
         """The status of the batch, derived as in `batch_status`."""
         fact = self.fact
         if fact.completed == fact.total:

@@ -34,7 +34,7 @@ class SubFlowReport:
     final: bool = False
 
 
-def waits_for_flow(flow_id: str, child: str) -> str:
+def sub_flow_wait_text(flow_id: str, child: str) -> str:
     """Say what a node of type `flow` waits for; `child` names the run that has begun, "" for none."""
     if not child:
         return f'waits for a cycle of flow "{flow_id}" to begin'

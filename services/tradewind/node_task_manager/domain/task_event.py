@@ -81,10 +81,10 @@ class TaskEvent:
         """The status in which it left its task."""
         return STATUSES[self.kind]
 
-    def leaves(self, task: NodeTask) -> NodeTask:
+    def applied_to(self, task: NodeTask) -> NodeTask:
         """Return a task, which was read later, as this event left it, as far as that is known."""
         over = self.status.terminal
-        said = self if self.kind is TaskEventKind.PROGRESS else self._latest(task)
+        reported = self if self.kind is TaskEventKind.PROGRESS else self._latest(task)
         history = tuple(past for past in task.history if past.ended <= self.at)
         return replace(
             task,
@@ -95,12 +95,12 @@ class TaskEvent:
             worker_id=self.worker_id,
             history=history,
             retry_at=self.retry_at,
-            progress=said.progress,
-            message=said.message,
-            step=said.step,
-            ready_at=_by(self.at, task.ready_at),
+            progress=reported.progress,
+            message=reported.message,
+            step=reported.step,
+            ready_at=_if_by(self.at, task.ready_at),
             # An attempt may be handed out before the time from which it counts.
-            started_at=task.started_at if self.attempt == task.attempt else _by(self.at, task.started_at),
+            started_at=task.started_at if self.attempt == task.attempt else _if_by(self.at, task.started_at),
             ended_at=task.ended_at if over else 0,
             lease_deadline=task.lease_deadline if self.status is NodeTaskStatus.RUNNING else 0,
             stop=self.stop or (task.stop if task.stop and task.stop.at <= self.at else None),
@@ -113,7 +113,7 @@ class TaskEvent:
         )
 
     def _latest(self, task: NodeTask) -> "NodeTask | TaskEvent":
-        """Return the holder of what the node said last, if it said that before this event, else the event itself."""
+        """Return what holds the node's latest report: the task, if that came before this event, else this event."""
         latest = self.status is task.status and self.attempt == task.attempt and self.kind is not TaskEventKind.RUNNING
         return task if latest else self
 
@@ -126,5 +126,5 @@ class TaskEvent:
         return None if task.status is NodeTaskStatus.FAILED else task.error
 
 
-def _by(moment: int, at: int) -> int:
+def _if_by(moment: int, at: int) -> int:
     return at if at <= moment else 0

@@ -12,7 +12,7 @@ from tradewind.node_task_manager.rpc.cache_mapping import ad_hoc_cache_faults
 from tradewind.node_task_manager.rpc.checks import concurrency_faults, rate_faults, require
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
 from tradewind.node_task_manager.rpc.times import is_duration, milliseconds
-from tradewind.node_task_manager.use_cases.judge_parameters import MOST_FAULTS
+from tradewind.node_task_manager.use_cases.check_parameters import MOST_FAULTS
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults

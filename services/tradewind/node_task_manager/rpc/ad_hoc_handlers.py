@@ -43,29 +43,29 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         ad_hoc_checks.task(request, await self.config.caches(request.options.cache.name))
         work = ad_hoc_mapping.task_work(request)
         accepted = await self.submit_ad_hoc(work, require_worker=request.options.require_worker, unreadable={})
-        seen = await self.ad_hoc.task(str(accepted.run), request.user_id)
+        view = await self.ad_hoc.task(str(accepted.run), request.user_id)
         return pb2.SubmitTaskResponse(
-            task=mapping.node_task(seen, config=True), duplicate=accepted.duplicate, warnings=accepted.warnings
+            task=mapping.node_task(view, config=True), duplicate=accepted.duplicate, warnings=accepted.warnings
         )
 
     async def GetTask(self, request: pb2.GetTaskRequest, context: Context) -> pb2.GetTaskResponse:
         ad_hoc_checks.task_run(request.task_id, request.user_id)
-        seen = await self.ad_hoc.task(request.task_id, request.user_id, outputs=request.include_outputs)
-        return pb2.GetTaskResponse(task=mapping.node_task(seen, config=True))
+        view = await self.ad_hoc.task(request.task_id, request.user_id, outputs=request.include_outputs)
+        return pb2.GetTaskResponse(task=mapping.node_task(view, config=True))
 
     async def ListTasks(self, request: pb2.ListTasksRequest, context: Context) -> pb2.ListTasksResponse:
         checks.identifiers(user_id=request.user_id)
         after = page_position(request.page_token, Position)
         statuses = ad_hoc_mapping.task_statuses(request.statuses)
-        seen, following = await self.ad_hoc.tasks(request.user_id, statuses, after, page_size_of(request.page_size))
+        views, following = await self.ad_hoc.tasks(request.user_id, statuses, after, page_size_of(request.page_size))
         return pb2.ListTasksResponse(
-            tasks=[mapping.node_task(each) for each in seen], next_page_token=page_token(following)
+            tasks=[mapping.node_task(each) for each in views], next_page_token=page_token(following)
         )
 
     async def CancelTask(self, request: pb2.CancelTaskRequest, context: Context) -> pb2.CancelTaskResponse:
         ad_hoc_checks.task_run(request.task_id, request.user_id)
-        seen = await self.ad_hoc.cancel_task(request.task_id, request.user_id, *_reason_and_actor(request))
-        return pb2.CancelTaskResponse(task=mapping.node_task(seen))
+        view = await self.ad_hoc.cancel_task(request.task_id, request.user_id, *_reason_and_actor(request))
+        return pb2.CancelTaskResponse(task=mapping.node_task(view))
 
     async def SubmitBatch(
         self, request_iterator: AsyncIterator[pb2.SubmitBatchRequest], context: Context
@@ -83,7 +83,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     async def GetBatch(self, request: pb2.GetBatchRequest, context: Context) -> pb2.GetBatchResponse:
         checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
         batch = await self.ad_hoc.batch(request.batch_id, request.user_id)
-        reason = await self.ad_hoc.why_waiting(batch)
+        reason = await self.ad_hoc.wait_reason(batch)
         return pb2.GetBatchResponse(batch=ad_hoc_mapping.batch(batch), reason=reason)
 
     async def ListBatches(self, request: pb2.ListBatchesRequest, context: Context) -> pb2.ListBatchesResponse:
@@ -102,7 +102,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     ) -> pb2.ListBatchResultsResponse:
         checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
         after = page_position(request.page_token, int) or 0
-        seen, following = await self.ad_hoc.results(
+        views, following = await self.ad_hoc.results(
             request.batch_id,
             request.user_id,
             after,
@@ -111,7 +111,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
             config=request.include_parameters,
         )
         return pb2.ListBatchResultsResponse(
-            items=[mapping.node_task(each, config=request.include_parameters) for each in seen],
+            items=[mapping.node_task(each, config=request.include_parameters) for each in views],
             next_page_token=page_token(following or None),
         )
 

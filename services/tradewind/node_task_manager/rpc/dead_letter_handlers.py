@@ -31,9 +31,9 @@ class DeadLetterHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     ) -> pb2.ListDeadLettersResponse:
         checks.identifiers(user_id=request.user_id)
         after = page_position(request.page_token, Position)
-        seen, following = await self.dead_letters.page(request.user_id, after, page_size_of(request.page_size))
+        views, following = await self.dead_letters.page(request.user_id, after, page_size_of(request.page_size))
         return pb2.ListDeadLettersResponse(
-            node_tasks=[mapping.node_task(each, history=True) for each in seen], next_page_token=page_token(following)
+            node_tasks=[mapping.node_task(each, history=True) for each in views], next_page_token=page_token(following)
         )
 
     async def RedriveDeadLetters(

@@ -37,7 +37,7 @@ class EventStream:
             for first in range(0, len(events), _MAX_EVENTS):
                 message = pb2.ReceiveEventsResponse()
                 for shard, event in events[first : first + _MAX_EVENTS]:
-                    mapping.tell(message.events.add(shard=shard), event)
+                    mapping.fill_event(message.events.add(shard=shard), event)
                 await context.write(message)
             if ended:
                 await context.write(pb2.ReceiveEventsResponse(ended_partitions=ended))

@@ -21,15 +21,15 @@ from tradewind.node_task_manager.rpc.eager_mapping import require_no_eager
 from tradewind.node_task_manager.rpc.event_stream import EventStream
 from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
 from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
-from tradewind.node_task_manager.rpc.strange_tokens import set_aside
 from tradewind.node_task_manager.rpc.sub_flow_handlers import SubFlowHandlers
 from tradewind.node_task_manager.rpc.submission_stream import SubmissionStream
 from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
+from tradewind.node_task_manager.rpc.unknown_tokens import remove_unknown_tokens
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
-from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, HeldPlace, Look
+from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES, HeldPlace, NodeTaskRecords
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.record_connections import RecordConnections
@@ -67,7 +67,7 @@ class NodeTaskManagerHandlers(
 
     submit: SubmitRuns
     stop: Stop
-    look: Look
+    records: NodeTaskRecords
     count_queues: CountQueues
     unary: UnaryWork
     connections: Connections
@@ -121,13 +121,13 @@ class NodeTaskManagerHandlers(
         self, request: pb2.TerminateNodeTaskRequest, context: Context
     ) -> pb2.TerminateNodeTaskResponse:
         checks.task_id(request.node_task_id, request.user_id)
-        seen = await self.stop.node_task(
+        view = await self.stop.node_task(
             request.node_task_id,
             request.user_id,
             request.reason[:_MAX_REASON] or "stopped",
             request.by[:_MAX_BY] or "system",
         )
-        return pb2.TerminateNodeTaskResponse(node_task=mapping.node_task(seen))
+        return pb2.TerminateNodeTaskResponse(node_task=mapping.node_task(view))
 
     async def PurgeFlow(self, request: pb2.PurgeFlowRequest, context: Context) -> pb2.PurgeFlowResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
@@ -139,18 +139,18 @@ class NodeTaskManagerHandlers(
         found = []
         for run in request.runs:
             name = RunName(run.flow_id, run.cycle, run.run)
-            found += await self.look.components(name, run.user_id, run.component_ids)
+            found += await self.records.components(name, run.user_id, run.component_ids)
         return pb2.GetComponentsResponse(components=[mapping.component(each) for each in found])
 
     async def GetNodeTask(self, request: pb2.GetNodeTaskRequest, context: Context) -> pb2.GetNodeTaskResponse:
         checks.task_id(request.node_task_id, request.user_id)
-        seen = await self.look.node_task(request.node_task_id, request.user_id, outputs=request.include_outputs)
-        return pb2.GetNodeTaskResponse(node_task=mapping.node_task(seen, config=True))
+        view = await self.records.node_task(request.node_task_id, request.user_id, outputs=request.include_outputs)
+        return pb2.GetNodeTaskResponse(node_task=mapping.node_task(view, config=True))
 
     async def GetNodeOutputs(self, request: pb2.GetNodeOutputsRequest, context: Context) -> pb2.GetNodeOutputsResponse:
         checks.references(request.node_tasks)
         wanted = [(each.node_task_id, each.user_id) for each in request.node_tasks]
-        found = await self.look.outputs(wanted)
+        found = await self.records.outputs(wanted)
         return pb2.GetNodeOutputsResponse(node_tasks=[mapping.node_outputs(*each) for each in found])
 
     async def ListNodeTasks(self, request: pb2.ListNodeTasksRequest, context: Context) -> pb2.ListNodeTasksResponse:
@@ -160,14 +160,16 @@ class NodeTaskManagerHandlers(
         user_id, outputs = request.user_id, request.include_outputs
         if request.items_of:
             checks.identifiers(items_of=request.items_of)
-            items = await self.look.items(run, user_id, request.items_of, after, limit, outputs=outputs)
+            items = await self.records.items(run, user_id, request.items_of, after, limit, outputs=outputs)
             return pb2.ListNodeTasksResponse(
                 node_tasks=[mapping.node_task(each) for each in items[0]], next_page_token=page_token(items[1] or None)
             )
-        seen, following = await self.look.node_tasks(run, user_id, after, limit, outputs=outputs, only=request.node_ids)
-        signals = await self.look.signals(seen, request.user_id) if request.include_signals else []
+        views, following = await self.records.node_tasks(
+            run, user_id, after, limit, outputs=outputs, only=request.node_ids
+        )
+        signals = await self.records.signals(views, request.user_id) if request.include_signals else []
         return pb2.ListNodeTasksResponse(
-            node_tasks=[mapping.node_task(each) for each in seen],
+            node_tasks=[mapping.node_task(each) for each in views],
             signals=mapping.signals(signals),
             next_page_token=page_token(following or None),
         )
@@ -177,15 +179,15 @@ class NodeTaskManagerHandlers(
     ) -> pb2.ListWorkerTasksResponse:
         checks.identifiers(worker_id=request.worker_id)
         after = page_position(request.page_token, HeldPlace)
-        seen, following = await self.look.held_by(request.worker_id, after, page_size_of(request.page_size))
+        views, following = await self.records.held_by(request.worker_id, after, page_size_of(request.page_size))
         return pb2.ListWorkerTasksResponse(
-            node_tasks=[mapping.node_task(each) for each in seen], next_page_token=page_token(following)
+            node_tasks=[mapping.node_task(each) for each in views], next_page_token=page_token(following)
         )
 
     async def ListNodeLogs(self, request: pb2.ListNodeLogsRequest, context: Context) -> pb2.ListNodeLogsResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
         checks.log_position(request.after_log_id)
-        lines, more = await self.look.lines(
+        lines, more = await self.records.lines(
             request.flow_id, request.cycle, request.user_id, request.after_log_id, page_size_of(request.page_size)
         )
         return pb2.ListNodeLogsResponse(logs=[mapping.log_line(line) for line in lines], more=more)
@@ -216,9 +218,9 @@ class NodeTaskManagerHandlers(
         self, request: explanation_pb2.ExplainNodeTaskRequest, context: Context
     ) -> explanation_pb2.ExplainNodeTaskResponse:
         checks.task_id(request.node_task_id, request.user_id)
-        seen, reasons = await self.explain(request.node_task_id, request.user_id)
+        view, reasons = await self.explain(request.node_task_id, request.user_id)
         return explanation_pb2.ExplainNodeTaskResponse(
-            node_task=mapping.node_task(seen), reasons=reason_messages(reasons)
+            node_task=mapping.node_task(view), reasons=reason_messages(reasons)
         )
 
     async def RunDoctor(
@@ -291,10 +293,10 @@ class NodeTaskManagerHandlers(
             return await self._reported(request)
         except InvalidInput:
             # Whoever reaches a worker may have handed it anything: that must not keep back what else it has to say.
-            if not (strange := set_aside(request, self.shards)):
+            if not (unknown := remove_unknown_tokens(request, self.shards)):
                 raise
         answer = await self._reported(request)
-        answer.losses.extend(strange)
+        answer.losses.extend(unknown)
         return answer
 
     async def _reported(self, request: pb2.ReportNodeTasksRequest) -> pb2.ReportNodeTasksResponse:

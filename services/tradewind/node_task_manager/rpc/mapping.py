@@ -27,7 +27,7 @@ from tradewind.node_task_manager.domain.plan import (
     PlanNode,
     RunIf,
 )
-from tradewind.node_task_manager.domain.sub_flow import waits_for_flow
+from tradewind.node_task_manager.domain.sub_flow import sub_flow_wait_text
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.events import Event, SubFlowEvent
 from tradewind.node_task_manager.ports.reading import StoredLine
@@ -37,7 +37,7 @@ from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.rpc.sub_flow_mapping import sub_flow_cycle, sub_flow_event
 from tradewind.node_task_manager.rpc.times import milliseconds, set_timestamp, timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait
-from tradewind.node_task_manager.use_cases.look import Seen, SeenSignal
+from tradewind.node_task_manager.use_cases.node_task_records import SignalView, TaskView
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import KeyRate, Rate
 
@@ -187,7 +187,7 @@ def component(found: Component) -> component_pb2.Component:
     )
 
 
-def tell(event: component_pb2.Event, found: Event) -> None:
+def fill_event(event: component_pb2.Event, found: Event) -> None:
     """Fill in an event for the scheduler in place: nesting finished messages would copy them each time."""
     event.event_id, event.partition = found.event_id, found.partition
     if isinstance(found, SubFlowEvent):
@@ -211,29 +211,29 @@ def tell(event: component_pb2.Event, found: Event) -> None:
         component.stop.CopyFrom(stop)
 
 
-def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> node_task_pb2.NodeTask:
+def node_task(view: TaskView, *, config: bool = False, history: bool = False) -> node_task_pb2.NodeTask:
     """Return a node task, with its config and history on request."""
-    task, name = seen.task, TaskName.parse(seen.task.task_id)
-    run, items = name.run, seen.task.items
-    node = seen.plan.nodes[task.index]
+    task, name = view.task, TaskName.parse(view.task.task_id)
+    run, items = name.run, view.task.items
+    node = view.plan.nodes[task.index]
     failed = task.status is NodeTaskStatus.FAILED
     return node_task_pb2.NodeTask(
         node_task_id=task.task_id,
         flow_id=run.flow_id,
         cycle=run.cycle,
         run=run.run,
-        run_id=seen.component.run_id,
+        run_id=view.component.run_id,
         component_id=task.component_id,
         node_id=node.node_id,
         node_type=node.node_type,
-        user_id=seen.component.user_id,
+        user_id=view.component.user_id,
         status=node_task_pb2.NodeTaskStatus.Value(f"NODE_TASK_STATUS_{task.status.upper()}"),
-        reason=task.reason or _why_delayed(task, node, name) or seen.waits,
+        reason=task.reason or _delay_reason(task, node, name) or view.wait_reason,
         error=task_error(task.error) if failed else None,
         attempt=task.attempt,
         worker_id=task.worker_id,
         progress=items.ended * 100 // items.total if items else task.progress,
-        message=_items_words(items) if items else task.message,
+        message=_items_text(items) if items else task.message,
         current_step=task.step,
         cached_in=task.cached,
         kept_from=task.kept,
@@ -260,7 +260,7 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
     )
 
 
-def _items_words(items: ItemCounts) -> str:
+def _items_text(items: ItemCounts) -> str:
     return f"{items.ended} of {items.total} items have ended" + (f", {items.open} are open" if items.open else "")
 
 
@@ -278,10 +278,10 @@ def _postponed(task: NodeTask) -> bool:
     return 0 < task.retry_at == task.postponed
 
 
-def _why_delayed(task: NodeTask, node: PlanNode, name: TaskName) -> str:
+def _delay_reason(task: NodeTask, node: PlanNode, name: TaskName) -> str:
     """Say what a node task waits for: an answer, its next attempt, another's outputs or its items; else ""."""
     if task.wait is not None:
-        return _why_suspended(task.wait, task.child)
+        return _suspension_reason(task.wait, task.child)
     if _postponed(task):
         return "waits for another node task that does the same work; its cached outputs will be used"
     if node.fan_out is not None and name.item < 0 and task.status is NodeTaskStatus.PENDING:
@@ -289,13 +289,13 @@ def _why_delayed(task: NodeTask, node: PlanNode, name: TaskName) -> str:
     if not task.retry_at or task.error is None or node.retry is None:
         return ""
     at = datetime.fromtimestamp(task.retry_at / 1000, UTC).strftime("%H:%M:%S")
-    why = f"{task.error.type or task.error.code}: {task.error.message}".partition("\n")[0][:200]
-    return f"attempt {task.failures + 1} of {node.retry.attempts} begins at {at} UTC; the last one failed: {why}"
+    error = f"{task.error.type or task.error.code}: {task.error.message}".partition("\n")[0][:200]
+    return f"attempt {task.failures + 1} of {node.retry.attempts} begins at {at} UTC; the last one failed: {error}"
 
 
-def _why_suspended(wait: Wait, child: str) -> str:
+def _suspension_reason(wait: Wait, child: str) -> str:
     if wait.flow_id:
-        return waits_for_flow(wait.flow_id, child)
+        return sub_flow_wait_text(wait.flow_id, child)
     till = datetime.fromtimestamp(wait.till / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if wait.till else ""
     if not wait.signal:
         return f"waits until {till}"
@@ -311,7 +311,7 @@ def node_outputs(task_id: str, outputs: Iterable[tuple[str, str]]) -> node_task_
     )
 
 
-def signals(found: Iterable[SeenSignal]) -> list[node_task_pb2.Signal]:
+def signals(found: Iterable[SignalView]) -> list[node_task_pb2.Signal]:
     """Return the signals along edges."""
     return [
         node_task_pb2.Signal(

@@ -37,7 +37,7 @@ def check_position(path: str, position: str) -> None:
 def task_change(change: TaskChange) -> batch_pb2.WatchTaskResponse:
     """Return a task with what happened to it."""
     event = _task_event(change.event) if change.event is not None else None
-    return batch_pb2.WatchTaskResponse(task=node_task(change.seen), event=event, gap=change.gap)
+    return batch_pb2.WatchTaskResponse(task=node_task(change.view), event=event, gap=change.gap)
 
 
 def _task_event(event: TaskEvent) -> task_event_pb2.TaskEvent:

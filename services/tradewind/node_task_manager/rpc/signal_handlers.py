@@ -21,6 +21,6 @@ class SignalHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
 
     async def SignalNode(self, request: pb2.SignalNodeRequest, context: Context) -> pb2.SignalNodeResponse:
         checks.task_id(request.node_task_id, request.user_id)
-        asked = waiting_mapping.asked(request)
-        seen, kept = await self.signal_node(request.node_task_id, request.user_id, asked)
-        return pb2.SignalNodeResponse(node_task=mapping.node_task(seen), kept=kept)
+        signal = waiting_mapping.signal_request(request)
+        view, kept = await self.signal_node(request.node_task_id, request.user_id, signal)
+        return pb2.SignalNodeResponse(node_task=mapping.node_task(view), kept=kept)

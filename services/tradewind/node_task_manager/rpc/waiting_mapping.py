@@ -9,7 +9,7 @@ from tradewind.node_task_manager.domain.built_in_waits import wait_of
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.waiting import MOST_FORM_BYTES, MOST_PAYLOAD_BYTES, Resumption, Wait
 from tradewind.node_task_manager.rpc.times import is_duration, is_instant, milliseconds, timestamp
-from tradewind.node_task_manager.use_cases.signal_node import Asked
+from tradewind.node_task_manager.use_cases.signal_node import SignalRequest
 from tradewind.server.built_in.forms import form_faults
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier, request_id_faults
@@ -93,7 +93,7 @@ def resumption(resumed: Resumption | None) -> node_task_pb2.Resumption | None:
     )
 
 
-def asked(request: waiting_pb2.SignalNodeRequest) -> Asked:
+def signal_request(request: waiting_pb2.SignalNodeRequest) -> SignalRequest:
     """Parse a signal. Raises InvalidInput with every fault."""
     faults = [check_identifier("signal", request.signal)] if request.signal else []
     payload = request.payload_json or "null"
@@ -109,4 +109,4 @@ def asked(request: waiting_pb2.SignalNodeRequest) -> Asked:
     if found := [fault for fault in faults if fault is not None]:
         raise InvalidInput(found)
     by = request.by[:_MAX_BY] or request.user_id
-    return Asked(request.signal, payload, by, request.request_id, request.only_if_waiting)
+    return SignalRequest(request.signal, payload, by, request.request_id, request.only_if_waiting)

@@ -13,7 +13,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.ports.workers import NodeTypes
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, Lines, Look, Seen
+from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES, Lines, NodeTaskRecords, TaskView
 from tradewind.server.faults import NotFound
 from tradewind.server.paging import Page
 from tradewind.server.partitions import shard_of
@@ -37,52 +37,52 @@ class AdHoc:
     """Tasks and batches that users submitted outside flows; users see only their own."""
 
     def __init__(
-        self, dispatchers: Mapping[int, Dispatcher], look: Look, node_types: NodeTypes, limits: Limits
+        self, dispatchers: Mapping[int, Dispatcher], records: NodeTaskRecords, node_types: NodeTypes, limits: Limits
     ) -> None:
         self._dispatchers = dispatchers
-        self._look = look
+        self._records = records
         self._node_types = node_types
         self._mark_ms = limits.tombstone_ms
 
-    async def task(self, task_id: str, user_id: str, *, outputs: bool = False) -> Seen:
+    async def task(self, task_id: str, user_id: str, *, outputs: bool = False) -> TaskView:
         """Return a task, with what it waits for, if it does. Raises NotFound."""
         run = TaskName.parse(task_id).run
-        seen = await self._look.ad_hoc_task(run, ONLY_COMPONENT, user_id, outputs=outputs)
-        if seen.component.user_id != user_id:
+        view = await self._records.ad_hoc_task(run, ONLY_COMPONENT, user_id, outputs=outputs)
+        if view.component.user_id != user_id:
             raise NotFound("node task", task_id)
-        return await self._explained(seen)
+        return await self._with_wait_reason(view)
 
     async def batch(self, batch_id: str, user_id: str) -> Component:
         """Return the component of a batch. Raises NotFound."""
-        reader = self._look.shard(user_id).reader
+        reader = self._records.shard(user_id).reader
         (component,) = await reader.components([(RunName.of_batch(batch_id), ONLY_COMPONENT)])
         if component is None or component.user_id != user_id:
             raise NotFound("batch", batch_id)
         return component
 
-    async def why_waiting(self, batch: Component) -> str:
+    async def wait_reason(self, batch: Component) -> str:
         """Return what queued items of a batch wait for, "" when none is queued."""
         if not BatchProgress.of(batch).queued:
             return ""
         # If any item waits, the last one does, unless it was tried before others.
-        last = await self._look.node_task(batch.run.task_id(str(batch.nodes - 1)), batch.user_id)
-        waits = last.task.status in _WAITING and last.waits
-        return waits or await self._why_waiting(batch.node_type)
+        last = await self._records.node_task(batch.run.task_id(str(batch.nodes - 1)), batch.user_id)
+        reason = last.task.status in _WAITING and last.wait_reason
+        return reason or await self._queue_reason(batch.node_type)
 
-    async def _why_waiting(self, node_type: str) -> str:
+    async def _queue_reason(self, node_type: str) -> str:
         if await self._node_types.offered(node_type) is False:
             return f'no live worker offers node type "{node_type}"'
         return f'waits for a worker that offers "{node_type}" to have room'
 
     async def tasks(
         self, user_id: str, statuses: Collection[NodeTaskStatus], after: Position | None, limit: int
-    ) -> tuple[list[Seen], Position | None]:
+    ) -> tuple[list[TaskView], Position | None]:
         """Return tasks of a user, newest first, and where the next page begins, None for the end.
 
         With `statuses`, only tasks in one of them. A page may then be short, as it may when errors are long.
         """
-        reader = self._look.shard(user_id).reader
-        page: Page[Seen] = Page(limit, ANSWER_BYTES)
+        reader = self._records.shard(user_id).reader
+        page: Page[TaskView] = Page(limit, ANSWER_BYTES)
         for _ in range(_ROUNDS):
             components, after = await self._page(user_id, "task", after, limit - len(page.items))
             tasks = await reader.tasks([str(component.run) for component in components])
@@ -93,19 +93,19 @@ class AdHoc:
             ]
             for first in range(0, len(wanted), _AT_ONCE):
                 some = wanted[first : first + _AT_ONCE]
-                for seen in await asyncio.gather(*(self._listed(*each) for each in some)):
-                    if not page.add(seen, seen.size()):
+                for view in await asyncio.gather(*(self._listed(*each) for each in some)):
+                    if not page.add(view, view.size()):
                         last = page.items[-1].component
                         return page.items, Position(last.submitted_at, str(last.run))
             if after is None or len(page.items) == limit:
                 break
         return page.items, after
 
-    async def _listed(self, task: NodeTask, component: Component) -> Seen:
+    async def _listed(self, task: NodeTask, component: Component) -> TaskView:
         """Return a task as a list shows it; the plan is needed only to say what it waits for."""
         if task.status in _WAITING:
             return await self.task(task.task_id, component.user_id)
-        return Seen(task, component, Plan(component.plan, (PlanNode("", component.node_type),), ()))
+        return TaskView(task, component, Plan(component.plan, (PlanNode("", component.node_type),), ()))
 
     async def batches(
         self, user_id: str, statuses: Collection[BatchStatus], after: Position | None, limit: int
@@ -121,16 +121,18 @@ class AdHoc:
 
     async def results(
         self, batch_id: str, user_id: str, after: int, limit: int, *, outputs: bool, config: bool
-    ) -> tuple[list[Seen], int]:
-        """Return items of a batch from place `after` on, as Look.node_tasks does. Raises NotFound."""
+    ) -> tuple[list[TaskView], int]:
+        """Return items of a batch from place `after` on, as NodeTaskRecords.node_tasks does. Raises NotFound."""
         batch = await self.batch(batch_id, user_id)
-        seen, following = await self._look.node_tasks(batch.run, user_id, after, limit, outputs=outputs, config=config)
-        return [await self._explained(each) for each in seen], following
+        views, following = await self._records.node_tasks(
+            batch.run, user_id, after, limit, outputs=outputs, config=config
+        )
+        return [await self._with_wait_reason(each) for each in views], following
 
-    async def cancel_task(self, task_id: str, user_id: str, reason: str, by: str) -> Seen:
+    async def cancel_task(self, task_id: str, user_id: str, reason: str, by: str) -> TaskView:
         """Skip a task that has not begun, or ask a running one to stop; return its new state. Raises NotFound."""
-        seen = await self.task(task_id, user_id)
-        await self._stop(seen.component, reason, by)
+        view = await self.task(task_id, user_id)
+        await self._stop(view.component, reason, by)
         return await self.task(task_id, user_id)
 
     async def cancel_batch(self, batch_id: str, user_id: str, reason: str, by: str) -> Component:
@@ -139,12 +141,12 @@ class AdHoc:
         return await self.batch(batch_id, user_id)
 
     async def lines(self, run: RunName, user_id: str, after: str, limit: int) -> Lines:
-        """Return log lines of a task or a batch, as Look.lines does. Raises NotFound."""
+        """Return log lines of a task or a batch, as NodeTaskRecords.lines does. Raises NotFound."""
         if run.batch_id:
             await self.batch(run.batch_id, user_id)
         else:
             await self.task(str(run), user_id)
-        return await self._look.run_lines(run, user_id, after, limit)
+        return await self._records.run_lines(run, user_id, after, limit)
 
     async def _stop(self, component: Component, reason: str, by: str) -> None:
         dispatcher = self._dispatchers[shard_of(component.user_id, len(self._dispatchers))]
@@ -156,13 +158,13 @@ class AdHoc:
         self, user_id: str, kind: str, after: Position | None, limit: int
     ) -> tuple[list[Component], Position | None]:
         """Return components of listed runs, without those whose records have gone meanwhile."""
-        reader = self._look.shard(user_id).reader
+        reader = self._records.shard(user_id).reader
         listed = await reader.runs_of(user_id, kind, after, limit)
         names = [(RunName("", 0, 0, name), ONLY_COMPONENT) for _, name in listed]
         found = [component for component in await reader.components(names) if component is not None]
         return found, Position(*listed[-1]) if len(listed) == limit else None
 
-    async def _explained(self, seen: Seen) -> Seen:
-        if seen.task.status not in _WAITING or seen.waits:
-            return seen
-        return replace(seen, waits=await self._why_waiting(seen.component.node_type))
+    async def _with_wait_reason(self, view: TaskView) -> TaskView:
+        if view.task.status not in _WAITING or view.wait_reason:
+            return view
+        return replace(view, wait_reason=await self._queue_reason(view.component.node_type))

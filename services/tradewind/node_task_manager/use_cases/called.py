@@ -11,8 +11,8 @@ from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.ports.workers import Answer, CalledWorkerDirectory, Ready, Replicas, WorkerCalls
 from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.reclaim import reclaim
 from tradewind.node_task_manager.use_cases.report import Report
-from tradewind.node_task_manager.use_cases.take_back import take_back
 from tradewind.node_task_manager.use_cases.workers import Offer, WorkerPool
 from tradewind.server.ending import end_tasks
 from tradewind.server.side_tasks import SideTasks
@@ -164,7 +164,7 @@ class CalledWorkers:
     async def _part(self, worker: CalledConnection) -> None:
         """Take back what an unlisted worker holds, unless it can be reached or is listed again."""
         if not await worker.line.connected(self._grace_s) and worker.worker_id not in self._workers:
-            await self._take_back(worker)
+            await self._reclaim(worker)
         await self._end(worker)
 
     async def _end(self, worker: CalledConnection) -> None:
@@ -183,16 +183,16 @@ class CalledWorkers:
             mended = await worker.line.connected(self._grace_s)
             if not mended and worker.mine:
                 self._rest(worker, Answer(silent=True, refused="the connection broke and could not be restored"))
-                await self._take_back(worker)
+                await self._reclaim(worker)
             worker.broken, worker.lost = False, not mended
             self._pool.changed(worker)
             self._begin(self._recount(worker))
 
-    async def _take_back(self, worker: CalledConnection) -> None:
-        unheard = worker.line.drop()
+    async def _reclaim(self, worker: CalledConnection) -> None:
+        undelivered = worker.line.drop()
         for number, dispatcher in self._dispatchers.items():
-            mine = [each.assignment.held for each in unheard if each.shard == number]
-            await take_back(worker.worker_id, 0, dispatcher, mine)
+            mine = [each.assignment.held for each in undelivered if each.shard == number]
+            await reclaim(worker.worker_id, 0, dispatcher, mine)
 
     async def _adopt(self, worker: CalledConnection) -> None:
         """Begin to call a worker: leases of its previous process are lost, those of the present one stay with it."""

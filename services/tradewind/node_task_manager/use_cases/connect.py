@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from tradewind.node_task_manager.ports.work import Held, Outcome, in_pieces
 from tradewind.node_task_manager.ports.workers import WorkerDirectory
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.reclaim import reclaim
 from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report
-from tradewind.node_task_manager.use_cases.take_back import take_back
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
 from tradewind.server.faults import NotFound
 from tradewind.server.side_tasks import SideTasks
@@ -117,7 +117,7 @@ class Connections:
     async def _give_back_later(self, worker: ConnectedWorker) -> None:
         await asyncio.sleep(self._grace_s)
         for number, session in worker.sessions.items():
-            await take_back(worker.worker_id, session, self._dispatchers[number])
+            await reclaim(worker.worker_id, session, self._dispatchers[number])
 
     def _request_claims(self) -> None:
         for dispatcher in self._dispatchers.values():

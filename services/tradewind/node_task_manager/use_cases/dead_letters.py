@@ -6,7 +6,7 @@ from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.use_cases.ad_hoc import Position
-from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES, Look, Seen
+from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES, NodeTaskRecords, TaskView
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.server.faults import FailedPrecondition, NotFound
 from tradewind.server.paging import Page
@@ -18,23 +18,23 @@ _AT_ONCE = 50
 class DeadLetters:
     """Dead letters; users see and redrive only their own."""
 
-    def __init__(self, look: Look, submit: SubmitAdHoc) -> None:
-        self._look = look
+    def __init__(self, records: NodeTaskRecords, submit: SubmitAdHoc) -> None:
+        self._records = records
         self._submit = submit
 
-    async def page(self, user_id: str, after: Position | None, limit: int) -> tuple[list[Seen], Position | None]:
+    async def page(self, user_id: str, after: Position | None, limit: int) -> tuple[list[TaskView], Position | None]:
         """Return dead letters, newest first, and where the next page begins, None for the end.
 
         Dead letters whose records have gone meanwhile are left out.
         """
-        listed = await self._look.shard(user_id).reader.dead_letters(user_id, after, limit)
-        page: Page[Seen] = Page(limit, ANSWER_BYTES)
+        listed = await self._records.shard(user_id).reader.dead_letters(user_id, after, limit)
+        page: Page[TaskView] = Page(limit, ANSWER_BYTES)
         for first in range(0, len(listed), _AT_ONCE):
             some = listed[first : first + _AT_ONCE]
-            found = await self._look.on_record([task_id for _, task_id in some], user_id)
+            found = await self._records.on_record([task_id for _, task_id in some], user_id)
             for at, (_, task_id) in enumerate(some, first):
-                seen = found.get(task_id)
-                if seen is not None and not page.add(seen, seen.size()):
+                view = found.get(task_id)
+                if view is not None and not page.add(view, view.size()):
                     return page.items, Position(*listed[at - 1])
         return page.items, Position(*listed[-1]) if len(listed) == limit else None
 
@@ -44,18 +44,18 @@ class DeadLetters:
         The same dead letter gets the same task each time. Raises NotFound, or FailedPrecondition for a node task that
         did not fail or that is a node of a flow; then nothing is submitted.
         """
-        found = await self._look.on_record(task_ids, user_id)
+        found = await self._records.on_record(task_ids, user_id)
         letters = [await self._letter(task_id, user_id, found) for task_id in task_ids]
         redriven = []
-        for seen in letters:
-            accepted = await self._submit(_work(seen), require_worker=False)
-            await self._look.shard(user_id).tasks.unlist_dead_letter(user_id, seen.task.task_id)
-            redriven.append((seen.task.task_id, str(accepted.run)))
+        for view in letters:
+            accepted = await self._submit(_work(view), require_worker=False)
+            await self._records.shard(user_id).tasks.unlist_dead_letter(user_id, view.task.task_id)
+            redriven.append((view.task.task_id, str(accepted.run)))
         return redriven
 
-    async def _letter(self, task_id: str, user_id: str, found: Mapping[str, Seen]) -> Seen:
-        seen = found.get(task_id) or await self._look.node_task(task_id, user_id)
-        if seen.component.user_id != user_id:
+    async def _letter(self, task_id: str, user_id: str, found: Mapping[str, TaskView]) -> TaskView:
+        view = found.get(task_id) or await self._records.node_task(task_id, user_id)
+        if view.component.user_id != user_id:
             raise NotFound("node task", task_id)
         run = TaskName.parse(task_id).run
         if not run.ad_hoc:
@@ -65,20 +65,20 @@ class DeadLetters:
                 "cycle cannot be run on its own",
                 f"node_tasks/{task_id}",
             )
-        if seen.task.status is not NodeTaskStatus.FAILED:
-            words = f'"{task_id}" is {seen.task.status}, so it is not a dead letter'
+        if view.task.status is not NodeTaskStatus.FAILED:
+            words = f'"{task_id}" is {view.task.status}, so it is not a dead letter'
             raise FailedPrecondition("WRONG_STATUS", words, f"node_tasks/{task_id}")
-        return seen
+        return view
 
 
-def _work(seen: Seen) -> AdHocWork:
+def _work(view: TaskView) -> AdHocWork:
     """Return the work of a node task, under a request id derived from the node task's id."""
-    node = seen.plan.nodes[seen.task.index]
+    node = view.plan.nodes[view.task.index]
     return AdHocWork(
-        user_id=seen.component.user_id,
+        user_id=view.component.user_id,
         node_type=node.node_type,
         parameters=(node.config_json,),
-        request_id=f"redrive:{seen.task.task_id}",
+        request_id=f"redrive:{view.task.task_id}",
         schedule_to_start_ms=node.schedule_to_start_ms,
         start_to_close_ms=node.start_to_close_ms,
         heartbeat_ms=node.heartbeat_ms,

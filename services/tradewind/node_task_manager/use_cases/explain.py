@@ -4,17 +4,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from tradewind.node_task_manager.domain.concurrency import in_words
+from tradewind.node_task_manager.domain.concurrency import limit_text
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import PlanNode
-from tradewind.node_task_manager.domain.sub_flow import waits_for_flow
+from tradewind.node_task_manager.domain.sub_flow import sub_flow_wait_text
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.connected import ConnectedWorkers
-from tradewind.node_task_manager.use_cases.look import Look, Seen, SignalStatus
-from tradewind.node_task_manager.use_cases.waits import is_mapped, limits_of, nobody_runs
+from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords, SignalStatus, TaskView
+from tradewind.node_task_manager.use_cases.waits import is_mapped, limits_of, no_worker_reason
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound
 from tradewind.server.rates import KeyRate, Rate
@@ -67,7 +67,7 @@ class ExplainNodeTask:
 
     def __init__(
         self,
-        look: Look,
+        records: NodeTaskRecords,
         waits: Mapping[int, WaitReader],
         config: Callable[[int], SystemConfig],
         connected: ConnectedWorkers,
@@ -75,7 +75,7 @@ class ExplainNodeTask:
         clock: Clock,
         limits: Limits,
     ) -> None:
-        self._look = look
+        self._records = records
         self._waits = waits
         self._config = config
         self._connected = connected
@@ -83,110 +83,110 @@ class ExplainNodeTask:
         self._clock = clock
         self._limits = limits
 
-    async def __call__(self, task_id: str, user_id: str) -> tuple[Seen, list[Reason]]:
+    async def __call__(self, task_id: str, user_id: str) -> tuple[TaskView, list[Reason]]:
         """Return a node task and the reasons, the most decisive first. Raises NotFound.
 
         The items of a list do not exist before it is split; until then, their node is explained instead.
         """
         try:
-            seen = await self._look.node_task(task_id, user_id)
+            view = await self._records.node_task(task_id, user_id)
         except NotFound:
             node_task_id = TaskName.parse(task_id).mapped
             if not node_task_id:
                 raise
-            seen = await self._look.node_task(node_task_id, user_id)
-            if not is_mapped(seen) or seen.task.items is not None:
+            view = await self._records.node_task(node_task_id, user_id)
+            if not is_mapped(view) or view.task.items is not None:
                 raise
-        if seen.task.status.terminal:
-            return seen, [_ended(seen)]
-        reasons = [*store_takes_no_writes(await self._refusal()), *_stops(seen)]
-        match seen.task.status:
+        if view.task.status.terminal:
+            return view, [_ended(view)]
+        reasons = [*store_takes_no_writes(await self._refusal()), *_stop_reasons(view)]
+        match view.task.status:
             case NodeTaskStatus.REGISTERED:
-                reasons += await self._undecided(seen, user_id)
+                reasons += await self._registered(view, user_id)
             case NodeTaskStatus.PENDING:
-                reasons += await self._pending(seen, user_id)
+                reasons += await self._pending(view, user_id)
             case NodeTaskStatus.SUSPENDED:
-                reasons.append(_suspended(seen.task))
+                reasons.append(_suspended(view.task))
             case NodeTaskStatus.RUNNING:
-                reasons += self._running(seen)
-        return seen, ordered(reasons)
+                reasons += self._running(view)
+        return view, ordered(reasons)
 
-    async def _undecided(self, seen: Seen, user_id: str) -> list[Reason]:
-        fan_out = seen.plan.nodes[seen.task.index].fan_out
-        if fan_out is not None and not is_mapped(seen):
-            return [Reason("waits_for_items", seen.waits, {"max_parallel": fan_out.max_parallel})]
-        signals = await self._look.signals([seen], user_id)
+    async def _registered(self, view: TaskView, user_id: str) -> list[Reason]:
+        fan_out = view.plan.nodes[view.task.index].fan_out
+        if fan_out is not None and not is_mapped(view):
+            return [Reason("waits_for_items", view.wait_reason, {"max_parallel": fan_out.max_parallel})]
+        signals = await self._records.signals([view], user_id)
         waiting = list(dict.fromkeys(each.source for each in signals if each.status is SignalStatus.WAITING))
         if not waiting:
             return []
-        ids = [seen.component.run.task_id(node_id) for node_id in waiting[:_SOURCES]]
-        tasks = await self._look.shard(user_id).reader.tasks(ids)
+        ids = [view.component.run.task_id(node_id) for node_id in waiting[:_SOURCES]]
+        tasks = await self._records.shard(user_id).reader.tasks(ids)
         found = dict(zip(waiting, (task.status.value if task else "registered" for task in tasks), strict=False))
         return [waits_for_nodes(found)]
 
-    async def _pending(self, seen: Seen, user_id: str) -> list[Reason]:
-        task, node = seen.task, seen.plan.nodes[seen.task.index]
+    async def _pending(self, view: TaskView, user_id: str) -> list[Reason]:
+        task, node = view.task, view.plan.nodes[view.task.index]
         if task.retry_at:
             return [_retry(task, node)]
-        if is_mapped(seen):
+        if is_mapped(view):
             return [Reason("items_open", "its list is about to be split", {"begun": 0, "total": 0})]
-        shard = self._look.shard(user_id).number
+        shard = self._records.shard(user_id).number
         waits, config = self._waits[shard], self._config(shard)
         if task.blocked:
-            return [await self._limit(waits, task.blocked, _own_limit(task.blocked, seen, config), seen)]
+            return [await self._limit(waits, task.blocked, _own_limit(task.blocked, view, config), view)]
         reasons = []
-        for name, most in limits_of(seen, config).items():
+        for name, most in limits_of(view, config).items():
             if name.startswith("rate:"):
                 rate = config.rates[node.node_type]
                 reasons += await self._refill(waits, name, node.node_type, rate, 1)
             elif (await waits.holders(name, 0)).count >= most:
-                reasons.append(await self._limit(waits, name, most, seen))
-        nobody = await self._connected.unoffered([node.node_type])
-        reasons += [nobody_runs(node.node_type, last) for last in nobody.values()]
+                reasons.append(await self._limit(waits, name, most, view))
+        unoffered = await self._connected.unoffered([node.node_type])
+        reasons += [no_worker_reason(node.node_type, last) for last in unoffered.values()]
         place = await waits.place(node.node_type, user_id, task.task_id)
         return [*reasons, _queued(place, node.node_type, user_id, task)]
 
-    async def _limit(self, waits: WaitReader, name: str, most: int, seen: Seen) -> Reason:
-        node = seen.plan.nodes[seen.task.index]
+    async def _limit(self, waits: WaitReader, name: str, most: int, view: TaskView) -> Reason:
+        node = view.plan.nodes[view.task.index]
         if name.startswith("pace:"):
             rate = node.rate or KeyRate("", Rate(1, 1000))
             refills = await self._refill(waits, name, name.removeprefix("pace:"), rate.rate, rate.cost)
-            return refills[0] if refills else Reason("rate_limited", f"waits: {in_words(name)}", {"limit": name})
+            return refills[0] if refills else Reason("rate_limited", f"waits: {limit_text(name)}", {"limit": name})
         holders = await waits.holders(name, _HOLDERS)
-        so_far = f" ({holders.count} of {most})" if most else "; the limit has just been removed"
+        usage = f" ({holders.count} of {most})" if most else "; the limit has just been removed"
         return Reason(
             "limit_full",
-            f"waits: {in_words(name)}{so_far}",
+            f"waits: {limit_text(name)}{usage}",
             {"limit": name, "held": holders.count, "most": most, "holders": list(holders.task_ids)},
         )
 
     async def _refill(self, waits: WaitReader, name: str, bucket: str, rate: Rate, cost: int) -> list[Reason]:
         """Return that `cost` tokens are missing and when there are enough; nothing when they are there."""
-        short_us = await waits.full_in_us(bucket) + cost * rate.interval_us - rate.period_us
-        if short_us <= 0:
+        missing_us = await waits.full_in_us(bucket) + cost * rate.interval_us - rate.period_us
+        if missing_us <= 0:
             return []
-        at = iso(self._clock.now_ms() + short_us // 1000 + 1)
-        words = f"waits: {in_words(name)}; the rate {rate} allows it at {at}"
-        return [Reason("rate_limited", words, {"limit": name, "rate": str(rate), "cost": cost, "refills_at": at})]
+        at = iso(self._clock.now_ms() + missing_us // 1000 + 1)
+        text = f"waits: {limit_text(name)}; the rate {rate} allows it at {at}"
+        return [Reason("rate_limited", text, {"limit": name, "rate": str(rate), "cost": cost, "refills_at": at})]
 
-    def _running(self, seen: Seen) -> list[Reason]:
-        task = seen.task
+    def _running(self, view: TaskView) -> list[Reason]:
+        task = view.task
         if task.items is not None:
             items = task.items
             ended = items.completed + items.failed + items.cancelled
-            words = f"{ended} of its {items.total} items have ended, {items.begun} have begun"
-            return [Reason("items_open", words, {"total": items.total, "begun": items.begun, "ended": ended})]
+            text = f"{ended} of its {items.total} items have ended, {items.begun} have begun"
+            return [Reason("items_open", text, {"total": items.total, "begun": items.begun, "ended": ended})]
         facts: dict[str, Fact] = {
             "worker_id": task.worker_id,
             "since": iso(task.started_at),
             "attempt": task.attempt,
             "progress": task.progress,
         }
-        if self._is_unconfirmed(task, seen.plan.nodes[task.index]):
-            words = f"given to worker {task.worker_id} at {iso(task.started_at)}, which has not confirmed it yet"
-            return [Reason("worker_unconfirmed", words, {**facts, "lease_deadline": iso(task.lease_deadline)})]
-        words = f"has been running on worker {task.worker_id} since {iso(task.started_at)}"
-        return [Reason("running", words + (f", at {task.progress} %" if task.progress else ""), facts)]
+        if self._is_unconfirmed(task, view.plan.nodes[task.index]):
+            text = f"given to worker {task.worker_id} at {iso(task.started_at)}, which has not confirmed it yet"
+            return [Reason("worker_unconfirmed", text, {**facts, "lease_deadline": iso(task.lease_deadline)})]
+        text = f"has been running on worker {task.worker_id} since {iso(task.started_at)}"
+        return [Reason("running", text + (f", at {task.progress} %" if task.progress else ""), facts)]
 
     def _is_unconfirmed(self, task: NodeTask, node: PlanNode) -> bool:
         """Say whether its worker has not confirmed it yet.
@@ -201,8 +201,8 @@ class ExplainNodeTask:
         return task.lease_deadline <= task.started_at + first_ms and since_ms >= self._limits.unnamed_ms
 
 
-def _stops(seen: Seen) -> list[Reason]:
-    stop = seen.task.stop or seen.component.stop
+def _stop_reasons(view: TaskView) -> list[Reason]:
+    stop = view.task.stop or view.component.stop
     if stop is None:
         return []
     facts = {"by": stop.by, "why": stop.reason, "since": iso(stop.at)}
@@ -212,35 +212,35 @@ def _stops(seen: Seen) -> list[Reason]:
 def _suspended(task: NodeTask) -> Reason:
     wait, until = task.wait, iso(task.retry_at)
     if wait is not None and wait.flow_id:
-        return _waits_for_flow(wait, task.child)
+        return _sub_flow_wait(wait, task.child)
     signal, title, since = (wait.signal, wait.title, wait.since) if wait else ("", "", 0)
     ways = [f'for the signal "{signal}"'] if signal else []
     if title:
         ways.append(f'for an answer to "{title}"')
     if until:
         ways.append(f"until {until}")
-    words = f"has been suspended since {iso(since)} and waits {' or '.join(ways)}"
-    return Reason("suspended", words, {"since": iso(since), "signal": signal, "title": title, "until": until})
+    text = f"has been suspended since {iso(since)} and waits {' or '.join(ways)}"
+    return Reason("suspended", text, {"since": iso(since), "signal": signal, "title": title, "until": until})
 
 
-def _waits_for_flow(wait: Wait, child: str) -> Reason:
+def _sub_flow_wait(wait: Wait, child: str) -> Reason:
     facts: dict[str, Fact] = {"since": iso(wait.since), "flow_id": wait.flow_id}
     if child:
         facts["cycle"] = int(child.split(":")[1])
-    return Reason("waits_for_flow", waits_for_flow(wait.flow_id, child), facts)
+    return Reason("waits_for_flow", sub_flow_wait_text(wait.flow_id, child), facts)
 
 
 def _retry(task: NodeTask, node: PlanNode) -> Reason:
     at = iso(task.retry_at)
     if task.postponed == task.retry_at:
-        words = f"waits for another node task that does the same work, until {at} at the latest"
-        return Reason("waits_for_same_work", words, {"at": at})
+        text = f"waits for another node task that does the same work, until {at} at the latest"
+        return Reason("waits_for_same_work", text, {"at": at})
     attempts = node.retry.attempts if node.retry else 1
     error = task.error
-    why = f": {error.words}" if error else ""
+    cause = f": {error.summary}" if error else ""
     return Reason(
         "retry_at",
-        f"attempt {task.failures + 1} of {attempts} begins at {at}; the last one failed{why}",
+        f"attempt {task.failures + 1} of {attempts} begins at {at}; the last one failed{cause}",
         {
             "at": at,
             "attempt": task.failures + 1,
@@ -251,13 +251,13 @@ def _retry(task: NodeTask, node: PlanNode) -> Reason:
     )
 
 
-def _own_limit(name: str, seen: Seen, config: SystemConfig) -> int:
+def _own_limit(name: str, view: TaskView, config: SystemConfig) -> int:
     """Return how many node tasks run under a limit that holds back single node tasks, 0 if it has just been removed: a
     replica that has not heard of it still goes by the old one."""
-    node = seen.plan.nodes[seen.task.index]
+    node = view.plan.nodes[view.task.index]
     kind = name.partition(":")[0]
     if kind == "flow":
-        return min((most for most in (seen.plan.max_running, config.max_running_per_flow) if most), default=0)
+        return min((most for most in (view.plan.max_running, config.max_running_per_flow) if most), default=0)
     if kind == "adhoc":
         return config.max_concurrent_tasks
     return node.concurrency.most if node.concurrency else 0
@@ -266,12 +266,12 @@ def _own_limit(name: str, seen: Seen, config: SystemConfig) -> int:
 def _queued(place: Place, node_type: str, user_id: str, task: NodeTask) -> Reason:
     before = max(place.before, 0)
     nodes = f"{before} node task{'' if before == 1 else 's'}"
-    words = f"has been queued since {iso(task.ready_at)}, behind {nodes} of user {user_id}"
+    text = f"has been queued since {iso(task.ready_at)}, behind {nodes} of user {user_id}"
     if place.other_users:
-        words += f", who takes turns with {place.other_users} other user{'s' if place.other_users > 1 else ''}"
+        text += f", who takes turns with {place.other_users} other user{'s' if place.other_users > 1 else ''}"
     return Reason(
         "queued",
-        words,
+        text,
         {
             "node_type": node_type,
             "user_id": user_id,
@@ -283,8 +283,8 @@ def _queued(place: Place, node_type: str, user_id: str, task: NodeTask) -> Reaso
     )
 
 
-def _ended(seen: Seen) -> Reason:
-    task, at = seen.task, iso(seen.task.ended_at)
+def _ended(view: TaskView) -> Reason:
+    task, at = view.task, iso(view.task.ended_at)
     if task.status is NodeTaskStatus.COMPLETED:
         return Reason("completed", f"completed at {at}", {"at": at, "attempt": task.attempt})
     if task.status is NodeTaskStatus.FAILED and task.error is not None:
@@ -292,11 +292,11 @@ def _ended(seen: Seen) -> Reason:
         facts: dict[str, Fact] = {"at": at, "attempt": task.attempt, "error_code": error.code, "final": error.final}
         # A node that runs over a list has no attempts of its own.
         which = f" in attempt {task.attempt}" if task.attempt else ""
-        words = f"failed at {at}{which}: {error.words}"
+        text = f"failed at {at}{which}: {error.summary}"
         spent = error.final.startswith("RETRY_BUDGET_EXHAUSTED")
         return Reason(
             "retry_budget_spent" if spent else "failed",
-            words + (f"; {error.final}" if error.final else ""),
+            text + (f"; {error.final}" if error.final else ""),
             {**facts, "error_message": error.message},
         )
     if task.status is NodeTaskStatus.TERMINATED:

@@ -21,11 +21,11 @@ class MeasureQueues:
         self._shards = shards
         self._pool = pool
         self._clock = clock
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def __call__(self) -> None:
         """Measure once; queues that were reported before and are empty now become 0."""
-        depths, oldest = dict.fromkeys(self._told, 0), dict.fromkeys(self._told, 0.0)
+        depths, oldest = dict.fromkeys(self._reported, 0), dict.fromkeys(self._reported, 0.0)
         held, now_ms = 0, self._clock.now_ms()
         for shard in self._shards.values():
             (count,) = await shard.queues.held(["running"])
@@ -43,6 +43,6 @@ class MeasureQueues:
         for label, depth in depths.items():
             QUEUE_DEPTH.labels(label).set(depth)
             QUEUE_OLDEST_SECONDS.labels(label).set(oldest.get(label, 0.0))
-        self._told = set(depths)
+        self._reported = set(depths)
         SLOTS_HELD.set(held)
         WORKERS_CONNECTED.set(len(self._pool))

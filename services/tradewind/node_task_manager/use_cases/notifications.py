@@ -6,7 +6,7 @@ from contextlib import aclosing
 from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.ports.events import Notices
 from tradewind.node_task_manager.ports.reading import Stretch
-from tradewind.node_task_manager.use_cases.look import ANSWER_BYTES
+from tradewind.node_task_manager.use_cases.node_task_records import ANSWER_BYTES
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.server.paging import Page

@@ -6,7 +6,7 @@ from tradewind.node_task_manager.domain.component import Release
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.look import Look, Seen
+from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords, TaskView
 from tradewind.server.clock import Clock
 from tradewind.server.faults import FailedPrecondition
 from tradewind.server.partitions import shard_of
@@ -15,9 +15,11 @@ from tradewind.server.partitions import shard_of
 class Stop:
     """Stops, releases and removes in the shard of the user, and tells workers."""
 
-    def __init__(self, dispatchers: Mapping[int, Dispatcher], look: Look, limits: Limits, clock: Clock) -> None:
+    def __init__(
+        self, dispatchers: Mapping[int, Dispatcher], records: NodeTaskRecords, limits: Limits, clock: Clock
+    ) -> None:
         self._dispatchers = dispatchers
-        self._look = look
+        self._records = records
         self._limits = limits
         self._clock = clock
 
@@ -44,20 +46,20 @@ class Stop:
         dispatcher = self._of(user_id)
         dispatcher.apply(await dispatcher.shard.tasks.release(run, run_id, releases))
 
-    async def node_task(self, task_id: str, user_id: str, reason: str, by: str) -> Seen:
+    async def node_task(self, task_id: str, user_id: str, reason: str, by: str) -> TaskView:
         """Stop one node task and return its new state.
 
         Raises NotFound, and FailedPrecondition for an item of a mapped node that has not begun.
         """
-        seen = await self._look.node_task(task_id, user_id)
+        view = await self._records.node_task(task_id, user_id)
         dispatcher = self._of(user_id)
-        effects = await dispatcher.shard.tasks.terminate(task_id, seen.task.component_id, seen.task.index, reason, by)
+        effects = await dispatcher.shard.tasks.terminate(task_id, view.task.component_id, view.task.index, reason, by)
         dispatcher.apply(effects)
         name = TaskName.parse(task_id)
-        if effects.results == ("unknown",) and name.item >= 0 and not seen.task.status.terminal:
+        if effects.results == ("unknown",) and name.item >= 0 and not view.task.status.terminal:
             message = f'item {name.item} of node "{name.node_id}" has not begun; stop the node to stop it as well'
             raise FailedPrecondition("WRONG_STATUS", message, f"node_tasks/{task_id}")
-        return await self._look.node_task(task_id, user_id)
+        return await self._records.node_task(task_id, user_id)
 
     async def purge(self, flow_id: str, user_id: str) -> tuple[bool, int]:
         """Remove a bounded part of a flow; return whether all of it is gone, and how many records were removed."""

@@ -14,7 +14,7 @@ from tradewind.node_task_manager.ports.work import Assignment
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import TooLarge, read_inputs, ready
 from tradewind.node_task_manager.use_cases.items import read_items
-from tradewind.node_task_manager.use_cases.look import Look
+from tradewind.node_task_manager.use_cases.node_task_records import NodeTaskRecords
 from tradewind.server.built_in.flows import MOST_INPUT_BYTES
 from tradewind.server.partitions import shard_of
 
@@ -48,9 +48,9 @@ class SubFlowWait:
 class SubFlows:
     """Reads and reports, over all shards."""
 
-    def __init__(self, dispatchers: Mapping[int, Dispatcher], look: Look) -> None:
+    def __init__(self, dispatchers: Mapping[int, Dispatcher], records: NodeTaskRecords) -> None:
         self._dispatchers = dispatchers
-        self._look = look
+        self._records = records
 
     async def waits(self, run: RunName, user_id: str, after: int, limit: int) -> tuple[list[SubFlowWait], int]:
         """Return the waiting node tasks among `limit` of a run from place `after` on, and the place that follows.
@@ -67,8 +67,8 @@ class SubFlows:
 
     async def inputs(self, run: RunName, user_id: str, task_ids: Sequence[str], most: int) -> list[SubFlowWait]:
         """Return the node tasks that wait, with their inputs; stop after the one that exceeds `most` bytes in all."""
-        reader, found, size = self._look.shard(user_id).reader, list[SubFlowWait](), 0
-        plans = await self._look.plans_of(run, user_id)
+        reader, found, size = self._records.shard(user_id).reader, list[SubFlowWait](), 0
+        plans = await self._records.plans_of(run, user_id)
         tasks = await reader.tasks(task_ids, inputs=True)
         for task in filter(None, tasks):
             for component, plan in plans:
@@ -103,8 +103,8 @@ class SubFlows:
 
         A bounded number comes at a time, with the place of the first; none before `after` are read.
         """
-        reader, first = self._look.shard(user_id).reader, 0
-        for component, plan in await self._look.plans_of(run, user_id):
+        reader, first = self._records.shard(user_id).reader, 0
+        for component, plan in await self._records.plans_of(run, user_id):
             places = [at for at, node in enumerate(plan.nodes) if node.wait is not None and node.wait.flow_id]
             plain = [component.run.task_id(plan.nodes[at].node_id) for at in places if not plan.nodes[at].fan_out]
             for at in range(max(after - first, 0), len(plain), _AT_ONCE):
@@ -122,7 +122,7 @@ class SubFlows:
                     first += total
 
     async def _with_inputs(self, wait: SubFlowWait, component: Component, plan: Plan, user_id: str) -> SubFlowWait:
-        task, reader = wait.task, self._look.shard(user_id).reader
+        task, reader = wait.task, self._records.shard(user_id).reader
         node = plan.nodes[task.index]
         asked = Assignment(
             worker_id="",

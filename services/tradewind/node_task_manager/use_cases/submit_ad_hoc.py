@@ -13,8 +13,8 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.ports.workers import NodeTypes
+from tradewind.node_task_manager.use_cases.check_parameters import work_faults
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
-from tradewind.node_task_manager.use_cases.judge_parameters import work_faults
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.server.faults import Conflict, Exhausted, InvalidInput, NotFound, Unavailable, Violation
 from tradewind.server.identifiers import new_run_id

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tradewind.node_task_manager.domain.concurrency import in_words
+from tradewind.node_task_manager.domain.concurrency import limit_text
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.system_config import SystemConfig
@@ -13,7 +13,7 @@ from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.reasons import Reason, iso, no_live_worker
 
 if TYPE_CHECKING:
-    from tradewind.node_task_manager.use_cases.look import Seen
+    from tradewind.node_task_manager.use_cases.node_task_records import TaskView
 
 
 class ExplainPending:
@@ -24,32 +24,32 @@ class ExplainPending:
         self._config = config
         self._connected = connected
 
-    async def __call__(self, shard: Shard, seen: Sequence["Seen"]) -> list["Seen"]:
+    async def __call__(self, shard: Shard, views: Sequence["TaskView"]) -> list["TaskView"]:
         """Return the same node tasks with what they wait for, unless that is only their turn or a worker's room."""
         config = self._config(shard.number)
         names: dict[str, int] = {}
-        for each in seen:
+        for each in views:
             if each.task.status is NodeTaskStatus.PENDING and not each.task.blocked and not is_mapped(each):
                 names.update(limits_of(each, config))
         held = dict(zip(names, await shard.queues.held(list(names)), strict=True)) if names else {}
         full = {name for name, most in names.items() if held[name] >= most}
-        explained = [replace(each, waits=_words(each, config, full) or each.waits) for each in seen]
+        explained = [replace(each, wait_reason=_limit_reason(each, config, full) or each.wait_reason) for each in views]
         queued = {_type_of(each) for each in explained if _is_queued(each)}
-        nobody = await self._connected.unoffered(sorted(queued)) if queued else {}
+        unoffered = await self._connected.unoffered(sorted(queued)) if queued else {}
         return [
-            replace(each, waits=nobody_runs(_type_of(each), nobody[_type_of(each)]).sentence)
-            if _is_queued(each) and _type_of(each) in nobody
+            replace(each, wait_reason=no_worker_reason(_type_of(each), unoffered[_type_of(each)]).sentence)
+            if _is_queued(each) and _type_of(each) in unoffered
             else each
             for each in explained
         ]
 
 
-def nobody_runs(node_type: str, last: LastOffer) -> Reason:
+def no_worker_reason(node_type: str, last: LastOffer) -> Reason:
     """Return the reason that no connected worker offers a node type."""
     return no_live_worker(node_type, last_worker=last.worker_id, until=iso(last.until_ms))
 
 
-def limits_of(each: "Seen", config: SystemConfig) -> dict[str, int]:
+def limits_of(each: "TaskView", config: SystemConfig) -> dict[str, int]:
     """Return the system's limits that apply to a node task, the narrowest first."""
     node_type = each.plan.nodes[each.task.index].node_type
     limits = {
@@ -64,24 +64,24 @@ def limits_of(each: "Seen", config: SystemConfig) -> dict[str, int]:
     return {name: most for name, most in limits.items() if most}
 
 
-def is_mapped(each: "Seen") -> bool:
+def is_mapped(each: "TaskView") -> bool:
     """Say whether this is a mapped node's own node task, which no worker gets."""
     mapped = each.plan.nodes[each.task.index].fan_out is not None
     return mapped and TaskName.parse(each.task.task_id).item < 0
 
 
-def _type_of(each: "Seen") -> str:
+def _type_of(each: "TaskView") -> str:
     return each.plan.nodes[each.task.index].node_type
 
 
-def _is_queued(each: "Seen") -> bool:
+def _is_queued(each: "TaskView") -> bool:
     """Say whether it lacks only a worker to take it."""
     pending = each.task.status is NodeTaskStatus.PENDING and not each.task.retry_at
-    return pending and not each.waits and not is_mapped(each)
+    return pending and not each.wait_reason and not is_mapped(each)
 
 
-def _words(each: "Seen", config: SystemConfig, full: set[str]) -> str:
+def _limit_reason(each: "TaskView", config: SystemConfig, full: set[str]) -> str:
     if each.task.status is not NodeTaskStatus.PENDING or is_mapped(each):
         return ""
     reason = each.task.blocked or next((name for name in limits_of(each, config) if name in full), "")
-    return f"waits: {in_words(reason)}" if reason else ""
+    return f"waits: {limit_text(reason)}" if reason else ""

@@ -13,7 +13,7 @@ from tradewind.node_task_manager.domain.fan_out import (
     FanOutStep,
     FirstLoss,
     StepKind,
-    loss_words,
+    loss_text,
 )
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.limits import Limits
@@ -249,7 +249,7 @@ def _why(item: NodeTask, status: NodeTaskStatus, reason: str) -> str:
     """Return why an item did not complete, in at most 500 bytes, and why it was not tried again."""
     if status is not NodeTaskStatus.FAILED or item.error is None:
         return reason
-    words = loss_words(item.error.code, item.error.message, item.error.type).encode()
+    words = loss_text(item.error.code, item.error.message, item.error.type).encode()
     if len(words) > _LONGEST_WHY:
         # As in the script: the last character goes unless it is plain ASCII.
         words = re.sub(rb"[\xc0-\xff]?[\x80-\xbf]*$", b"", words[:_LONGEST_WHY])

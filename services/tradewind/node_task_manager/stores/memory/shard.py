@@ -12,7 +12,7 @@ from tradewind.node_task_manager.domain.component import (
     SubmitOutcome,
     SubmitResult,
 )
-from tradewind.node_task_manager.domain.length_words import lasting
+from tradewind.node_task_manager.domain.durations import duration_text
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
@@ -183,12 +183,11 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, 
             turn.results.append(task_id)
             task = self._dequeue(task)
             if node.total_ms and self._private[task_id].total_at <= now:
-                message = f"no attempt succeeded within the total time of {lasting(node.total_ms)}"
+                message = f"no attempt succeeded within the total time of {duration_text(node.total_ms)}"
                 self._fail(task, "TOTAL_TIMEOUT", message, turn)
             else:
-                message = (
-                    f'no worker that offers "{node.node_type}" took it within {lasting(node.schedule_to_start_ms)}'
-                )
+                limit = duration_text(node.schedule_to_start_ms)
+                message = f'no worker that offers "{node.node_type}" took it within {limit}'
                 self._fail(task, "START_TIMEOUT", message, turn)
         self._conclude(vacancies, turn)
         return turn.effects()

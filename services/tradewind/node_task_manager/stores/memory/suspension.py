@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tradewind.node_task_manager.domain.length_words import lasting
+from tradewind.node_task_manager.domain.durations import duration_text
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
@@ -129,7 +129,7 @@ class MemorySuspension(MemoryFanOut):
         task = self._dequeue(task)
         if node.total_ms and self._private[task.task_id].total_at <= self._clock():
             self._leave(task)
-            message = f"it was still waiting when the total time of {lasting(node.total_ms)} ended"
+            message = f"it was still waiting when the total time of {duration_text(node.total_ms)} ended"
             self._fail(task, "TOTAL_TIMEOUT", message, turn)
         elif wait.late_error:
             self._fail(task, "WAIT_TIMEOUT", wait.late_error, turn)

@@ -47,13 +47,13 @@ class SignalStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TaskView:
     """A node task with its component and plan; `task` is made up for a node that nothing has reached yet."""
 
     task: NodeTask
     component: Component
     plan: Plan
-    waits: str = ""
+    wait_reason: str = ""
     """What keeps it waiting, in words."""
 
     def size(self, *, config: bool = False) -> int:
@@ -72,7 +72,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenSignal:
+class SignalView:
     """The signal along an edge between two nodes, named by their ids."""
 
     source: str
@@ -81,7 +81,7 @@ class SeenSignal:
     status: SignalStatus
 
 
-class Look:
+class NodeTaskRecords:
     """Reads node tasks over all shards."""
 
     def __init__(self, shards: Mapping[int, Shard], plans: PlanCache, explain: ExplainPending) -> None:
@@ -100,7 +100,7 @@ class Look:
         found = await reader.components([(run, component_id) for component_id in wanted])
         return [component for component in found if component is not None]
 
-    async def node_task(self, task_id: str, user_id: str, *, outputs: bool = False) -> Seen:
+    async def node_task(self, task_id: str, user_id: str, *, outputs: bool = False) -> TaskView:
         """Return one node task. Raises NotFound."""
         name = TaskName.parse(task_id)
         for component, plan in await self.plans_of(name.run, user_id):
@@ -109,10 +109,10 @@ class Look:
                 if items:
                     return items[0]
             elif name.node_id in plan.place:
-                return (await self._seen(component, plan, [name.node_id], user_id, outputs=outputs))[0]
+                return (await self._views(component, plan, [name.node_id], user_id, outputs=outputs))[0]
         raise NotFound("node task", task_id)
 
-    async def ad_hoc_task(self, run: RunName, component_id: str, user_id: str, *, outputs: bool = False) -> Seen:
+    async def ad_hoc_task(self, run: RunName, component_id: str, user_id: str, *, outputs: bool = False) -> TaskView:
         """Return the only node task of a run, given the run's only component. Raises NotFound."""
         shard = self.shard(user_id)
         (component,), (task,) = await asyncio.gather(
@@ -122,8 +122,8 @@ class Look:
         if component is None or component.plan not in plans:
             raise NotFound("node task", str(run))
         plan = plans[component.plan]
-        (seen,) = await self._explain(shard, [Seen(task or _not_reached(component, plan, 0), component, plan)])
-        return seen
+        (view,) = await self._explain(shard, [TaskView(task or _not_reached(component, plan, 0), component, plan)])
+        return view
 
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[Emitted]:
         """Return what node tasks (id, user) emitted, in order; stop before the answer is too large."""
@@ -153,13 +153,13 @@ class Look:
         outputs: bool,
         config: bool = False,
         only: Sequence[str] = (),
-    ) -> tuple[list[Seen], int]:
+    ) -> tuple[list[TaskView], int]:
         """Return up to `limit` node tasks of a run from place `after` on, and the place that follows, 0 for the end.
 
         Places count the nodes of all components, in the order of the flow within each. There are fewer node tasks if
         the answer would be too large, with their `config` or without.
         """
-        page: Page[Seen] = Page(limit, ANSWER_BYTES)
+        page: Page[TaskView] = Page(limit, ANSWER_BYTES)
         first = 0
         most = _PIECE if outputs else limit
         chosen = set(only)
@@ -168,8 +168,8 @@ class Look:
             at = max(0, after - first)
             while at < len(ids):
                 piece = ids[at : at + min(most, limit + 1 - len(page.items))]
-                for seen in await self._seen(component, plan, piece, user_id, outputs=outputs):
-                    if not page.add(seen, seen.size(config=config)):
+                for view in await self._views(component, plan, piece, user_id, outputs=outputs):
+                    if not page.add(view, view.size(config=config)):
                         return page.items, first + at
                     at += 1
             first += len(ids)
@@ -177,21 +177,21 @@ class Look:
 
     async def items(
         self, run: RunName, user_id: str, node_id: str, after: int, limit: int, *, outputs: bool
-    ) -> tuple[list[Seen], int]:
+    ) -> tuple[list[TaskView], int]:
         """Return up to `limit` items of a mapped node from place `after` on, as `node_tasks` does. Raises NotFound."""
         plans = await self.plans_of(run, user_id)
         owners = [each for each in plans if node_id in each[1].place]
         if not owners or owners[0][1].nodes[owners[0][1].place[node_id]].fan_out is None:
             raise NotFound("mapped node", run.task_id(node_id), "NODE_TASK_NOT_FOUND")
         ((component, plan),) = owners
-        page: Page[Seen] = Page(limit, ANSWER_BYTES)
+        page: Page[TaskView] = Page(limit, ANSWER_BYTES)
         after = max(0, after)
         while True:
             count = min(_PIECE if outputs else limit, limit + 1 - len(page.items))
             places = range(after, after + count)
             piece = await self._items(component, plan, node_id, places, user_id, outputs=outputs)
-            for seen in piece:
-                if not page.add(seen, seen.size()):
+            for view in piece:
+                if not page.add(view, view.size()):
                     return page.items, after
                 after += 1
             if len(piece) < count:
@@ -206,7 +206,7 @@ class Look:
         user_id: str,
         *,
         outputs: bool,
-    ) -> list[Seen]:
+    ) -> list[TaskView]:
         shard = self.shard(user_id)
         (owner,) = await shard.reader.tasks([component.run.task_id(node_id)])
         if owner is not None and owner.kept:
@@ -215,17 +215,17 @@ class Look:
             component, plan = next((each for each in former if node_id in each[1].place), (component, plan))
             (owner,) = await shard.reader.tasks([component.run.task_id(node_id)])
         read = await read_items(shard.reader, owner, plan.nodes[plan.place[node_id]], items, outputs=outputs)
-        seen = [Seen(task, component, plan, waits) for task, waits in read]
+        views = [TaskView(task, component, plan, waits) for task, waits in read]
         return [
-            each if each.waits else explained
-            for each, explained in zip(seen, await self._explain(shard, seen), strict=True)
+            each if each.wait_reason else explained
+            for each, explained in zip(views, await self._explain(shard, views), strict=True)
         ]
 
-    async def signals(self, seen: Sequence[Seen], user_id: str) -> list[SeenSignal]:
+    async def signals(self, views: Sequence[TaskView], user_id: str) -> list[SignalView]:
         """Return the signals along the edges into these node tasks."""
-        sources: dict[str, NodeTask | None] = {item.task.task_id: item.task for item in seen}
+        sources: dict[str, NodeTask | None] = {item.task.task_id: item.task for item in views}
         missing = []
-        for item in seen:
+        for item in views:
             for at in item.plan.inputs[item.task.index]:
                 source = item.component.run.task_id(item.plan.nodes[item.plan.edges[at].source].node_id)
                 if source not in sources:
@@ -234,44 +234,46 @@ class Look:
         found = await self.shard(user_id).reader.tasks(missing)
         sources.update(zip(missing, found, strict=True))
         signals = []
-        for item in seen:
+        for item in views:
             for at in item.plan.inputs[item.task.index]:
                 edge = item.plan.edges[at]
                 source_id = item.plan.nodes[edge.source].node_id
                 status = _signal(sources[item.component.run.task_id(source_id)], edge.source_handle)
-                signals.append(SeenSignal(source_id, item.plan.nodes[edge.target].node_id, edge, status))
+                signals.append(SignalView(source_id, item.plan.nodes[edge.target].node_id, edge, status))
         return signals
 
-    async def held_by(self, worker_id: str, after: HeldPlace | None, limit: int) -> tuple[list[Seen], HeldPlace | None]:
+    async def held_by(
+        self, worker_id: str, after: HeldPlace | None, limit: int
+    ) -> tuple[list[TaskView], HeldPlace | None]:
         """Return up to `limit` node tasks leased to a worker after place `after`, and the place to go on after, None at
         the end.
 
         They are ordered by id, since a lease's deadline moves with each renewal.
         """
-        page: Page[Seen] = Page(limit, ANSWER_BYTES)
+        page: Page[TaskView] = Page(limit, ANSWER_BYTES)
         last = after
         for number, shard in sorted(self._shards.items()):
             ids = sorted(each for each in await shard.reader.held_by(worker_id) if not after or (number, each) > after)
             while ids:
                 count = limit + 1 - len(page.items)
-                for seen in await self._on_record(shard, ids[:count]):
-                    if not page.add(seen, seen.size()):
+                for view in await self._on_record(shard, ids[:count]):
+                    if not page.add(view, view.size()):
                         return page.items, last
-                    last = HeldPlace(number, seen.task.task_id)
+                    last = HeldPlace(number, view.task.task_id)
                 ids = ids[count:]
         return page.items, None
 
-    async def on_record(self, ids: Sequence[str], user_id: str) -> dict[str, Seen]:
+    async def on_record(self, ids: Sequence[str], user_id: str) -> dict[str, TaskView]:
         """Return node tasks of a user's shard by id; those without a record are left out."""
-        return {seen.task.task_id: seen for seen in await self._on_record(self.shard(user_id), ids)}
+        return {view.task.task_id: view for view in await self._on_record(self.shard(user_id), ids)}
 
-    async def _on_record(self, shard: Shard, ids: Sequence[str]) -> list[Seen]:
+    async def _on_record(self, shard: Shard, ids: Sequence[str]) -> list[TaskView]:
         tasks = [task for task in await shard.reader.tasks(ids) if task]
         names = [(TaskName.parse(task.task_id).run, task.component_id) for task in tasks]
         components = await shard.reader.components(names)
         plans = await self._plans.fetch(shard.plans, [each.plan for each in components if each])
         return [
-            Seen(task, component, plans[component.plan])
+            TaskView(task, component, plans[component.plan])
             for task, component in zip(tasks, components, strict=True)
             if component is not None and component.plan in plans
         ]
@@ -290,19 +292,19 @@ class Look:
         plans = await self._plans.fetch(self.shard(user_id).plans, [component.plan for component in components])
         return [(component, plans[component.plan]) for component in components if component.plan in plans]
 
-    async def _seen(
+    async def _views(
         self, component: Component, plan: Plan, node_ids: Sequence[str], user_id: str, *, outputs: bool
-    ) -> list[Seen]:
+    ) -> list[TaskView]:
         ids = [component.run.task_id(node_id) for node_id in node_ids]
         shard = self.shard(user_id)
         tasks = await self._with_kept_items(plan, await shard.reader.tasks(ids, outputs=outputs), shard)
-        seen = [
-            Seen(task, component, plan)
+        views = [
+            TaskView(task, component, plan)
             if task is not None
-            else Seen(_not_reached(component, plan, plan.place[node_id]), component, plan, _withheld(component))
+            else TaskView(_not_reached(component, plan, plan.place[node_id]), component, plan, _withheld(component))
             for node_id, task in zip(node_ids, tasks, strict=True)
         ]
-        return await self._explain(shard, seen)
+        return await self._explain(shard, views)
 
     @staticmethod
     async def _with_kept_items(plan: Plan, tasks: Sequence[NodeTask | None], shard: Shard) -> list[NodeTask | None]:

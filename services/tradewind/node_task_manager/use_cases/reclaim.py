@@ -1,4 +1,4 @@
-"""Taking back what a lost worker holds."""
+"""Reclaiming what a lost worker holds."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ _TRIES = 4
 _PAUSE_S = 0.3
 
 
-async def take_back(worker_id: str, session: int, dispatcher: Dispatcher, unheard: Sequence[Held] = ()) -> None:
+async def reclaim(worker_id: str, session: int, dispatcher: Dispatcher, undelivered: Sequence[Held] = ()) -> None:
     """Queue all node tasks of a worker again, each counted as lost, unless the worker has a newer session; 0 is any.
 
-    Node tasks that it has not heard of, `unheard`, do not count as lost. While the store is away, this is tried for a
+    Node tasks that never reached it, `undelivered`, do not count as lost. While the store is away, this is tried for a
     second and then left to the leases: after a longer outage, connected workers get a whole lease to come back.
     """
     for left in reversed(range(_TRIES)):
         try:
-            await _take_back(worker_id, session, dispatcher, unheard)
+            await _reclaim(worker_id, session, dispatcher, undelivered)
             return
         except Exception as error:
             if not left:
@@ -29,10 +29,10 @@ async def take_back(worker_id: str, session: int, dispatcher: Dispatcher, unhear
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _take_back(worker_id: str, session: int, dispatcher: Dispatcher, unheard: Sequence[Held]) -> None:
+async def _reclaim(worker_id: str, session: int, dispatcher: Dispatcher, undelivered: Sequence[Held]) -> None:
     shard = dispatcher.shard
-    if unheard:
-        dispatcher.apply(await shard.tasks.give_back(worker_id, session, unheard))
+    if undelivered:
+        dispatcher.apply(await shard.tasks.give_back(worker_id, session, undelivered))
     while held := await shard.reader.held_by(worker_id):
         effects = await shard.tasks.give_back(worker_id, session, None)
         if effects.results != ("given_back",):

@@ -3,7 +3,7 @@
 _UNITS = ((3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
-def lasting(milliseconds: int) -> str:
+def duration_text(milliseconds: int) -> str:
     """Return `5 min` for 300000: in the largest unit that gives a whole number."""
     for size, unit in _UNITS:
         if milliseconds and milliseconds % size == 0:

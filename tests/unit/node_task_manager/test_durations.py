@@ -2,7 +2,7 @@
 
 import pytest
 
-from tradewind.node_task_manager.domain.length_words import lasting
+from tradewind.node_task_manager.domain.durations import duration_text
 
 
 @pytest.mark.parametrize(
@@ -10,4 +10,4 @@ from tradewind.node_task_manager.domain.length_words import lasting
     [(0, "0 ms"), (250, "250 ms"), (5000, "5 s"), (90_000, "90 s"), (300_000, "5 min"), (7_200_000, "2 h")],
 )
 def test_duration_uses_largest_unit_with_whole_value(milliseconds: int, words: str) -> None:
-    assert lasting(milliseconds) == words
+    assert duration_text(milliseconds) == words

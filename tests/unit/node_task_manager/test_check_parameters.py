@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tradewind.node_task_manager.ports.workers import Declaration
-from tradewind.node_task_manager.use_cases.judge_parameters import parameter_faults
+from tradewind.node_task_manager.use_cases.check_parameters import parameter_faults
 
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {}}, "additionalProperties": False}
 
