@@ -28,7 +28,7 @@ from tradewind.node_task_manager.stores.redis_stores import RedisStores
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
-from tradewind.node_task_manager.use_cases.called import QUIET, CalledWorkers
+from tradewind.node_task_manager.use_cases.called import QUIET_FACTOR, CalledWorkers
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
@@ -106,7 +106,7 @@ class NodeTaskManager:
             timeout_s,
         )
         self.tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
-        traces = TraceNodes.by(self.tracing)
+        traces = TraceNodes.for_tracing(self.tracing)
         self._publisher = publisher = ReplicaPublisher(stores.publish, min(shards))
         self._feed = EventFeed(shards, publisher.publish_owner, settings.node_task_manager_look_seconds)
         self._dispatchers = {
@@ -145,7 +145,7 @@ class NodeTaskManager:
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
         self._called = self._make_called_workers(limits, pool, settings.tls_files(), grace_s)
         called_s = settings.node_task_manager_called_seconds
-        self._loops.repeat(self._called.look, called_s, QUIET * called_s)
+        self._loops.repeat(self._called.refresh, called_s, QUIET_FACTOR * called_s)
         self._loops.run_alongside(doctor.watch)
         self._record_connections = RecordConnections(stores.connected, pool, replica, stores.clock)
         self._loops.run_alongside(self._record_connections.run)

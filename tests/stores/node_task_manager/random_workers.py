@@ -11,7 +11,7 @@ from tests.stores.node_task_manager.random_plans import TYPES
 from tests.stores.node_task_manager.waits import random_wait
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
-from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.retry import RetryRequest
 from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind, Postponed, Vacancy
 
@@ -115,9 +115,9 @@ class Workers(Both):
         error = None
         if kind in (OutcomeKind.FAILED, OutcomeKind.TERMINATED):
             error = TaskError("NODE_ERROR", "broke", self.rng.choice(("IOError", "IOError", "ValueError")))
-        wish = None
+        retry_request = None
         if kind is OutcomeKind.FAILED and self.rng.random() < 0.3:
-            wish = RetryWish(self.rng.choice((None, 0, 3_000, 90_000)), none=self.rng.random() < 0.2)
+            retry_request = RetryRequest(self.rng.choice((None, 0, 3_000, 90_000)), none=self.rng.random() < 0.2)
         completed = kind is OutcomeKind.COMPLETED
         wait = random_wait(self.rng, self.clock()) if kind is OutcomeKind.SUSPENDED else None
         handles = [handle for handle in ("x", "y") if completed and self.rng.random() < 0.7]
@@ -129,7 +129,7 @@ class Workers(Both):
             given = structs.replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
             pair = Pair(given, given)
         of_memory, of_redis = (
-            Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish, cache, wait)
+            Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, retry_request, cache, wait)
             for a in (pair.memory, pair.redis)
         )
         return of_memory, of_redis

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from tests.servers import RedisServer
-from tradewind.node_task_manager.ports.connected import ConnectedWorkers, ConnectionNews, LastOffer
+from tradewind.node_task_manager.ports.connected import ConnectedWorkers, ConnectionChanges, LastOffer
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
 from tradewind.node_task_manager.stores.redis_connected import RedisConnectedWorkers
@@ -25,12 +25,12 @@ async def connected(store: RedisServer | None, clock: ManualClock) -> AsyncItera
     await store.close_clients()
 
 
-def came(worker_id: str, *node_types: str, since: int = 7, whole: bool = True) -> ConnectionNews:
-    return ConnectionNews({worker_id: since}, dict.fromkeys(node_types), whole)
+def came(worker_id: str, *node_types: str, since: int = 7, whole: bool = True) -> ConnectionChanges:
+    return ConnectionChanges({worker_id: since}, dict.fromkeys(node_types), whole)
 
 
-def left(worker_id: str, *node_types: str, until: int = 9) -> ConnectionNews:
-    return ConnectionNews({worker_id: 0}, dict.fromkeys(node_types, LastOffer(worker_id, until)))
+def left(worker_id: str, *node_types: str, until: int = 9) -> ConnectionChanges:
+    return ConnectionChanges({worker_id: 0}, dict.fromkeys(node_types, LastOffer(worker_id, until)))
 
 
 async def test_nobody_offers_anything_to_begin_with(connected: ConnectedWorkers) -> None:
@@ -55,7 +55,7 @@ async def test_who_was_the_last_is_told_until_somebody_comes(connected: Connecte
     assert await connected.tell("r1", KEEP, came("w2", "a", whole=False))
     assert await connected.unoffered(["a"]) == {}
     # The earlier last worker is forgotten: should w2 go without notice, no worker is named.
-    assert await connected.tell("r1", KEEP, ConnectionNews({}, {}, whole=True))
+    assert await connected.tell("r1", KEEP, ConnectionChanges({}, {}, whole=True))
     assert await connected.unoffered(["a"]) == {"a": LastOffer()}
 
 
@@ -74,7 +74,7 @@ async def test_what_a_replica_told_lapses_with_it(connected: ConnectedWorkers, c
     await connected.tell("r1", KEEP, came("w1", "a"))
     await connected.tell("r2", KEEP, came("w2", "b"))
     clock.advance(KEEP - 1)
-    assert await connected.tell("r1", KEEP, ConnectionNews({}, {}))
+    assert await connected.tell("r1", KEEP, ConnectionChanges({}, {}))
     clock.advance(1)
     assert await connected.unoffered(["a", "b"]) == {"b": LastOffer()}
     assert await connected.since(["w1", "w2"]) == {"w1": 7}
@@ -89,9 +89,9 @@ async def test_a_replica_that_leaves_takes_back_what_it_told(connected: Connecte
     await connected.tell("r1", KEEP, came("w1", "a"))
     assert await connected.tell("r1", 0, left("w1", "a", until=9))
     assert await connected.unoffered(["a"]) == {"a": LastOffer("w1", 9)}
-    assert not await connected.tell("r1", KEEP, ConnectionNews({}, {}))
+    assert not await connected.tell("r1", KEEP, ConnectionChanges({}, {}))
     await connected.tell("r1", KEEP, came("w1", "a"))
-    assert await connected.tell("r1", 0, ConnectionNews({}, {}))
+    assert await connected.tell("r1", 0, ConnectionChanges({}, {}))
     assert await connected.since(["w1"]) == {}
 
 

@@ -2,7 +2,7 @@
 
 from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, TaskError
-from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
+from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryRequest
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 
 TWICE = RetryPolicy(attempts=2, initial_ms=1_000, jitter=0)
@@ -14,9 +14,9 @@ async def only(bench: Bench, task_id: str = "flow:0:0:a") -> NodeTask:
     return task
 
 
-async def fail(bench: Bench, attempt: Assignment, wish: RetryWish | None = None) -> None:
+async def fail(bench: Bench, attempt: Assignment, retry_request: RetryRequest | None = None) -> None:
     error = TaskError("NODE_ERROR", "broke")
-    outcome = Outcome(attempt.task_id, attempt.attempt, attempt.nonce, OutcomeKind.FAILED, (), error, wish)
+    outcome = Outcome(attempt.task_id, attempt.attempt, attempt.nonce, OutcomeKind.FAILED, (), error, retry_request)
     await bench.shard.complete([outcome])
 
 
@@ -55,7 +55,7 @@ async def test_one_that_failed_in_all_its_attempts_is_one_too(bench: Bench) -> N
 async def test_one_that_asked_for_no_further_attempt_is_one_too(bench: Bench) -> None:
     await bench.submit(plan_of("a", retry=TWICE))
     (attempt,) = await bench.take()
-    await fail(bench, attempt, RetryWish(none=True))
+    await fail(bench, attempt, RetryRequest(none=True))
     assert await letters(bench) == ["flow:0:0:a"]
 
 
@@ -77,7 +77,7 @@ async def test_they_are_listed_newest_first_and_in_pages(bench: Bench) -> None:
     names = [f"n{at}" for at in range(5)]
     await bench.submit(plan_of(" ".join(names), retry=TWICE))
     for attempt in await bench.take():
-        await fail(bench, attempt, RetryWish(none=True))
+        await fail(bench, attempt, RetryRequest(none=True))
         bench.clock.advance(attempt.index % 2)
     found: list[tuple[int, str]] = []
     while page := await bench.shard.dead_letters("default", found[-1] if found else None, 2):
@@ -90,7 +90,7 @@ async def test_they_are_listed_newest_first_and_in_pages(bench: Bench) -> None:
 async def test_one_is_unlisted_by_hand_and_with_its_flow(bench: Bench) -> None:
     await bench.submit(plan_of("a b", retry=TWICE))
     for attempt in await bench.take():
-        await fail(bench, attempt, RetryWish(none=True))
+        await fail(bench, attempt, RetryRequest(none=True))
     await bench.shard.unlist_dead_letter("default", "flow:0:0:b")
     await bench.shard.unlist_dead_letter("default", "flow:0:0:b")
     assert await letters(bench) == ["flow:0:0:a"]

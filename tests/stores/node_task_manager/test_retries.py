@@ -3,17 +3,23 @@
 from tests.stores.node_task_manager.shards import Bench, plan_of, task_of
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
-from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
+from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryRequest
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Held, Outcome, OutcomeKind, Vacancy
 
 TWICE = RetryPolicy(attempts=3, initial_ms=1_000, factor=2, jitter=0)
 
 
 async def fail(
-    bench: Bench, assignment: Assignment, wish: RetryWish | None = None, type: str = "IOError", code: str = "NODE_ERROR"
+    bench: Bench,
+    assignment: Assignment,
+    retry_request: RetryRequest | None = None,
+    type: str = "IOError",
+    code: str = "NODE_ERROR",
 ) -> Effects:
     error = TaskError(code, "it broke", type)
-    outcome = Outcome(assignment.task_id, assignment.attempt, assignment.nonce, OutcomeKind.FAILED, (), error, wish)
+    outcome = Outcome(
+        assignment.task_id, assignment.attempt, assignment.nonce, OutcomeKind.FAILED, (), error, retry_request
+    )
     return await bench.shard.complete([outcome])
 
 
@@ -78,19 +84,19 @@ async def test_waits_grow_to_the_longest_and_jitter_only_shortens_them() -> None
 
 async def test_a_node_may_ask_for_its_time_but_not_for_more_attempts(bench: Bench) -> None:
     attempt = await begun(bench, RetryPolicy(attempts=2, initial_ms=5, jitter=0))
-    assert (await fail(bench, attempt, RetryWish(70_000))).due_in == 70_000
+    assert (await fail(bench, attempt, RetryRequest(70_000))).due_in == 70_000
     bench.clock.advance(70_000)
     (attempt,) = await bench.take()
-    await fail(bench, attempt, RetryWish(0))
+    await fail(bench, attempt, RetryRequest(0))
     assert (await task_of(bench)).status is NodeTaskStatus.FAILED
 
 
 async def test_at_once_is_the_next_millisecond(bench: Bench) -> None:
-    assert (await fail(bench, await begun(bench, TWICE), RetryWish(0))).due_in == 1
+    assert (await fail(bench, await begun(bench, TWICE), RetryRequest(0))).due_in == 1
 
 
 async def test_a_node_may_ask_for_no_further_attempt(bench: Bench) -> None:
-    await fail(bench, await begun(bench, TWICE), RetryWish(none=True))
+    await fail(bench, await begun(bench, TWICE), RetryRequest(none=True))
     error = (await task_of(bench)).error
     assert error is not None
     assert error.final == "the node asked not to be retried"

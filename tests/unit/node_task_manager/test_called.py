@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.node_task_manager.conftest import Bench
 from tests.waiting import until
-from tradewind.node_task_manager.domain.called import CalledWorker, Patience, caller_of
+from tradewind.node_task_manager.domain.called import CalledWorker, RefusalBackoff, caller_of
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.ports.workers import Answer, Ready
@@ -40,59 +40,59 @@ def test_caller_does_not_depend_on_order_of_replicas() -> None:
 
 
 def test_pause_after_refusals_doubles_up_to_30_s() -> None:
-    patience = Patience()
-    pauses = [patience.refused(full=False) for _ in range(20)]
+    backoff = RefusalBackoff()
+    pauses = [backoff.refused(full=False) for _ in range(20)]
     assert pauses[:4] == [0.5, 1, 2, 4]
     assert pauses[-1] == 30
-    patience.accepted()
-    assert patience.refused(full=False) == 0.5
+    backoff.accepted()
+    assert backoff.refused(full=False) == 0.5
 
 
 def test_pause_of_full_worker_is_at_most_2_s() -> None:
-    patience = Patience()
-    assert [patience.refused(full=True) for _ in range(5)] == [0.5, 1, 2, 2, 2]
+    backoff = RefusalBackoff()
+    assert [backoff.refused(full=True) for _ in range(5)] == [0.5, 1, 2, 2, 2]
 
 
 def test_requested_pause_is_honored_up_to_a_minute() -> None:
-    patience = Patience()
-    assert patience.refused(full=True, asked_s=7) == 7
-    assert patience.refused(full=True, asked_s=3600) == 60
+    backoff = RefusalBackoff()
+    assert backoff.refused(full=True, requested_s=7) == 7
+    assert backoff.refused(full=True, requested_s=3600) == 60
 
 
 def called(capacity: int) -> CalledConnection:
     """Return a worker that this process calls and that holds nothing."""
-    said = CalledWorker("w1", "i1", "127.0.0.1:1", ("noop",), capacity)
+    listing = CalledWorker("w1", "i1", "127.0.0.1:1", ("noop",), capacity)
     line = CalledLine(Mock(), Mock(), Mock())
-    return CalledConnection("w1", "i1", ("noop",), capacity, line, said=said, mine=True)
+    return CalledConnection("w1", "i1", ("noop",), capacity, line, listing=listing, mine=True)
 
 
 def test_refused_node_task_may_use_room_promised_to_a_claim() -> None:
     worker = called(capacity=2)
     worker.promised = worker.room
-    assert (worker.room, worker.takes, worker.load) == (0, True, 0)
+    assert (worker.room, worker.accepts, worker.load) == (0, True, 0)
 
 
 def test_worker_accepts_refused_node_tasks_only_up_to_capacity() -> None:
     worker = called(capacity=2)
-    worker.coming, worker.others = 1, {(0, "a")}
-    assert (worker.room, worker.takes, worker.load) == (0, False, 1)
+    worker.incoming, worker.others = 1, {(0, "a")}
+    assert (worker.room, worker.accepts, worker.load) == (0, False, 1)
 
 
 def test_refusing_worker_is_offered_one_node_task_at_a_time() -> None:
     worker = called(capacity=10)
-    worker.patience.refused(full=True)
-    assert (worker.room, worker.takes) == (1, True)
-    worker.coming = 1
-    assert (worker.room, worker.takes) == (0, False)
+    worker.backoff.refused(full=True)
+    assert (worker.room, worker.accepts) == (1, True)
+    worker.incoming = 1
+    assert (worker.room, worker.accepts) == (0, False)
 
 
 def test_refusals_are_forgotten_with_the_lease() -> None:
     worker, leases = called(capacity=3), [Held(f"f:0:0:{nonce}", 1, nonce) for nonce in "abc"]
     worker.held = {lease.nonce: (0, lease) for lease in leases}
     worker.tried = dict.fromkeys(worker.held, frozenset({"w2"}))
-    worker.let_go("a")
+    worker.release("a")
     worker.forget(0, [leases[1]])
-    worker.recount(0, worker.known(0), frozenset())
+    worker.recount(0, worker.believed_held(0), frozenset())
     assert (worker.held, worker.tried) == ({}, {})
 
 
@@ -124,9 +124,9 @@ async def test_server_stop_closes_connection_of_unlisted_worker() -> None:
     silent: Any = Silent()
     workers = CalledWorkers({}, WorkerPool(), silent, silent, lambda _url: silent, Mock(), "replica", grace_s=600)
     before = asyncio.all_tasks()
-    await workers.look()
+    await workers.refresh()
     silent.listed = []
-    await workers.look()
+    await workers.refresh()
     await workers.stop()
     assert (silent.closed, asyncio.all_tasks()) == (True, before)
 
@@ -160,7 +160,7 @@ async def test_node_task_being_handed_over_is_requeued_when_server_stops(
     workers = CalledWorkers(
         bench.dispatchers, bench.pool, slow, slow, lambda _url: slow, Mock(), "replica", grace_s=600
     )
-    await workers.look()
+    await workers.refresh()
     await bench.accepted(await bench.save("a"))
     await until(lambda: slow.handed == ["a"], "the node is being handed over")
     await workers.stop()

@@ -16,7 +16,7 @@ SOME = statistics(
 )
 
 
-class Looks:
+class Reads:
     """Gives these answers one after another, the last one for ever."""
 
     def __init__(self, *answers: QueueStatistics) -> None:
@@ -29,7 +29,7 @@ class Looks:
 
 
 async def test_demand_filters_by_node_type_user_and_running() -> None:
-    demand = Demand(Looks(SOME))
+    demand = Demand(Reads(SOME))
 
     assert await demand.of(Pool()) == 10
     assert await demand.of(Pool(count_running=False)) == 4
@@ -39,21 +39,21 @@ async def test_demand_filters_by_node_type_user_and_running() -> None:
 
 
 async def test_concurrent_requests_share_one_read() -> None:
-    looks = Looks(SOME)
-    demand = Demand(looks, fresh_s=3600)
+    reads = Reads(SOME)
+    demand = Demand(reads, fresh_s=3600)
 
     assert await asyncio.gather(*(demand.of(Pool()) for _ in range(50))) == [10] * 50
-    assert looks.count == 1
+    assert reads.count == 1
 
 
 async def test_only_changes_are_pushed() -> None:
-    looks = Looks(statistics(), SOME, SOME, SOME, statistics(), statistics())
-    heard = []
-    async with aclosing(Demand(looks, look_s=0, fresh_s=0).follow(Pool())) as changes:
+    reads = Reads(statistics(), SOME, SOME, SOME, statistics(), statistics())
+    pushed = []
+    async with aclosing(Demand(reads, poll_s=0, fresh_s=0).follow(Pool())) as changes:
         async for active in changes:
-            heard.append(active)
-            if len(heard) == 3:
+            pushed.append(active)
+            if len(pushed) == 3:
                 break
 
-    assert heard == [False, True, False]
-    assert looks.count == 5
+    assert pushed == [False, True, False]
+    assert reads.count == 5

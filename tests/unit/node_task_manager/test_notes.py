@@ -22,48 +22,48 @@ def store(monkeypatch: pytest.MonkeyPatch) -> FaultyStore:
 
 
 @pytest.fixture
-def taker(store: FaultyStore) -> Notes:
+def recorder(store: FaultyStore) -> Notes:
     return Notes({0: Shard(0, store, store, store, store, store, store)})
 
 
-async def test_lines_wait_while_store_is_unavailable(store: FaultyStore, taker: Notes) -> None:
+async def test_lines_wait_while_store_is_unavailable(store: FaultyStore, recorder: Notes) -> None:
     store.refused["record"] = always
-    taker.take([(0, Progress("flow:0:0:a", "n1", 5, ""))], [(0, LINE)])
+    recorder.add([(0, Progress("flow:0:0:a", "n1", 5, ""))], [(0, LINE)])
     await until(lambda: store.count("record") > 2, "it is tried again")
     del store.refused["record"]
-    await taker.close()
-    assert taker.dropped == 0
+    await recorder.close()
+    assert recorder.dropped == 0
 
 
-async def test_lines_that_cannot_be_stored_are_dropped_and_counted(store: FaultyStore, taker: Notes) -> None:
+async def test_lines_that_cannot_be_stored_are_dropped_and_counted(store: FaultyStore, recorder: Notes) -> None:
     store.refused["record"] = always
-    taker.take([], [(0, LINE)])
-    await until(lambda: taker.dropped == 1, "the line is given up")
-    await taker.close()
+    recorder.add([], [(0, LINE)])
+    await until(lambda: recorder.dropped == 1, "the line is given up")
+    await recorder.close()
 
 
 async def test_lines_over_the_byte_limit_are_dropped_and_counted(
-    store: FaultyStore, taker: Notes, monkeypatch: pytest.MonkeyPatch
+    store: FaultyStore, recorder: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notes, "_MAX_WAITING_BYTES", 10)
     store.unanswered["record"] = asyncio.Event()
-    taker.take([], [(0, LINE)] * 8)
-    assert taker.dropped == 3
+    recorder.add([], [(0, LINE)] * 8)
+    assert recorder.dropped == 3
     store.unanswered["record"].set()
     await until(lambda: store.count("record"), "the lines are written")
     del store.unanswered["record"]
-    await until(lambda: not taker._bytes, "there is room again")
-    taker.take([], [(0, LINE)])
-    await taker.close()
-    assert taker.dropped == 3
+    await until(lambda: not recorder._bytes, "there is room again")
+    recorder.add([], [(0, LINE)])
+    await recorder.close()
+    assert recorder.dropped == 3
 
 
 async def test_close_does_not_wait_for_unavailable_store(
-    store: FaultyStore, taker: Notes, monkeypatch: pytest.MonkeyPatch
+    store: FaultyStore, recorder: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notes, "_PAUSES_S", (60.0, 60.0))
     store.refused["record"] = always
-    taker.take([], [(0, LINE)])
+    recorder.add([], [(0, LINE)])
     await until(lambda: store.count("record"), "it is tried")
-    await asyncio.wait_for(taker.close(), 20)
-    assert (taker.dropped, store.count("record")) == (1, 2)
+    await asyncio.wait_for(recorder.close(), 20)
+    assert (recorder.dropped, store.count("record")) == (1, 2)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.node_task_manager.conftest import Line
 from tests.waiting import until
-from tradewind.node_task_manager.ports.connected import ConnectionNews, LastOffer
+from tradewind.node_task_manager.ports.connected import ConnectionChanges, LastOffer
 from tradewind.node_task_manager.stores.memory.connected import MemoryConnectedWorkers
 from tradewind.node_task_manager.use_cases.record_connections import RecordConnections
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
@@ -24,7 +24,7 @@ class Record(MemoryConnectedWorkers):
         self.away = False
         self.largest = self.refused = 0
 
-    async def tell(self, replica: str, keep_ms: int, news: ConnectionNews) -> bool:
+    async def tell(self, replica: str, keep_ms: int, news: ConnectionChanges) -> bool:
         if self.away:
             self.refused += 1
             raise ConnectionError("the store is away")

@@ -29,7 +29,7 @@ class Recorded:
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
         self._tracing = Tracing("test", self._exporter)
-        traces = TraceNodes.by(self._tracing)
+        traces = TraceNodes.for_tracing(self._tracing)
         assert traces is not None
         self.traces = traces
 
@@ -134,7 +134,7 @@ async def test_disabled_tracing_makes_no_spans_and_no_contexts(monkeypatch: pyte
     monkeypatch.setattr(Tracing, "begin", count("begin"))
     monkeypatch.setattr(trace.NoOpTracer, "start_span", count("start_span"))
     monkeypatch.setattr(telemetry, "context_from", count("context_from"))
-    assert TraceNodes.by(Tracing("test", None)) is None
+    assert TraceNodes.for_tracing(Tracing("test", None)) is None
     async with running_stack([plain]) as client:
         task = await client.submit_task("plain", {})
         assert (await task.wait(30)).outputs == {"trace": "0" * 32}

@@ -81,7 +81,7 @@ def test_part_of_the_room_is_reserved_for_concurrent_scripts() -> None:
     worker = connected(pool, "w1", "noop", capacity=100)
     told: list[bool] = []
     pool.on_room(lambda: told.append(True))
-    first, second, third = (pool.promise(0, keep_back=True) for _ in range(3))
+    first, second, third = (pool.promise(0, reserve=True) for _ in range(3))
     assert [[vacancy.credits for _, vacancy in offers] for offers in (first, second, third)] == [[75], [25], []]
     pool.settle(first)
     assert (worker.room, [vacancy.credits for _, vacancy in pool.promise(0)]) == (75, [75])

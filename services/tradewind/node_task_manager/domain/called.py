@@ -25,7 +25,7 @@ def caller_of(worker_id: str, replicas: Iterable[str]) -> str:
     return max(replicas, key=lambda name: (blake2b(f"{name} {worker_id}".encode(), digest_size=8).digest(), name))
 
 
-class Patience:
+class RefusalBackoff:
     """How long a worker is left alone after a refusal: half a second, doubling with each refusal in a row up to 30 s.
 
     A worker that refuses for lack of room is left alone for 2 s at most.
@@ -39,8 +39,8 @@ class Patience:
         """Note that the worker took something."""
         self.refusals = 0
 
-    def refused(self, *, full: bool, asked_s: float = 0.0) -> float:
-        """Count a refusal and return how long to leave the worker alone (s); it asked for `asked_s` itself."""
+    def refused(self, *, full: bool, requested_s: float = 0.0) -> float:
+        """Count a refusal and return how long to leave the worker alone (s); it asked for `requested_s` itself."""
         self.refusals += 1
         pause = min(2.0 if full else 30.0, 0.25 * 2.0 ** min(self.refusals, 10))
-        return min(60.0, max(pause, asked_s))
+        return min(60.0, max(pause, requested_s))

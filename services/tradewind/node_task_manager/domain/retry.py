@@ -42,7 +42,7 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryWish:
+class RetryRequest:
     """What a failed attempt asks of the next: to begin `after_ms` from now (None: by the policy), or to be `none`."""
 
     after_ms: int | None = None

@@ -14,7 +14,7 @@ class LastOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionNews:
+class ConnectionChanges:
     """What has changed at a replica; with `whole` it replaces all earlier news.
 
     `workers` says since when each is connected (epoch ms), 0 for one that has left. `node_types` has None for a type
@@ -29,7 +29,7 @@ class ConnectionNews:
 class ConnectedWorkers(Protocol):
     """What replicas report about their connections: all of them read it, and it lapses with the replica."""
 
-    async def tell(self, replica: str, keep_ms: int, news: ConnectionNews) -> bool:
+    async def tell(self, replica: str, keep_ms: int, news: ConnectionChanges) -> bool:
         """Note a replica's news, and keep all its news for `keep_ms`, 0 when it leaves.
 
         Returns False and notes nothing when earlier news of the replica is missing or has lapsed and this is not

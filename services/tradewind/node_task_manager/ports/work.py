@@ -7,7 +7,7 @@ import msgspec
 
 from tradewind.node_task_manager.domain.fan_out import FanOutOffer
 from tradewind.node_task_manager.domain.node_task import StopMark, TaskError
-from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.retry import RetryRequest
 from tradewind.node_task_manager.domain.waiting import Resumption, Wait
 from tradewind.node_task_manager.ports.events import NewEvent
 
@@ -99,7 +99,7 @@ class Outcome(_OfAttempt, msgspec.Struct, frozen=True, array_like=True):
     kind: OutcomeKind
     outputs: tuple[tuple[str, str], ...] = ()
     error: TaskError | None = None
-    wish: RetryWish | None = None
+    retry_request: RetryRequest | None = None
     cache: str = ""
     wait: Wait | None = None
     eager: str = ""

@@ -282,7 +282,7 @@ class NodeTaskManagerHandlers(
         outcomes = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
         work_mapping.require_shards("failures", outcomes, self.shards)
         work_mapping.note_ends(self.traces, request.failures)
-        self.notes.take((), list(work_mapping.failure_lines(outcomes)))
+        self.notes.add((), list(work_mapping.failure_lines(outcomes)))
         return pb2.FailNodeTasksResponse(losses=await self._ended(request.worker_id, outcomes))
 
     async def ReportNodeTasks(
@@ -318,11 +318,11 @@ class NodeTaskManagerHandlers(
             work_mapping.require_shards(path, items, self.shards)
         work_mapping.note_ends(self.traces, request.completions)
         work_mapping.note_ends(self.traces, request.failures)
-        self.notes.take(progress, [*lines, *work_mapping.failure_lines(failures)])
+        self.notes.add(progress, [*lines, *work_mapping.failure_lines(failures)])
         lost = await self.unary.end(request.worker_id, outcomes)
         if given_back:
             # Of what holds no lease no line is kept.
-            await self.notes.written()
+            await self.notes.wait_written()
         await self.unary.give_back(request.worker_id, given_back)
         unrenewed, terminations, deadline = await self.unary.renew(request.worker_id, held)
         return pb2.ReportNodeTasksResponse(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, component_pb2, retry_pb2, work_pb2
-from tradewind.node_task_manager.domain.retry import LONGEST_WAIT_MS, RetryPolicy, RetryWish
+from tradewind.node_task_manager.domain.retry import LONGEST_WAIT_MS, RetryPolicy, RetryRequest
 from tradewind.node_task_manager.rpc.times import milliseconds
 from tradewind.server.faults import Violation
 
@@ -55,10 +55,10 @@ def retry_faults(path: str, given: retry_pb2.RetryPolicy) -> Iterator[Violation]
             yield Violation(f"{path}.non_retryable[{at}]", f"must have 1 to {_LONGEST_NAME} characters")
 
 
-def retry_wish(failure: work_pb2.NodeTaskFailure) -> RetryWish | None:
+def retry_request(failure: work_pb2.NodeTaskFailure) -> RetryRequest | None:
     """Parse what a failure says about the next attempt; a time out of bounds becomes the nearest bound."""
     if failure.non_retryable:
-        return RetryWish(none=True)
+        return RetryRequest(none=True)
     if failure.HasField("retry_after"):
-        return RetryWish(min(max(milliseconds(failure.retry_after), 0), LONGEST_WAIT_MS))
+        return RetryRequest(min(max(milliseconds(failure.retry_after), 0), LONGEST_WAIT_MS))
     return None

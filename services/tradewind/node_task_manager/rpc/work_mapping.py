@@ -15,7 +15,7 @@ from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, T
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.eager_mapping import step_messages
 from tradewind.node_task_manager.rpc.mapping import stop_mark
-from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
+from tradewind.node_task_manager.rpc.retry_mapping import retry_request
 from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, set_timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait_order
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
@@ -97,7 +97,7 @@ def failure(at: int, message: work_pb2.NodeTaskFailure) -> tuple[int, Outcome]:
         message.error.type[:256],
         message.error.traceback[:16384],
     )
-    return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, kind, (), error, retry_wish(message))
+    return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, kind, (), error, retry_request(message))
 
 
 def note_ends(

@@ -148,7 +148,7 @@ class WorkStream:
             lines = [mapping.line(at, each) for at, each in enumerate(message.logs)]
             mapping.require_shards("progress", progress, shards)
             mapping.require_shards("logs", lines, shards)
-            self._notes.take(progress, [*lines, *mapping.failure_lines(failures)])
+            self._notes.add(progress, [*lines, *mapping.failure_lines(failures)])
         if message.draining or message.capacity:
             worker.capacity = 0 if message.draining else min(message.capacity, _MAX_CAPACITY)
             self._connections.refresh(worker)
@@ -157,7 +157,7 @@ class WorkStream:
         awaited = any_begun(outcomes)
         if given_back:
             # Once given back, a node task holds no lease, and its log lines would not be kept.
-            await self._notes.written()
+            await self._notes.wait_written()
         await self._connections.handle_message(worker, message.sequence, outcomes, given_back, renewed, awaited=awaited)
 
     def _handle_pong(self, worker: ConnectedWorker) -> None:

@@ -348,8 +348,8 @@ def _flat_outcomes(outcomes: Sequence[Outcome]) -> list[object]:
         flat += (one.task_id, one.attempt, one.nonce, one.kind, len(one.outputs))
         for output in one.outputs:
             flat += output
-        plain = one.error is None and one.wish is None and not one.cache and one.wait is None
-        flat.append(False if plain else (one.error, one.wish, one.cache, one.wait))
+        plain = one.error is None and one.retry_request is None and not one.cache and one.wait is None
+        flat.append(False if plain else (one.error, one.retry_request, one.cache, one.wait))
     return flat
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tradewind.node_task_manager.ports.connected import ConnectionNews, LastOffer
+from tradewind.node_task_manager.ports.connected import ConnectionChanges, LastOffer
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
@@ -19,7 +19,7 @@ class RedisConnectedWorkers:
         self._keys = keys
         self._clock = clock
 
-    async def tell(self, replica: str, keep_ms: int, news: ConnectionNews) -> bool:
+    async def tell(self, replica: str, keep_ms: int, news: ConnectionChanges) -> bool:
         args = {
             "base": self._keys.base,
             "now": self._clock(),

@@ -7,7 +7,7 @@ from typing import Any
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
-from tradewind.node_task_manager.use_cases.doctor import Looked
+from tradewind.node_task_manager.use_cases.doctor import ShardExamination
 from tradewind.server.doctor import Examined, Finding
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
@@ -34,10 +34,10 @@ class RedisShardDoctor:
 
     async def examine(
         self, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
-    ) -> Looked:
+    ) -> ShardExamination:
         more: dict[str, Any] = {"at": at, "records": records, "mend": mend, "cleaner": cleaner}
         if again is not None:
             more["again"] = list(again)
         looked = await _EXAMINE(self._client, self._any_key, self._tasks.script_args(more))
         findings = tuple(Finding(*finding) for finding in looked.findings)
-        return Looked(Examined(looked.records, findings, looked.at), looked.effects)
+        return ShardExamination(Examined(looked.records, findings, looked.at), looked.effects)

@@ -31,22 +31,22 @@ class CountCaches:
         self._statistics = statistics
         self._config = config
         self._counts: Counter[str] = Counter()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
-    def waiting(self) -> bool:
+    def unsaved(self) -> bool:
         """Whether there are counts that are not in the store yet."""
         return bool(self._counts)
 
-    def count(self, cache: str, what: str, by: int = 1) -> None:
+    def count(self, cache: str, outcome: str, by: int = 1) -> None:
         """Count one of `COUNTED`."""
         if by:
-            self._counts[f"{cache}:{what}"] += by
-            CACHE_EVENTS.labels(what).inc(by)
+            self._counts[f"{cache}:{outcome}"] += by
+            CACHE_EVENTS.labels(outcome).inc(by)
 
     async def flush(self) -> None:
         """Store the counts; raises what the store raised, and then keeps them for the next time."""
-        async with self._turn:
+        async with self._lock:
             if not self._counts:
                 return
             counts, self._counts = self._counts, Counter()
@@ -68,7 +68,7 @@ class CountCaches:
                 each,
                 known(each),
                 await self._store.size(each),
-                {what: counts.get(f"{each}:{what}", 0) for what in COUNTED},
+                {outcome: counts.get(f"{each}:{outcome}", 0) for outcome in COUNTED},
             )
             for each in sorted({name} if name else names)
         ]

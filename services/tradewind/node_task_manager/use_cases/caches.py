@@ -193,7 +193,7 @@ class ResultCaches:
     async def maintain(self) -> bool:
         """Renew flights of attempts that go on, end the others and those that could not be ended before, and store the
         counts. Return whether there was nothing to do."""
-        quiet = not (self._flights or self._unsettled or self.waiters or self.count.waiting)
+        quiet = not (self._flights or self._unsettled or self.waiters or self.count.unsaved)
         now = self._clock()
         due = []
         for nonce, flight in list(self._flights.items()):
@@ -206,8 +206,8 @@ class ResultCaches:
                     due.append(flight)
         await asyncio.gather(*map(self._renew_flight, due))
         if self._unsettled and not self._breaker.is_open:
-            lingering, self._unsettled = self._unsettled, []
-            await asyncio.gather(*(self._settle(flight, None) for flight in lingering if now < flight.until))
+            unsettled, self._unsettled = self._unsettled, []
+            await asyncio.gather(*(self._settle(flight, None) for flight in unsettled if now < flight.until))
         self.waiters.expire(time.monotonic())
         await self.count.flush()
         return quiet

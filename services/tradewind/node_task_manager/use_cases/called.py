@@ -19,7 +19,7 @@ from tradewind.server.side_tasks import SideTasks
 
 _log = structlog.get_logger(__name__)
 _KEEP_MS = 10_000
-QUIET = 5
+QUIET_FACTOR = 5
 """While there is nobody to call, the registry is asked this many times less often."""
 _END_S = 7.5
 """Longer than a call takes (`WorkerCalls.execute`)."""
@@ -54,30 +54,30 @@ class CalledWorkers:
         self._name = name
         self._grace_s = grace_s
         self._workers: dict[str, CalledConnection] = {}
-        self._parting: set[CalledConnection] = set()
+        self._departing: set[CalledConnection] = set()
         self._tasks = SideTasks()
         self._passing_on = SideTasks()
-        self._leaving = False
+        self._shutting_down = False
 
-    async def look(self) -> bool:
+    async def refresh(self) -> bool:
         """Follow which workers there are; return whether there are none."""
-        if self._leaving:
+        if self._shutting_down:
             return True
         known = await self._directory.called()
         if known is None:
             return False
         found = {each.worker_id: each for each in known}
         for worker_id, worker in list(self._workers.items()):
-            if worker.said != found.get(worker_id):
+            if worker.listing != found.get(worker_id):
                 self._update(worker, found.get(worker_id))
         if not found:
             return True
         replicas = await self._replicas.meet(self._name, _KEEP_MS)
-        for said in found.values():
-            worker = self._workers.get(said.worker_id) or self._add(said)
-            if self._pool.get(said.worker_id) is None:
+        for listing in found.values():
+            worker = self._workers.get(listing.worker_id) or self._add(listing)
+            if self._pool.get(listing.worker_id) is None:
                 self._pool.add(worker)
-            mine = worker in self._pool and caller_of(said.worker_id, replicas) == self._name
+            mine = worker in self._pool and caller_of(listing.worker_id, replicas) == self._name
             if mine and not worker.mine:
                 await self._adopt(worker)
             elif mine:
@@ -100,7 +100,7 @@ class CalledWorkers:
         await asyncio.gather(*(self._end(worker) for worker in self._workers.values()))
         await self._tasks.end()
         # Workers that have just left the list are still connected.
-        await asyncio.gather(*(self._end(worker) for worker in self._parting))
+        await asyncio.gather(*(self._end(worker) for worker in self._departing))
         await self._passing_on.settle()
 
     def ended(self, worker_id: str, shard: int, held: Sequence[Held]) -> None:
@@ -115,53 +115,53 @@ class CalledWorkers:
             self._notify_elsewhere(shard, [worker_id])
 
     def _close_lines(self) -> None:
-        self._leaving = True
+        self._shutting_down = True
         for worker in self._workers.values():
             worker.mine = False
             self._pool.refresh(worker)
             worker.line.close("this server is shutting down")
 
-    def _add(self, said: CalledWorker) -> CalledConnection:
+    def _add(self, listing: CalledWorker) -> CalledConnection:
         line = CalledLine(
-            self._connect(said.api_url),
-            lambda batch, answer: self._answered(worker, batch, answer),
+            self._connect(listing.api_url),
+            lambda batch, answer: self._handle_answer(worker, batch, answer),
             lambda: self._begin(self._recount(worker)),
         )
         worker = CalledConnection(
-            said.worker_id,
-            said.incarnation,
-            said.node_types,
-            0 if said.draining else said.capacity,
+            listing.worker_id,
+            listing.incarnation,
+            listing.node_types,
+            0 if listing.draining else listing.capacity,
             line,
             sessions=dict.fromkeys(self._dispatchers, 0),
-            offers=_offers(said),
-            said=said,
+            offers=_offers(listing),
+            listing=listing,
         )
-        self._workers[said.worker_id] = worker
+        self._workers[listing.worker_id] = worker
         worker.watching = asyncio.get_running_loop().create_task(self._watch(worker))
         return worker
 
-    def _update(self, worker: CalledConnection, said: CalledWorker | None) -> None:
+    def _update(self, worker: CalledConnection, listing: CalledWorker | None) -> None:
         """Note what has changed about a worker; with another process, address or node types it begins anew."""
-        before = worker.said
-        if said is not None and (said.incarnation, said.api_url, said.node_types) == (
+        before = worker.listing
+        if listing is not None and (listing.incarnation, listing.api_url, listing.node_types) == (
             before.incarnation,
             before.api_url,
             before.node_types,
         ):
-            worker.said = said
-            worker.capacity = 0 if said.draining else said.capacity
+            worker.listing = listing
+            worker.capacity = 0 if listing.draining else listing.capacity
             self._pool.refresh(worker)
             return
         del self._workers[worker.worker_id]
-        unlisted = said is None and worker.mine
+        was_unlisted = listing is None and worker.mine
         worker.mine = False
         self._pool.remove(worker)
         worker.line.close("the worker is gone")
-        self._parting.add(worker)
-        self._begin(self._part(worker) if unlisted else self._end(worker))
+        self._departing.add(worker)
+        self._begin(self._reclaim_unlisted(worker) if was_unlisted else self._end(worker))
 
-    async def _part(self, worker: CalledConnection) -> None:
+    async def _reclaim_unlisted(self, worker: CalledConnection) -> None:
         """Take back what an unlisted worker holds, unless it can be reached or is listed again."""
         if not await worker.line.connected(self._grace_s) and worker.worker_id not in self._workers:
             await self._reclaim(worker)
@@ -171,7 +171,7 @@ class CalledWorkers:
         if worker.watching is not None:
             await end_tasks([worker.watching])
         await worker.line.end(_END_S)
-        self._parting.discard(worker)
+        self._departing.discard(worker)
 
     async def _watch(self, worker: CalledConnection) -> None:
         """Take back what a worker holds, as lost, when its connection breaks and cannot be restored."""
@@ -180,11 +180,11 @@ class CalledWorkers:
             worker.broken = True
             self._pool.refresh(worker)
             self._pool.changed(worker)
-            mended = await worker.line.connected(self._grace_s)
-            if not mended and worker.mine:
-                self._rest(worker, Answer(silent=True, refused="the connection broke and could not be restored"))
+            restored = await worker.line.connected(self._grace_s)
+            if not restored and worker.mine:
+                self._back_off(worker, Answer(silent=True, refused="the connection broke and could not be restored"))
                 await self._reclaim(worker)
-            worker.broken, worker.lost = False, not mended
+            worker.broken, worker.lost = False, not restored
             self._pool.changed(worker)
             self._begin(self._recount(worker))
 
@@ -200,58 +200,60 @@ class CalledWorkers:
             shard = dispatcher.shard
             dispatcher.apply(await shard.tasks.begin_process(worker.worker_id, worker.incarnation))
             held = await shard.reader.held_by(worker.worker_id)
-            worker.others |= {(number, task_id) for task_id in held} - {(number, each) for each in worker.known(number)}
+            worker.others |= {(number, task_id) for task_id in held} - {
+                (number, each) for each in worker.believed_held(number)
+            }
         worker.mine = True
         self._pool.changed(worker)
         if worker.others:
             # The connection shows whether the worker is there.
-            self._begin(self._open(worker))
-        _log.info("calling_worker", worker_id=worker.worker_id, api_url=worker.said.api_url)
-        self._look(worker)
+            self._begin(self._connect_now(worker))
+        _log.info("calling_worker", worker_id=worker.worker_id, api_url=worker.listing.api_url)
+        self._refresh_room(worker)
 
-    async def _open(self, worker: CalledConnection) -> None:
+    async def _connect_now(self, worker: CalledConnection) -> None:
         await worker.line.connected(self._grace_s)
 
     async def _recount(self, worker: CalledConnection) -> None:
         """Find out which leases have ended without this process hearing of it."""
         for number, dispatcher in self._dispatchers.items():
-            before = worker.known(number)
+            before = worker.believed_held(number)
             if before:
                 held = await dispatcher.shard.reader.held_by(worker.worker_id)
                 worker.recount(number, before, frozenset(held))
-        self._look(worker)
+        self._refresh_room(worker)
 
-    def _answered(self, worker: CalledConnection, batch: Sequence[Ready], answer: Answer) -> None:
+    def _handle_answer(self, worker: CalledConnection, batch: Sequence[Ready], answer: Answer) -> None:
         tried = {each.nonce: worker.tried.pop(each.nonce, frozenset()) for each in batch}
         if answer.silent:
             # The worker may still run them. Handed out now, they could run twice, or crash one worker after another.
             _log.warning("called_worker_lost", worker_id=worker.worker_id, node_tasks=len(batch))
-            self._rest(worker, answer)
+            self._back_off(worker, answer)
             return
         if worker.lost:
             worker.lost = False
             self._pool.changed(worker)
         rest = [each for each in batch if each.nonce not in answer.accepted]
         if answer.accepted:
-            worker.patience.accepted()
+            worker.backoff.accepted()
         if rest:
-            self._rest(worker, answer)
-            self._passing_on.task(self._pass_on(worker, rest, tried)).add_done_callback(_note_failure)
-        self._look(worker)
+            self._back_off(worker, answer)
+            self._passing_on.task(self._pass_on(worker, rest, tried)).add_done_callback(_log_failure)
+        self._refresh_room(worker)
 
-    def _rest(self, worker: CalledConnection, answer: Answer) -> None:
+    def _back_off(self, worker: CalledConnection, answer: Answer) -> None:
         full = answer.full or not answer.refused
-        pause = worker.patience.refused(full=full, asked_s=answer.retry_after_s)
+        pause = worker.backoff.refused(full=full, requested_s=answer.retry_after_s)
         level = _log.debug if full else _log.warning
         level("called_worker_refused", worker_id=worker.worker_id, why=answer.refused or "no room", rests_s=pause)
-        if not worker.resting:
-            worker.resting = True
-            asyncio.get_running_loop().call_later(pause, self._rested, worker)
+        if not worker.backing_off:
+            worker.backing_off = True
+            asyncio.get_running_loop().call_later(pause, self._end_back_off, worker)
         self._pool.refresh(worker)
 
-    def _rested(self, worker: CalledConnection) -> None:
-        worker.resting = False
-        self._look(worker)
+    def _end_back_off(self, worker: CalledConnection) -> None:
+        worker.backing_off = False
+        self._refresh_room(worker)
 
     async def _pass_on(
         self, worker: CalledConnection, refused: Sequence[Ready], tried: Mapping[str, frozenset[str]]
@@ -262,7 +264,7 @@ class CalledWorkers:
             held = each.assignment.held
             before = tried[each.nonce] | {worker.worker_id}
             candidate = self._candidate(each.node.node_type, before)
-            if candidate is None or not await self._hand(worker, held, each.shard, candidate, before):
+            if candidate is None or not await self._hand_over(worker, held, each.shard, candidate, before):
                 given_back.setdefault(each.shard, []).append(held)
         for number, tokens in given_back.items():
             self._dispatchers[number].report(Report(worker, given_back=tokens))
@@ -275,23 +277,23 @@ class CalledWorkers:
             if node_type in worker.node_types
             and worker.worker_id not in tried
             and worker in self._pool
-            and worker.takes
+            and worker.accepts
         ]
         return min(fit, key=lambda worker: worker.load) if fit and len(tried) < MOST_CANDIDATES else None
 
-    async def _hand(
+    async def _hand_over(
         self, worker: CalledConnection, held: Held, shard: int, candidate: CalledConnection, tried: frozenset[str]
     ) -> bool:
         """Give a node task to the candidate; return whether the candidate got it."""
         dispatcher = self._dispatchers[shard]
-        candidate.coming += 1
+        candidate.incoming += 1
         try:
             effects = await dispatcher.shard.tasks.pass_on(worker.worker_id, held, candidate.worker_id)
         except Exception as error:
             _log.warning("node_task_not_passed_on", node_task=held.task_id, error=error)
             return False
         finally:
-            candidate.coming -= 1
+            candidate.incoming -= 1
         worker.forget(shard, [held])
         self._pool.refresh(worker)
         for assignment in effects.assignments:
@@ -301,21 +303,21 @@ class CalledWorkers:
         # A node task that is to stop goes to nobody: giving it back ends it.
         return bool(effects.assignments)
 
-    def _look(self, worker: CalledConnection) -> None:
+    def _refresh_room(self, worker: CalledConnection) -> None:
         self._pool.refresh(worker)
         if worker.room:
             for dispatcher in self._dispatchers.values():
                 dispatcher.request_claim()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.task(work).add_done_callback(_note_failure)
+        self._tasks.task(work).add_done_callback(_log_failure)
 
 
-def _note_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
         _log.warning("called_worker_step_failed", error=error)
 
 
-def _offers(said: CalledWorker) -> dict[str, Offer]:
+def _offers(listing: CalledWorker) -> dict[str, Offer]:
     """Return offers without known versions of node types, so that cached results of another process do not count."""
-    return dict.fromkeys(said.node_types, Offer(f"process {said.incarnation}"))
+    return dict.fromkeys(listing.node_types, Offer(f"process {listing.incarnation}"))

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tradewind.node_task_manager.domain.called import CalledWorker, Patience
+from tradewind.node_task_manager.domain.called import CalledWorker, RefusalBackoff
 from tradewind.node_task_manager.ports.work import Held, Termination
 from tradewind.node_task_manager.ports.workers import Answer, Ready, WorkerCalls
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
@@ -20,21 +20,21 @@ _TERMINATE_PAUSES_S = (0.2, 1.0, 0.0)
 
 
 class CalledLine:
-    """A WorkerLine; `answered` gets the worker's answer to node tasks, `look` is called when leases may have ended."""
+    """A WorkerLine; `answered` gets the answer to node tasks, `recheck` is called when leases may have ended."""
 
     def __init__(
-        self, calls: WorkerCalls, answered: Callable[[Sequence[Ready], Answer], None], look: Callable[[], None]
+        self, calls: WorkerCalls, answered: Callable[[Sequence[Ready], Answer], None], recheck: Callable[[], None]
     ) -> None:
         self._calls = calls
         self._answered = answered
-        self._look = look
+        self._recheck = recheck
         self._waiting: deque[Ready] = deque()
         self._under_way: Sequence[Ready] = ()
         self._bytes = 0
         self._writable = asyncio.Event()
         self._writable.set()
         self._pushing: asyncio.Task[None] | None = None
-        self._telling = SideTasks()
+        self._terminating = SideTasks()
         self._closed_for = ""
 
     @property
@@ -61,7 +61,7 @@ class CalledLine:
             self._pushing = asyncio.get_running_loop().create_task(self._push())
 
     def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
-        self._telling.begin(self._terminate(shard, list(terminations)))
+        self._terminating.begin(self._terminate(shard, list(terminations)))
 
     def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         """Do nothing: the worker learns it when it renews."""
@@ -73,7 +73,7 @@ class CalledLine:
         """Do nothing: no messages come this way."""
 
     def resync(self) -> None:
-        self._look()
+        self._recheck()
 
     def ping(self, number: int) -> None:
         """Do nothing: the worker's heartbeats say whether it is alive."""
@@ -103,17 +103,17 @@ class CalledLine:
         """Say whether the worker is connected within `within_s`, opening a connection if need be."""
         return await self._calls.connected(within_s)
 
-    async def end(self, patience_s: float) -> None:
-        """Close the connection; a call under way that takes longer than `patience_s` counts as refused."""
+    async def end(self, timeout_s: float) -> None:
+        """Close the connection; a call under way that takes longer than `timeout_s` counts as refused."""
         if self._pushing is not None:
-            await asyncio.wait({self._pushing}, timeout=patience_s)
+            await asyncio.wait({self._pushing}, timeout=timeout_s)
         await self._calls.close()
-        await end_tasks([*self._telling, *([self._pushing] if self._pushing else [])])
+        await end_tasks([*self._terminating, *([self._pushing] if self._pushing else [])])
 
     async def _push(self) -> None:
         try:
             while self._waiting:
-                self._under_way = batch = self._take()
+                self._under_way = batch = self._next_batch()
                 # Stays the answer if the line ends during the call, which cancels it.
                 answer = Answer(refused="the call was cut short")
                 try:
@@ -129,7 +129,7 @@ class CalledLine:
             if self._pushing is asyncio.current_task():
                 self._pushing = None
 
-    def _take(self) -> list[Ready]:
+    def _next_batch(self) -> list[Ready]:
         batch: list[Ready] = []
         size = 0
         while self._waiting and len(batch) < MOST_AT_ONCE:
@@ -156,65 +156,65 @@ class CalledLine:
 class CalledConnection(ConnectedWorker):
     """A called worker. This process gives it node tasks while it is `mine` to call, but may stop any of its node tasks.
 
-    `others` are its leases that another process gave, by shard and node task; `coming` counts node tasks being passed
-    on to it. It is `resting` while it is left alone after a refusal; then it gets one node task at a time, until it
-    takes one. It gets none while its connection is `broken`, which `watching` notices; if the connection could not be
+    `others` are its leases that another process gave, by shard and node task; `incoming` counts node tasks being passed
+    on to it. It is `backing_off` while it is left alone after a refusal; then it gets one node task at a time, until it
+    accepts one. It gets none while its connection is `broken`, which `watching` notices; if the connection could not be
     restored, it is `lost` until the worker answers. `tried` has, by the nonce of a lease that is not taken yet, the
     workers that did not take the node task before.
     """
 
     line: CalledLine
-    said: CalledWorker = field(kw_only=True)
+    listing: CalledWorker = field(kw_only=True)
     mine: bool = False
-    resting: bool = False
+    backing_off: bool = False
     broken: bool = False
     lost: bool = False
     watching: asyncio.Task[None] | None = None
     others: set[tuple[int, str]] = field(default_factory=set)
-    coming: int = 0
+    incoming: int = 0
     tried: dict[str, frozenset[str]] = field(default_factory=dict)
-    patience: Patience = field(default_factory=Patience)
+    backoff: RefusalBackoff = field(default_factory=RefusalBackoff)
 
     called = True
 
     @property
-    def here(self) -> bool:
+    def reachable(self) -> bool:
         return self.mine and not self.broken and not self.lost
 
     @property
     def load(self) -> float:
         """The part of its capacity that is taken."""
-        return self._taken / max(1, self.capacity)
+        return self._used / max(1, self.capacity)
 
     @property
     def room(self) -> int:
-        return self._beyond(self.promised)
+        return self._room_beyond(self.promised)
 
     @property
-    def takes(self) -> bool:
+    def accepts(self) -> bool:
         """Whether it may take one more node task, whatever claims under way bring: if it is too much, it refuses."""
-        return self._beyond(0) > 0
+        return self._room_beyond(0) > 0
 
     @property
-    def _taken(self) -> int:
-        return len(self.held) + len(self.others) + self.coming
+    def _used(self) -> int:
+        return len(self.held) + len(self.others) + self.incoming
 
-    def _beyond(self, promised: int) -> int:
-        if not self.mine or self.resting or self.broken or self.line.full:
+    def _room_beyond(self, promised: int) -> int:
+        if not self.mine or self.backing_off or self.broken or self.line.full:
             return 0
-        room = max(0, self.capacity - self._taken - promised)
-        if self.patience.refusals:
-            return min(room, 0 if self.line.busy or self.coming or promised else 1)
+        room = max(0, self.capacity - self._used - promised)
+        if self.backoff.refusals:
+            return min(room, 0 if self.line.busy or self.incoming or promised else 1)
         return room
 
-    def let_go(self, nonce: str) -> None:
-        super().let_go(nonce)
+    def release(self, nonce: str) -> None:
+        super().release(nonce)
         self.tried.pop(nonce, None)
 
     def forget(self, shard: int, ended: Sequence[Held]) -> None:
         """Note that these leases have ended."""
         for each in ended:
-            self.let_go(each.nonce)
+            self.release(each.nonce)
             self.others.discard((shard, each.task_id))
 
     def recount(self, shard: int, before: frozenset[str], held: frozenset[str]) -> None:
@@ -224,10 +224,10 @@ class CalledConnection(ConnectedWorker):
             if at != shard or each.task_id not in before:
                 continue
             if each.task_id not in held or latest[each.task_id] != nonce:
-                self.let_go(nonce)
+                self.release(nonce)
         self.others -= {(shard, task_id) for task_id in before - held}
 
-    def known(self, shard: int) -> frozenset[str]:
+    def believed_held(self, shard: int) -> frozenset[str]:
         """Return the node tasks of a shard that the worker is believed to hold."""
         mine = {each.task_id for at, each in self.held.values() if at == shard}
         return frozenset(mine | {task_id for at, task_id in self.others if at == shard})

@@ -189,7 +189,7 @@ class Delivery:
             if unsent:
                 # Giving them back ends them; their worker never learns of them.
                 for each in unsent:
-                    worker.let_go(each.nonce)
+                    worker.release(each.nonce)
                 self._report(Report(worker, given_back=unsent))
             if len(unsent) < len(items):
                 sent = [each for each in items if each.nonce not in self._unsent]

@@ -9,7 +9,7 @@ from tradewind.node_task_manager.use_cases.queue_statistics import QueueStatisti
 FRESH_S = 1.0
 """The store is read no more often than this, however many ask and however often."""
 
-LOOK_S = 2.0
+POLL_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class Demand:
     """Counts queued and running node tasks; the counts of one look serve all who ask within a second."""
 
     def __init__(
-        self, count: Callable[[], Awaitable[QueueStatistics]], look_s: float = LOOK_S, fresh_s: float = FRESH_S
+        self, count: Callable[[], Awaitable[QueueStatistics]], poll_s: float = POLL_S, fresh_s: float = FRESH_S
     ) -> None:
         self._count = count
-        self._look_s = look_s
+        self._poll_s = poll_s
         self._fresh_s = fresh_s
-        self._looking = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._found: tuple[float, QueueStatistics] | None = None
 
     async def of(self, pool: Pool) -> int:
@@ -45,16 +45,16 @@ class Demand:
 
     async def follow(self, pool: Pool) -> AsyncGenerator[bool, None]:
         """Yield whether there is any work, at once and whenever that changes; never ends."""
-        told: bool | None = None
+        last: bool | None = None
         while True:
             active = await self.of(pool) > 0
-            if active is not told:
-                told = active
+            if active is not last:
+                last = active
                 yield active
-            await asyncio.sleep(self._look_s)
+            await asyncio.sleep(self._poll_s)
 
     async def _fresh(self) -> QueueStatistics:
-        async with self._looking:
+        async with self._lock:
             now = asyncio.get_running_loop().time()
             if self._found is None or now - self._found[0] >= self._fresh_s:
                 self._found = now, await self._count()

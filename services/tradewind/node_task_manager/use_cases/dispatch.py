@@ -337,7 +337,7 @@ class Dispatcher:
 
     def _promise(self) -> list[Room]:
         """Offer room to a script; leave some for the next one, unless waiting node tasks can fill all of it."""
-        return self._pool.promise(self.shard.number, keep_back=not self._claims)
+        return self._pool.promise(self.shard.number, reserve=not self._claims)
 
     async def _fan_out(self, steps: Sequence[FanOutStep]) -> Sequence[None]:
         offers = self._pool.promise(self.shard.number)

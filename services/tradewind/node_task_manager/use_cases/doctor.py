@@ -10,7 +10,7 @@ from tradewind.server.doctor import Examined, Examiner
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ShardExamination:
     """What a step found, and the effects of mending."""
 
     examined: Examined
@@ -22,7 +22,7 @@ class ShardDoctor(Protocol):
 
     async def examine(
         self, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
-    ) -> Looked:
+    ) -> ShardExamination:
         """Take a step, as Examiner says; with a `cleaner`, do nothing unless it leads the cleaning."""
         ...
 

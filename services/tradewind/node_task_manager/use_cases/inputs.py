@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.handles import Declared, unknown_handles
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import ELSEWHERE, TaskError
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.retry import RetryRequest
 from tradewind.node_task_manager.ports.reading import NodeTaskReader
 from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
@@ -47,7 +47,7 @@ def unassignable_outcome(given: Assignment, error: LookupError) -> Outcome:
 
 def _failed(given: Assignment, code: str, message: str) -> Outcome:
     error = TaskError(code, message)
-    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryWish(none=True))
+    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryRequest(none=True))
 
 
 def has_all_inputs(assignment: Assignment) -> bool:

@@ -16,12 +16,12 @@ async def read_items(
     """
     if owner is None or owner.items is None:
         return []
-    there = [item for item in items if item < owner.items.total]
-    found = await reader.tasks([f"{owner.task_id}:{item}" for item in there], outputs=outputs)
+    existing = [item for item in items if item < owner.items.total]
+    found = await reader.tasks([f"{owner.task_id}:{item}" for item in existing], outputs=outputs)
     most = node.fan_out.max_parallel if node.fan_out else 0
     return [
         (task, "") if task is not None else _not_begun(owner, item, most)
-        for item, task in zip(there, found, strict=True)
+        for item, task in zip(existing, found, strict=True)
     ]
 
 

@@ -31,7 +31,7 @@ class Notes:
         self._closing = asyncio.Event()
         self.dropped = 0
 
-    def take(self, progress: Sequence[tuple[int, Progress]], lines: Sequence[tuple[int, Line]]) -> None:
+    def add(self, progress: Sequence[tuple[int, Progress]], lines: Sequence[tuple[int, Line]]) -> None:
         """Keep notes, each with its shard."""
         notes: list[tuple[int, Note]] = [*progress, *lines]
         for shard, note in notes:
@@ -42,7 +42,7 @@ class Notes:
                 self._bytes += len(note.message)
                 self._latest[shard] = batcher.submit(note)
 
-    async def written(self) -> None:
+    async def wait_written(self) -> None:
         """Wait until all notes taken so far are written, or dropped."""
         if self._latest:
             await asyncio.wait(self._latest.values())

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import structlog
 
-from tradewind.node_task_manager.ports.connected import ConnectedWorkers, ConnectionNews, LastOffer
+from tradewind.node_task_manager.ports.connected import ConnectedWorkers, ConnectionChanges, LastOffer
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.beats import beat, next_beat
 from tradewind.server.clock import Clock
@@ -83,7 +83,7 @@ class RecordConnections:
         # If this fails, the record lapses by itself.
         with suppress(Exception):
             await self._record()
-            await self._connected.tell(self._replica, 0, ConnectionNews({}, {}))
+            await self._connected.tell(self._replica, 0, ConnectionChanges({}, {}))
 
     def _mark_changed(self, worker_id: str) -> None:
         self._changed.add(worker_id)
@@ -105,7 +105,7 @@ class RecordConnections:
         for worker_id in changed:
             worker = self._pool.get(worker_id)
             offers: frozenset[str] | None = None
-            if worker is not None and worker.here:
+            if worker is not None and worker.reachable:
                 offers = frozenset(worker.node_types)
             elif worker_id in self._claimers:
                 offers = self._claimers[worker_id][1]
@@ -136,7 +136,7 @@ class RecordConnections:
         whole, self._whole = self._whole, True
         try:
             for some, types in _batches(workers, node_types):
-                if not await self._connected.tell(self._replica, _KEEP_MS, ConnectionNews(some, types, whole)):
+                if not await self._connected.tell(self._replica, _KEEP_MS, ConnectionChanges(some, types, whole)):
                     self._wake.set()
                     return
                 whole = False

@@ -105,7 +105,7 @@ class ReportFlush:
             if each.kind is OutcomeKind.BEGUN:
                 worker.held[each.nonce] = (self._shard.number, each.held)
             else:
-                worker.let_go(each.nonce)
+                worker.release(each.nonce)
         self._pool.refresh(report.worker)
 
     def _hold_ended_again(self, report: Report) -> None:
@@ -133,20 +133,20 @@ class ReportFlush:
     def _lose(self, report: Report, losses: Sequence[tuple[Held, str]]) -> None:
         """Tell a worker which outcomes of its report were refused, and why."""
         report.worker.line.lose(self._shard.number, losses, report.sequence)
-        self._release(report.worker, [held.nonce for held, _ in losses])
+        self._release_all(report.worker, [held.nonce for held, _ in losses])
 
     async def _follow_up(self, report: Report) -> None:
         """Give back and renew, after all earlier outcomes: an ended node task must not be sent again."""
         worker, number = report.worker, self._shard.number
         if report.given_back:
             effects = await self._shard.tasks.give_back(worker.worker_id, worker.sessions[number], report.given_back)
-            self._release(worker, [held.nonce for held in report.given_back])
+            self._release_all(worker, [held.nonce for held in report.given_back])
             report.given_back = ()
             self._apply(effects)
             self._request_claim()
         if report.postponed:
             postponed, effects = report.postponed, await self._shard.tasks.postpone(report.postponed)
-            self._release(worker, [each.nonce for each in postponed])
+            self._release_all(worker, [each.nonce for each in postponed])
             report.postponed = ()
             self._apply(effects)
             self._request_claim()
@@ -162,14 +162,14 @@ class ReportFlush:
             if lost:
                 LEASES_LOST.inc(len(lost))
                 worker.line.lose(number, [(token, lost[token.nonce]) for token in held if token.nonce in lost])
-                self._release(worker, list(lost))
+                self._release_all(worker, list(lost))
                 self._request_claim()
             self._apply(renewal.effects, recipient=worker)
         report.renew = False
 
-    def _release(self, worker: ConnectedWorker, nonces: Sequence[str]) -> None:
+    def _release_all(self, worker: ConnectedWorker, nonces: Sequence[str]) -> None:
         for nonce in nonces:
-            worker.let_go(nonce)
+            worker.release(nonce)
         self._pool.refresh(worker)
 
     def _requeue(self, batch: Sequence[Report], error: Exception) -> None:

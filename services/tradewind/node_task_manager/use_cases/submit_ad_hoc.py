@@ -64,7 +64,7 @@ class SubmitAdHoc:
         dispatcher = self._dispatchers[shard_of(work.user_id, len(self._dispatchers))]
         run = work.run(new_run_id())
         offered = await self._node_types.offered(work.node_type)
-        if require_worker and not offered and not await self._stands(dispatcher, run, work):
+        if require_worker and not offered and not await self._was_submitted(dispatcher, run, work):
             if offered is None:
                 raise Unavailable(
                     "PEER_UNAVAILABLE", "the registry cannot say whether a live worker offers the node type"
@@ -72,11 +72,11 @@ class SubmitAdHoc:
             raise NotFound("node type", work.node_type, hint=await self._node_types.hint(work.node_type))
         if unreadable is not None:
             declaration = await self._node_types.declared(work.node_type)
-            faults = await _aside(work, work_faults, work, declaration, unreadable)
-            if faults and not await self._stands(dispatcher, run, work):
+            faults = await _in_thread_if_large(work, work_faults, work, declaration, unreadable)
+            if faults and not await self._was_submitted(dispatcher, run, work):
                 raise InvalidInput(faults)
         dispatcher.require_room()
-        plan = await _aside(work, _planned, work)
+        plan = await _in_thread_if_large(work, _prepared_plan, work)
         result = await self._store(dispatcher, work, run, plan)
         if result.outcome is SubmitOutcome.RUN_CONFLICT:
             raise Conflict(
@@ -108,7 +108,7 @@ class SubmitAdHoc:
         self._stored[name] = now + self._stored_s
         return await dispatcher.submit(work.submission(run))
 
-    async def _stands(self, dispatcher: Dispatcher, run: RunName, work: AdHocWork) -> bool:
+    async def _was_submitted(self, dispatcher: Dispatcher, run: RunName, work: AdHocWork) -> bool:
         """Say whether this very work was submitted before: then it gets the same answer again."""
         if not work.request_id:
             return False
@@ -116,14 +116,14 @@ class SubmitAdHoc:
         return component is not None and component.plan == work.digest
 
 
-async def _aside(work: AdHocWork, do: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Call `do`, in a thread if the work has so many items that it would hold up everybody else."""
+async def _in_thread_if_large(work: AdHocWork, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Call `function`, in a thread if the work has so many items that it would hold up everybody else."""
     if len(work.parameters) > _MANY:
-        return await asyncio.to_thread(do, *args, **options)
-    return do(*args, **options)
+        return await asyncio.to_thread(function, *args, **options)
+    return function(*args, **options)
 
 
-def _planned(work: AdHocWork) -> Plan:
+def _prepared_plan(work: AdHocWork) -> Plan:
     """Return the plan of work, with everything derived from it that storing and reading need."""
     plan = work.plan()
     _ = plan.inputs, plan.outputs, plan.entries, plan.place

@@ -15,16 +15,16 @@ _TRIES = 10
 class FollowConfig:
     """Keeps the stores of this process within the present configuration.
 
-    `changed(version)` tells the other replicas of a change.
+    `publish_version(version)` tells the other replicas of a change.
     """
 
     def __init__(
-        self, store: ConfigStore, dispatchers: Mapping[int, Dispatcher], changed: Callable[[int], None]
+        self, store: ConfigStore, dispatchers: Mapping[int, Dispatcher], publish_version: Callable[[int], None]
     ) -> None:
         self._store = store
         self._dispatchers = dispatchers
-        self._changed = changed
-        self._turn = asyncio.Lock()
+        self._publish_version = publish_version
+        self._lock = asyncio.Lock()
         self.config = SystemConfig()
 
     def share(self, shard: int) -> SystemConfig:
@@ -39,7 +39,7 @@ class FollowConfig:
 
     async def load(self) -> None:
         """Put the stored configuration in force, unless it already is, and look again at what limits held back."""
-        async with self._turn:
+        async with self._lock:
             config = await self._store.load()
             if config.version != self.config.version:
                 await self._enforce(config)
@@ -53,12 +53,12 @@ class FollowConfig:
         values = {name: getattr(given, name) for name in fields}
         self._check(SystemConfig(**values))
         for _ in range(_TRIES):
-            standing = await self._store.load()
-            if expected is not None and standing.version != expected:
+            stored = await self._store.load()
+            if expected is not None and stored.version != expected:
                 break
-            changed = replace(standing, **values, version=standing.version + 1)
-            if await self._store.save(changed, standing.version):
-                self._changed(changed.version)
+            changed = replace(stored, **values, version=stored.version + 1)
+            if await self._store.save(changed, stored.version):
+                self._publish_version(changed.version)
                 await self.load()
                 return changed
             if expected is not None:

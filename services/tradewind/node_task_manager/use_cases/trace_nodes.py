@@ -26,7 +26,7 @@ class TraceNodes:
         self._reported: dict[str, tuple[str, int]] = {}
 
     @classmethod
-    def by(cls, tracing: Tracing) -> "TraceNodes | None":
+    def for_tracing(cls, tracing: Tracing) -> "TraceNodes | None":
         """Return a recorder for `tracing`, None when that records nothing."""
         return cls(tracing) if tracing.recording else None
 

@@ -13,7 +13,7 @@ from tradewind.node_task_manager.ports.workers import WorkerLine
 MAX_VACANCIES = 32
 MAX_OFFERED_TYPES = 4000
 UNANSWERED_PINGS = 3
-_KEPT_BACK = 25
+_RESERVED = 25
 """Room that a script leaves for the next one, which begins before it ends and makes node tasks ready as well."""
 
 
@@ -57,7 +57,7 @@ class ConnectedWorker:
         return self.unanswered_pings > UNANSWERED_PINGS
 
     @property
-    def here(self) -> bool:
+    def reachable(self) -> bool:
         """Whether the worker is there, as far as is known."""
         return not self.silent
 
@@ -94,7 +94,7 @@ class ConnectedWorker:
             return []
         return [each for each in self.held_in(shard) if each.nonce in self.unnamed]
 
-    def let_go(self, nonce: str) -> None:
+    def release(self, nonce: str) -> None:
         """Note that it no longer holds this lease."""
         self.held.pop(nonce, None)
         self.unnamed.discard(nonce)
@@ -119,8 +119,8 @@ class WorkerPool:
     def __init__(self) -> None:
         self._workers: dict[str, ConnectedWorker] = {}
         self._kinds: dict[tuple[str, ...], _Kind] = {}
-        self._listeners: list[Callable[[], None]] = []
-        self._followers: list[Callable[[str], None]] = []
+        self._room_listeners: list[Callable[[], None]] = []
+        self._change_listeners: list[Callable[[str], None]] = []
 
     def __iter__(self) -> Iterator[ConnectedWorker]:
         return iter(list(self._workers.values()))
@@ -134,16 +134,16 @@ class WorkerPool:
 
     def on_room(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever there is room after there was none."""
-        self._listeners.append(listener)
+        self._room_listeners.append(listener)
 
-    def on_change(self, follower: Callable[[str], None]) -> None:
-        """Call `follower` with the id of each worker that comes or goes."""
-        self._followers.append(follower)
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the id of each worker that comes or goes."""
+        self._change_listeners.append(listener)
 
     def changed(self, worker: ConnectedWorker) -> None:
-        """Note that a worker has come or gone, or that its `here` has changed."""
-        for follower in self._followers:
-            follower(worker.worker_id)
+        """Note that a worker has come or gone, or that its `reachable` has changed."""
+        for listener in self._change_listeners:
+            listener(worker.worker_id)
 
     def get(self, worker_id: str) -> ConnectedWorker | None:
         """Return the worker, or None when it is not connected here."""
@@ -164,12 +164,12 @@ class WorkerPool:
         if worker in self:
             del self._workers[worker.worker_id]
             self.changed(worker)
-        self._leave_line(worker)
+        self._remove_from_kinds(worker)
 
     def refresh(self, worker: ConnectedWorker) -> None:
         """Note that a worker's room may have changed."""
         if not worker.room or worker not in self:
-            self._leave_line(worker)
+            self._remove_from_kinds(worker)
             return
         kind = self._kinds.get(worker.node_types)
         if kind is not None:
@@ -178,7 +178,7 @@ class WorkerPool:
         had_room = self.has_room
         self._kinds[worker.node_types] = {worker: None}
         if not had_room:
-            for listener in self._listeners:
+            for listener in self._room_listeners:
                 listener()
 
     @property
@@ -191,10 +191,10 @@ class WorkerPool:
         """How many claims it takes until workers of every kind have had an offer."""
         return max(1, -(-len(self._kinds) // MAX_VACANCIES))
 
-    def promise(self, shard: int, *, keep_back: bool = False) -> list[Room]:
+    def promise(self, shard: int, *, reserve: bool = False) -> list[Room]:
         """Offer the room of up to 32 workers to one script, each kind in turn; `settle` takes it back.
 
-        With `keep_back`, some room is left for the next script: only 25 of a worker's room are offered, or all but 25
+        With `reserve`, some room is left for the next script: only 25 of a worker's room are offered, or all but 25
         if that is more.
         """
         offers: list[Room] = []
@@ -202,13 +202,13 @@ class WorkerPool:
         while self._kinds and len(offers) < MAX_VACANCIES and types <= MAX_OFFERED_TYPES:
             node_types, kind = next(iter(self._kinds.items()))
             worker = next(iter(kind))
-            room = max(min(worker.room, _KEPT_BACK), worker.room - _KEPT_BACK) if keep_back else worker.room
+            room = max(min(worker.room, _RESERVED), worker.room - _RESERVED) if reserve else worker.room
             offers.append(
                 (worker, Vacancy(worker.worker_id, worker.sessions[shard], room, node_types, worker.capacity))
             )
             worker.promised += room
             types += len(node_types)
-            self._leave_line(worker)
+            self._remove_from_kinds(worker)
             if kind:
                 self._kinds[node_types] = self._kinds.pop(node_types)
         for worker, _ in offers:
@@ -222,7 +222,7 @@ class WorkerPool:
             worker.promised -= vacancy.credits
             self.refresh(worker)
 
-    def _leave_line(self, worker: ConnectedWorker) -> None:
+    def _remove_from_kinds(self, worker: ConnectedWorker) -> None:
         kind = self._kinds.get(worker.node_types)
         if kind is not None:
             kind.pop(worker, None)

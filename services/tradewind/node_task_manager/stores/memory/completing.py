@@ -54,7 +54,7 @@ class MemoryCompleting(MemorySuspension):
             component = self._components[self._owner(task)]
             self._components[self._owner(task)] = replace(component, cached=component.cached + 1)
         if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
-            self._fail_attempt(task, outcome.error, outcome.wish, turn)
+            self._fail_attempt(task, outcome.error, outcome.retry_request, turn)
         elif waits and outcome.wait is not None:
             self._suspend(task, outcome.wait, turn)
         else:

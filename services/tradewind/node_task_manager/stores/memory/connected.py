@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tradewind.node_task_manager.ports.connected import ConnectionNews, LastOffer
+from tradewind.node_task_manager.ports.connected import ConnectionChanges, LastOffer
 
 
 @dataclass
@@ -21,7 +21,7 @@ class MemoryConnectedWorkers:
         self._replicas: dict[str, _Replica] = {}
         self._last: dict[str, LastOffer] = {}
 
-    async def tell(self, replica: str, keep_ms: int, news: ConnectionNews) -> bool:
+    async def tell(self, replica: str, keep_ms: int, news: ConnectionChanges) -> bool:
         here = self._here()
         if not news.whole and replica not in here:
             return False

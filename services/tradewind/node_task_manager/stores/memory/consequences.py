@@ -17,7 +17,7 @@ from tradewind.node_task_manager.domain.node_task import (
     TaskError,
 )
 from tradewind.node_task_manager.domain.plan import FailurePolicy
-from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.retry import RetryRequest
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.ports.work import Termination
@@ -82,14 +82,14 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._delayed.pop(task.task_id, None)
         return replace(super()._dequeue(task), retry_at=0)
 
-    def _fail_attempt(self, task: NodeTask, error: TaskError, wish: RetryWish | None, turn: Turn) -> None:
+    def _fail_attempt(self, task: NodeTask, error: TaskError, retry_request: RetryRequest | None, turn: Turn) -> None:
         """End an attempt that did not succeed: delay the node task, or fail it for good."""
         policy = self._node(task).retry
         task = self._release(task)
         if policy and policy.attempts > 1 and not task.stop and not self._components[self._owner(task)].stop:
             task = self._remembering(replace(task, failures=task.failures + 1), error.code)
-            at = self._clock() + wait_ms(task, policy, wish)
-            final = why_final(task, policy, error, wish, at, self._private[task.task_id].total_at)
+            at = self._clock() + wait_ms(task, policy, retry_request)
+            final = why_final(task, policy, error, retry_request, at, self._private[task.task_id].total_at)
             final = final or self._budgets.refuse(self._spender(task))
             if not final:
                 self._delayed[task.task_id] = at

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
-from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.retry import RetryRequest
 from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowReport
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.events import SubFlowEvent
@@ -46,7 +46,7 @@ class MemorySubFlows(MemorySuspension):
         if report.kind is ReportKind.COMPLETED:
             self._resume(task, None, "output", report.output, turn)
         elif report.error is not None:
-            self._fail_attempt(self._dequeue(task), report.error, RetryWish(none=report.final), turn)
+            self._fail_attempt(self._dequeue(task), report.error, RetryRequest(none=report.final), turn)
         return ""
 
     def _wait(self, task: NodeTask, wait: Wait) -> NodeTask:
