@@ -42,13 +42,13 @@ class Loops:
         caches: ResultCaches,
         cleaners: Sequence[Cleaner],
         clock: Clock,
-        look_s: float,
+        poll_s: float,
     ) -> None:
         self._dispatchers = dispatchers
         self._pool = pool
         self._load_config = load_config
         self._cleaners = cleaners
-        self._look_s = look_s
+        self._poll_s = poll_s
         self._caches = caches
         self._clock = clock
         self._awake = Awake()
@@ -81,8 +81,8 @@ class Loops:
             self._tasks.begin(self._every(reaper, _REAP_S, self._quiet_s))
         for cleaner in self._cleaners:
             self._tasks.begin(self._every(cleaner, cleaner.every_s))
-        self._tasks.begin(self._every(self._request_claims, self._look_s))
-        self._tasks.begin(self._every(self._load_config, self._look_s))
+        self._tasks.begin(self._every(self._request_claims, self._poll_s))
+        self._tasks.begin(self._every(self._load_config, self._poll_s))
         self._tasks.begin(self._every(self._caches.maintain, _MAINTAIN_S, self._quiet_s))
         self._tasks.begin(self._every(self._ping, self._ping_s))
         for step, every_s, quiet_s in self._repeated:

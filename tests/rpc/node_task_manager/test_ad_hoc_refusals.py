@@ -14,7 +14,7 @@ from tradewind.api.node_task_manager.v1 import batch_pb2 as pb2
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def no_key_of(ntm: Ntm, user_id: str) -> bool:
+async def nothing_listed(ntm: Ntm, user_id: str) -> bool:
     """Tell whether nothing of a user is listed."""
     tasks = await ntm.stub.ListTasks(pb2.ListTasksRequest(user_id=user_id))
     batches = await ntm.stub.ListBatches(pb2.ListBatchesRequest(user_id=user_id))
@@ -63,7 +63,7 @@ async def test_invalid_task_is_refused_with_every_fault_and_not_stored(
     ntm: Ntm, fields: dict[str, Any], paths: list[str]
 ) -> None:
     assert await refused(submit_task(ntm, **fields)) == (INVALID, "INVALID_INPUT", paths)
-    assert await no_key_of(ntm, "ann")
+    assert await nothing_listed(ntm, "ann")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_invalid_batch_is_refused_as_a_whole(
     ntm: Ntm, pages: list[list[str]], head: dict[str, Any], paths: list[str]
 ) -> None:
     assert await refused(submit_batch(ntm, *pages, **head)) == (INVALID, "INVALID_INPUT", paths)
-    assert await no_key_of(ntm, "ann")
+    assert await nothing_listed(ntm, "ann")
 
 
 async def test_a_batch_without_a_head_or_with_two_is_refused(ntm: Ntm) -> None:

@@ -13,25 +13,25 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 
 
-async def told_of_nobody(ntm: Ntm, node_id: str = "a") -> dict[str, Any]:
+async def until_no_worker_explained(ntm: Ntm, node_id: str = "a") -> dict[str, Any]:
     """Wait until the node is explained by the lack of a worker that offers its type, and return the facts."""
     facts: dict[str, Any] = {}
 
-    async def is_told() -> bool:
+    async def is_explained() -> bool:
         nonlocal facts
-        (code, words, facts), *others = await explained(ntm, node_id)
+        (code, text, facts), *others = await explained(ntm, node_id)
         listed = (await ntm.node(node_id)).reason
-        return code == "no_live_worker" and codes(others) == ["queued"] and listed == words
+        return code == "no_live_worker" and codes(others) == ["queued"] and listed == text
 
-    await until(is_told, "no worker is told to offer the type")
+    await until(is_explained, "no worker is told to offer the type")
     return facts
 
 
-async def told_of_somebody(ntm: Ntm, node_id: str = "a") -> None:
-    async def is_told() -> bool:
+async def until_worker_explained(ntm: Ntm, node_id: str = "a") -> None:
+    async def is_explained() -> bool:
         return codes(await explained(ntm, node_id)) == ["queued"]
 
-    await until(is_told, "some worker is told to offer the type")
+    await until(is_explained, "some worker is told to offer the type")
 
 
 async def test_every_replica_explains_that_no_worker_offers_the_type(
@@ -39,23 +39,23 @@ async def test_every_replica_explains_that_no_worker_offers_the_type(
 ) -> None:
     here, there = await start(), await start()
     await here.submit(CHAIN)
-    facts = await told_of_nobody(here)
+    facts = await until_no_worker_explained(here)
     assert (facts["node_type"], facts["last_worker"], facts["until"]) == ("noop", "", "")
     first, second = worker("w1", here, capacity=0), worker("w2", there, capacity=0)
     await first.open()
     await second.open()
-    await told_of_somebody(here)
-    await told_of_somebody(there)
+    await until_worker_explained(here)
+    await until_worker_explained(there)
     await first.close()
     await connected(there, "w2")
     assert codes(await explained(here)) == codes(await explained(there)) == ["queued"]
     await second.close()
     for each in (here, there):
-        facts = await told_of_nobody(each)
+        facts = await until_no_worker_explained(each)
         assert facts["last_worker"] == "w2"
         assert facts["until"].endswith("Z")
-    _, words, _ = (await explained(here))[0]
-    assert words == f'no live worker offers node type "noop"; w2 offered it, and was connected until {facts["until"]}'
+    _, text, _ = (await explained(here))[0]
+    assert text == f'no live worker offers node type "noop"; w2 offered it, and was connected until {facts["until"]}'
 
 
 async def connected(ntm: Ntm, *wanted: str) -> None:
@@ -76,7 +76,7 @@ async def test_workers_of_stopped_replica_are_not_connected(start: Start, worker
     await worker("w2", there, capacity=0).open()
     await connected(here, "w2")
     await there.server.stop()
-    facts = await told_of_nobody(here)
+    facts = await until_no_worker_explained(here)
     assert facts["last_worker"] == "w2"
     await connected(here)
 
@@ -86,17 +86,17 @@ async def test_a_worker_that_answers_no_pings_is_not_connected(start: Start, wor
     await ntm.submit(CHAIN)
     silent = worker("w1", capacity=0, at=ntm)
     await silent.open()
-    await told_of_somebody(ntm)
-    await told_of_nobody(ntm)
+    await until_worker_explained(ntm)
+    await until_no_worker_explained(ntm)
     await silent.say(pong=1)
-    await told_of_somebody(ntm)
+    await until_worker_explained(ntm)
 
 
 async def test_claiming_worker_is_connected_and_offers_claimed_types(ntm: Ntm) -> None:
     assert await claim(ntm) == []
     await connected(ntm, "u1")
     await ntm.submit(CHAIN)
-    await told_of_somebody(ntm)
+    await until_worker_explained(ntm)
 
 
 async def test_invalid_worker_ids_are_refused_when_listing_connections(ntm: Ntm) -> None:

@@ -17,13 +17,13 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, explanation_pb2, node_task_pb2, retry_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 
-Told = tuple[str, str, dict[str, Any]]
+Explanation = tuple[str, str, dict[str, Any]]
 CHAIN = plan(("a", "out", "b", "in"), nodes="a")
 
 
 async def explained(
     ntm: Ntm, name: str = "a", flow_id: str = "flow", user_id: str = "default", node_id: str = ""
-) -> list[Told]:
+) -> list[Explanation]:
     """Return the codes, sentences and facts of a node, or of an item of `node_id`."""
     request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=f"{flow_id}:0:0:{name}", user_id=user_id)
     response = await ntm.stub.ExplainNodeTask(request)
@@ -31,8 +31,8 @@ async def explained(
     return [(each.code, each.sentence, MessageToDict(each.facts)) for each in response.reasons]
 
 
-def codes(told: list[Told]) -> list[str]:
-    return [code for code, _, _ in told]
+def codes(explanations: list[Explanation]) -> list[str]:
+    return [code for code, _, _ in explanations]
 
 
 async def fail(ntm: Ntm, token: str) -> None:
@@ -49,9 +49,9 @@ def retried(attempts: int = 3) -> component_pb2.Plan:
 
 async def test_waiting_node_names_its_predecessor_and_status(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
-    ((code, words, facts),) = await explained(ntm, "b")
+    ((code, text, facts),) = await explained(ntm, "b")
     assert (code, facts) == ("waits_for_node", {"nodes": [{"node_id": "a", "status": "pending"}]})
-    assert words == 'waits for node "a", which is pending'
+    assert text == 'waits for node "a", which is pending'
 
 
 async def test_queued_node_has_a_position(ntm: Ntm) -> None:
@@ -78,10 +78,10 @@ async def test_full_limit_is_explained_with_its_holders(ntm: Ntm, limits: dict[s
     await ntm.submit(plan(nodes="a b"))
     (held,) = await claim(ntm)
     (waiting,) = [each for each in "ab" if each != held.node_id]
-    code, words, facts = (await explained(ntm, waiting))[0]
+    code, text, facts = (await explained(ntm, waiting))[0]
     assert code == "limit_full"
     assert facts == {"limit": name, "held": 1, "most": 1, "holders": [f"flow:0:0:{held.node_id}"]}
-    assert words.endswith(" (1 of 1)")
+    assert text.endswith(" (1 of 1)")
 
 
 async def test_full_concurrency_key_is_explained(ntm: Ntm) -> None:
@@ -121,18 +121,18 @@ async def test_retry_is_explained_with_its_time_and_last_error(ntm: Ntm) -> None
     await ntm.submit(retried())
     (given,) = await claim(ntm)
     await fail(ntm, given.token)
-    ((code, words, facts),) = await explained(ntm)
+    ((code, text, facts),) = await explained(ntm)
     assert (code, facts["attempt"], facts["attempts"], facts["error_code"]) == ("retry_at", 2, 3, "NODE_ERROR")
-    assert words.startswith("attempt 2 of 3 begins at ")
-    assert words.endswith("the last one failed: NODE_ERROR: KeyError: 'luck'")
+    assert text.startswith("attempt 2 of 3 begins at ")
+    assert text.endswith("the last one failed: NODE_ERROR: KeyError: 'luck'")
 
 
 @pytest.mark.parametrize("why", REFUSALS)
 async def test_store_that_refuses_writes_is_the_first_reason(ntm: Ntm, embedded: RedisServer, why: str) -> None:
     await ntm.submit(CHAIN)
     async with taking_no_writes(embedded, why):
-        (code, words, facts), *others = await explained(ntm)
-        assert (code, words, facts) == (
+        (code, text, facts), *others = await explained(ntm)
+        assert (code, text, facts) == (
             "store_takes_no_writes",
             f"{why}; nothing can begin or end until it accepts writes again",
             {"why": why},
@@ -154,9 +154,9 @@ async def test_spent_retry_budget_is_explained(start: Start) -> None:
     await ntm.submit(retried())
     (given,) = await claim(ntm)
     await fail(ntm, given.token)
-    ((code, words, facts),) = await explained(ntm)
+    ((code, text, facts),) = await explained(ntm)
     assert (code, facts["attempt"]) == ("retry_budget_spent", 1)
-    assert "RETRY_BUDGET_EXHAUSTED" in words
+    assert "RETRY_BUDGET_EXHAUSTED" in text
 
 
 async def test_running_node_task_is_unconfirmed_until_its_worker_renews(start: Start) -> None:
@@ -169,13 +169,13 @@ async def test_running_node_task_is_unconfirmed_until_its_worker_renews(start: S
 
     assert codes(await explained(ntm)) in (["running"], ["worker_unconfirmed"])
     await until(unconfirmed, "the worker has not confirmed it for two seconds")
-    ((_, words, facts),) = await explained(ntm)
+    ((_, text, facts),) = await explained(ntm)
     assert (facts["worker_id"], facts["attempt"]) == ("u1", 1)
-    assert "has not confirmed it yet" in words
+    assert "has not confirmed it yet" in text
     await ntm.stub.RenewLeases(pb2.RenewLeasesRequest(worker_id="u1", tokens=[given.token]))
-    ((code, words, _),) = await explained(ntm)
+    ((code, text, _),) = await explained(ntm)
     assert code == "running"
-    assert words.startswith("has been running on worker u1 since ")
+    assert text.startswith("has been running on worker u1 since ")
 
 
 async def test_requested_stop_is_explained_with_actor_and_reason(ntm: Ntm) -> None:
@@ -195,9 +195,9 @@ async def test_ended_node_task_is_explained_by_its_outcome(ntm: Ntm) -> None:
     assert codes(await explained(ntm)) == ["completed"]
     (given,) = await claim(ntm)
     await fail(ntm, given.token)
-    ((code, words, facts),) = await explained(ntm, "b")
+    ((code, text, facts),) = await explained(ntm, "b")
     assert (code, facts["error_code"]) == ("failed", "NODE_ERROR")
-    assert words.endswith("NODE_ERROR: KeyError: 'luck'")
+    assert text.endswith("NODE_ERROR: KeyError: 'luck'")
 
 
 async def test_skipped_or_stopped_node_task_is_explained(ntm: Ntm) -> None:
@@ -220,7 +220,7 @@ async def test_unknown_node_task_is_not_found(ntm: Ntm) -> None:
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def of_task(ntm: Ntm, task_id: str) -> list[Told]:
+async def explained_task(ntm: Ntm, task_id: str) -> list[Explanation]:
     """Return the reasons of an ad-hoc task of ann's."""
     request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=task_id, user_id="ann")
     response = await ntm.stub.ExplainNodeTask(request)
@@ -232,7 +232,7 @@ async def test_ad_hoc_task_limit_is_explained(ntm: Ntm) -> None:
     tasks = [(await submit_task(ntm)).task.node_task_id for _ in range(2)]
     (held,) = [each for each in await claim(ntm) if each.node_task_id in tasks]
     (waiting,) = [each for each in tasks if each != held.node_task_id]
-    ((code, _, facts),) = await of_task(ntm, waiting)
+    ((code, _, facts),) = await explained_task(ntm, waiting)
     assert (code, facts["limit"], facts["holders"]) == ("limit_full", "adhoc:ann", [held.node_task_id])
 
 
@@ -242,10 +242,10 @@ async def test_task_waiting_for_same_work_is_explained(ntm: Ntm) -> None:
     assert len(await claim(ntm)) == 1
     second = (await submit_task(ntm, options=options)).task.node_task_id
     assert await claim(ntm) == []
-    assert codes(await of_task(ntm, first))[0] in ("running", "worker_unconfirmed")
+    assert codes(await explained_task(ntm, first))[0] in ("running", "worker_unconfirmed")
 
     async def waits() -> bool:
-        return codes(await of_task(ntm, second)) == ["waits_for_same_work"]
+        return codes(await explained_task(ntm, second)) == ["waits_for_same_work"]
 
     await until(waits, "the second one was put off")
 
@@ -263,10 +263,10 @@ async def emit(ntm: Ntm, token: str, list_json: str) -> None:
 
 
 async def until_explained(ntm: Ntm, item: str, code: str) -> None:
-    async def is_told() -> bool:
+    async def is_explained() -> bool:
         return code in codes(await explained(ntm, item, node_id="m"))
 
-    await until(is_told, f"{item} tells {code}")
+    await until(is_explained, f"{item} tells {code}")
 
 
 async def test_mapped_node_is_explained_by_its_open_items(ntm: Ntm) -> None:
@@ -285,12 +285,12 @@ async def test_items_are_explained_like_other_node_tasks(ntm: Ntm) -> None:
     await ntm.submit(mapped(max_parallel=1))
     (given,) = await claim(ntm)
     # There are no items yet; they wait for the same reason as their node.
-    ((code, words, _),) = await explained(ntm, "m:0", node_id="m")
-    assert (code, words) == ("waits_for_node", 'waits for node "a", which is running')
+    ((code, text, _),) = await explained(ntm, "m:0", node_id="m")
+    assert (code, text) == ("waits_for_node", 'waits for node "a", which is running')
     await emit(ntm, given.token, "[1,2]")
     await until_explained(ntm, "m:1", "waits_for_items")
-    ((_, words, facts),) = await explained(ntm, "m:1", node_id="m")
-    assert words == "waits until fewer than 1 of the earlier items are open"
+    ((_, text, facts),) = await explained(ntm, "m:1", node_id="m")
+    assert text == "waits until fewer than 1 of the earlier items are open"
     assert facts == {"max_parallel": 1}
     await until_explained(ntm, "m:0", "queued")
     (given,) = await claim(ntm)
@@ -319,6 +319,6 @@ async def test_suspended_node_is_explained_by_its_wait(ntm: Ntm) -> None:
     waiting = plan(nodes="a", digest="waiting")
     waiting.nodes[0].node_type, waiting.nodes[0].config_json = "delay", '{"seconds": 3600}'
     await ntm.submit(waiting)
-    ((code, words, facts),) = await explained(ntm)
+    ((code, text, facts),) = await explained(ntm)
     assert code == "suspended"
-    assert words == f"has been suspended since {facts['since']} and waits until {facts['until']}"
+    assert text == f"has been suspended since {facts['since']} and waits until {facts['until']}"

@@ -40,10 +40,10 @@ async def test_metric_counts_queued_and_running_node_tasks(ntm: Ntm) -> None:
     (first,) = await claim(ntm, limit=1)
 
     async def is_counted(number: int, **metadata: str) -> None:
-        async def so() -> bool:
+        async def matches() -> bool:
             return await counted(stub, **metadata) == number
 
-        await until(so, f"{number} node tasks count for {metadata}")
+        await until(matches, f"{number} node tasks count for {metadata}")
 
     await is_counted(5)
     await is_counted(5, nodeTypes="other, noop")

@@ -16,7 +16,7 @@ from tradewind.api.node_task_manager.v1 import component_pb2
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 
 
-async def waits_s(call: Any) -> float:
+async def retry_delay_s(call: Any) -> float:
     """Return after how many seconds a call that is refused because the queue is full may be retried."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
@@ -36,9 +36,9 @@ async def ntm(start: Start, monkeypatch: pytest.MonkeyPatch) -> Ntm:
 
 async def test_requests_beyond_the_queue_bound_are_refused_as_a_whole(ntm: Ntm) -> None:
     kept = (await submit_task(ntm)).task.node_task_id
-    assert await waits_s(submit_batch(ntm, ["{}"] * 3)) > 0
+    assert await retry_delay_s(submit_batch(ntm, ["{}"] * 3)) > 0
     await submit_task(ntm), await submit_task(ntm)
-    assert await waits_s(submit_task(ntm)) > 0
+    assert await retry_delay_s(submit_task(ntm)) > 0
     refused = await ntm.submit(plan(nodes="a"), user_id="ann")
     assert (refused.outcome, refused.reason) == (component_pb2.SUBMIT_OUTCOME_REFUSED, "QUEUE_FULL")
     assert refused.retry_delay.ToTimedelta().total_seconds() > 0

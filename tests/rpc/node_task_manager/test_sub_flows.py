@@ -33,8 +33,8 @@ async def waits(ntm: Ntm, *nodes: str) -> list[sub_flow_pb2.SubFlowWait]:
 
 
 async def report(ntm: Ntm, node: str = "first", **fields: Any) -> bool:
-    told = {"run_id": "r0", "user_id": "default", "attempt": 1, "cycle": CYCLE, **fields}
-    each = sub_flow_pb2.SubFlowReport(node_task_id=f"flow:0:0:{node}", **told)
+    values = {"run_id": "r0", "user_id": "default", "attempt": 1, "cycle": CYCLE, **fields}
+    each = sub_flow_pb2.SubFlowReport(node_task_id=f"flow:0:0:{node}", **values)
     response = await ntm.stub.ReportSubFlows(sub_flow_pb2.ReportSubFlowsRequest(reports=[each]))
     return response.awaited[0]
 
@@ -45,8 +45,8 @@ async def test_scheduler_receives_a_sub_flow_reads_its_inputs_and_ends_its_wait(
     subscription = pb2.EventSubscription(partition=PARTITION, epoch=1)
     await stream.write(pb2.ReceiveEventsRequest(subscribe=[subscription]))
     message: Any = await stream.read()
-    told = message.events[0].sub_flow
-    assert (told.node_task_id, told.run_id, told.HasField("abandoned")) == ("flow:0:0:first", "r0", False)
+    event = message.events[0].sub_flow
+    assert (event.node_task_id, event.run_id, event.HasField("abandoned")) == ("flow:0:0:first", "r0", False)
     (wait,) = await waits(ntm, "first", "second")
     assert (wait.flow_id, wait.attempt, wait.HasField("cycle")) == ("other", 1, False)
     assert json.loads(wait.inputs_json) == {"a": 1, "b": [2]}

@@ -141,9 +141,15 @@ async def test_approval_notifies_its_user_and_takes_the_branch_of_the_answer(ntm
     assert (task.status, json.loads(task.wait.form_json), task.attempt) == (SUSPENDED, FORM, 0)
     assert task.reason.startswith('waits for an answer: "Release it?", until ')
     listed = await ntm.stub.ListNotifications(notification_pb2.ListNotificationsRequest(user_id="default"))
-    (told,) = listed.notifications
-    assert (told.kind, told.message) == (notification_pb2.NOTIFICATION_KIND_ANSWER_WANTED, "Release it?")
-    assert (told.title, told.subject.node_task_id) == ("flow:0:0:ask waits for an answer", "flow:0:0:ask")
+    (notification,) = listed.notifications
+    assert (notification.kind, notification.message) == (
+        notification_pb2.NOTIFICATION_KIND_ANSWER_WANTED,
+        "Release it?",
+    )
+    assert (notification.title, notification.subject.node_task_id) == (
+        "flow:0:0:ask waits for an answer",
+        "flow:0:0:ask",
+    )
     wrong = {"values": {"size": 1.5, "venue": "TSE", "price": 1}, "why": ""}
     code, _, violations = await refused(ntm, "ask", payload_json=json.dumps(wrong))
     assert (code, dict(violations)) == (

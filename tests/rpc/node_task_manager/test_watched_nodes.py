@@ -34,7 +34,7 @@ async def streams(admin: Client) -> list[str]:
 async def test_unreached_node_is_followed_to_its_end(ntm: Ntm, admin: Client) -> None:
     await ntm.submit(CHAIN)
     seen = watch(ntm, B)
-    await until(lambda: len(seen.seen) == 1, "it is told as it is")
+    await until(lambda: len(seen.seen) == 1, "it is shown as it is")
     assert (seen.seen[0].HasField("event"), seen.seen[0].gap) == (False, False)
     assert seen.seen[0].task.status == node_task_pb2.NODE_TASK_STATUS_REGISTERED
     await complete(ntm, (await claim_one(ntm)).token)
@@ -43,21 +43,21 @@ async def test_unreached_node_is_followed_to_its_end(ntm: Ntm, admin: Client) ->
     await ntm.stub.ReportNodeTasks(service_pb2.ReportNodeTasksRequest(worker_id="u1", progress=progress))
     await until(lambda: seen.kinds[-1] == "progress", "the progress is told")
     await complete(ntm, given.token)
-    _, *told = await seen.over()
+    _, *later = await seen.over()
     assert seen.kinds[1:] == ["queued", "running", "progress", "completed"]
-    assert [each.event.attempt for each in told] == [0, 1, 1, 1]
-    assert (told[2].task.progress, told[2].event.message, told[3].task.outputs[0].value_json) == (40, "so far", "1")
+    assert [each.event.attempt for each in later] == [0, 1, 1, 1]
+    assert (later[2].task.progress, later[2].event.message, later[3].task.outputs[0].value_json) == (40, "so far", "1")
     assert await streams(admin) == [B], "nothing is kept of nodes that nobody watches"
     assert await admin.pttl(f"trading_flow:{{s0}}:task_events:{B}") > 0
     again = watch(ntm, B, "0-0")
-    assert [each.event for each in await again.over()] == [each.event for each in told]
+    assert [each.event for each in await again.over()] == [each.event for each in later]
 
 
 async def test_returning_watcher_resumes_after_last_event_across_a_restart(start: Start) -> None:
     ntm = await start()
     await ntm.submit(CHAIN)
     first = watch(ntm, A)
-    await until(lambda: first.seen, "it is told as it is")
+    await until(lambda: first.seen, "it is shown as it is")
     given = await claim_one(ntm)
     await until(lambda: first.kinds[-1] == "running", "it runs")
     last = await first.leave()
@@ -73,7 +73,7 @@ async def test_events_before_the_first_watch_are_a_gap(ntm: Ntm) -> None:
     await ntm.submit(CHAIN)
     given = await claim_one(ntm)
     late = watch(ntm, A, "0-0")
-    await until(lambda: late.seen, "it is told as it is")
+    await until(lambda: late.seen, "it is shown as it is")
     assert (late.seen[0].gap, late.seen[0].HasField("event"), late.seen[0].task.attempt) == (True, False, 1)
     await complete(ntm, given.token)
     assert [word.gap for word in await late.over()] == [True, False]
@@ -100,7 +100,7 @@ async def test_at_most_100_open_node_tasks_of_a_component_are_watched(ntm: Ntm) 
 async def test_purging_a_flow_removes_its_events(ntm: Ntm, admin: Client) -> None:
     await ntm.submit(CHAIN)
     seen = watch(ntm, A)
-    await until(lambda: seen.seen, "it is told as it is")
+    await until(lambda: seen.seen, "it is shown as it is")
     await claim_one(ntm)
     await until(lambda: seen.kinds[-1] == "running", "it runs")
     assert await streams(admin) == [A]

@@ -80,11 +80,11 @@ async def test_what_is_broken_by_hand_is_mended(ward: Ward, command: tuple[Any, 
     assert await ward.found() == [(check, subject, False)]
     assert await ward.found(mend=True) == [(check, subject, True)]
     assert await ward.found() == []
-    assert (await ward.caches.look(OTHER, "b", 1000)).result == "[]"
+    assert (await ward.caches.look_up(OTHER, "b", 1000)).result == "[]"
 
 
 async def test_what_has_ended_or_given_way_is_no_finding(ward: Ward) -> None:
-    await ward.caches.look(Entry("screening", "d2"), "filler", 1000)
+    await ward.caches.look_up(Entry("screening", "d2"), "filler", 1000)
     await fill(ward.caches, Entry("screening", "d3"), most=2)
     assert await ward.caches.size("screening") == 2
     assert await ward.found() == []

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.servers import RedisServer, RedisServers, redis_kinds
 from tradewind.node_task_manager.domain.caching import Entry
-from tradewind.node_task_manager.ports.caches import CacheLook, CacheStatistics, CacheStore
+from tradewind.node_task_manager.ports.caches import CacheLookup, CacheStatistics, CacheStore
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
@@ -59,69 +59,69 @@ def caches(empty: RedisServer | None, clock: ManualClock) -> CacheStore:
 
 async def fill(caches: CacheStore, entry: Entry = ENTRY, result: str = "[]", most: int = MOST) -> tuple[bool, int]:
     """Work out a result and put it in."""
-    looked = await caches.look(entry, "filler", FLIGHT)
+    looked = await caches.look_up(entry, "filler", FLIGHT)
     assert (looked.result, looked.busy_ms) == ("", 0)
     return await caches.fill(entry, "filler", looked.generation, result, TTL, most)
 
 
 async def test_a_result_is_found_until_its_time_is_over(caches: CacheStore, clock: ManualClock) -> None:
     assert await fill(caches, result='[["out","é"]]') == (True, 0)
-    assert (await caches.look(ENTRY, "b", FLIGHT)).result == '[["out","é"]]'
-    assert (await caches.look(replace(ENTRY, cache="analysis"), "b", FLIGHT)).result == ""
+    assert (await caches.look_up(ENTRY, "b", FLIGHT)).result == '[["out","é"]]'
+    assert (await caches.look_up(replace(ENTRY, cache="analysis"), "b", FLIGHT)).result == ""
     assert await caches.size("screening") == 1
     clock.advance(TTL)
-    assert (await caches.look(ENTRY, "b", FLIGHT)).result == ""
+    assert (await caches.look_up(ENTRY, "b", FLIGHT)).result == ""
     assert await caches.size("screening") == 0
 
 
 async def test_of_twenty_who_look_at_once_one_works_it_out(caches: CacheStore) -> None:
-    looks = await asyncio.gather(*(caches.look(ENTRY, f"t{at}", FLIGHT) for at in range(20)))
+    looks = await asyncio.gather(*(caches.look_up(ENTRY, f"t{at}", FLIGHT) for at in range(20)))
     assert sorted(look.busy_ms > 0 for look in looks) == [False, *[True] * 19]
     chosen = next(at for at, look in enumerate(looks) if not look.busy_ms)
     refused = await caches.fill(ENTRY, f"t{(chosen + 1) % 20}", looks[0].generation, "[]", TTL, MOST)
     assert refused == (False, 0)
-    assert (await caches.look(ENTRY, f"t{chosen}", FLIGHT)).busy_ms == 0
+    assert (await caches.look_up(ENTRY, f"t{chosen}", FLIGHT)).busy_ms == 0
     assert await caches.fill(ENTRY, f"t{chosen}", looks[0].generation, "[]", TTL, MOST) == (True, 0)
-    looks = await asyncio.gather(*(caches.look(ENTRY, f"t{at}", FLIGHT) for at in range(20)))
+    looks = await asyncio.gather(*(caches.look_up(ENTRY, f"t{at}", FLIGHT) for at in range(20)))
     assert {(look.result, look.busy_ms) for look in looks} == {("[]", 0)}
 
 
 async def test_a_flight_that_is_not_renewed_is_over_and_its_result_refused(
     caches: CacheStore, clock: ManualClock
 ) -> None:
-    first = await caches.look(ENTRY, "a", FLIGHT)
+    first = await caches.look_up(ENTRY, "a", FLIGHT)
     clock.advance(FLIGHT - 1)
-    assert (await caches.look(ENTRY, "b", FLIGHT)).busy_ms == 1
-    assert await caches.keep(ENTRY, "a", first.generation, FLIGHT)
-    assert not await caches.keep(ENTRY, "b", first.generation, FLIGHT)
+    assert (await caches.look_up(ENTRY, "b", FLIGHT)).busy_ms == 1
+    assert await caches.extend(ENTRY, "a", first.generation, FLIGHT)
+    assert not await caches.extend(ENTRY, "b", first.generation, FLIGHT)
     clock.advance(FLIGHT)
-    assert not await caches.keep(ENTRY, "a", first.generation, FLIGHT)
-    assert (await caches.look(ENTRY, "b", FLIGHT)).busy_ms == 0
+    assert not await caches.extend(ENTRY, "a", first.generation, FLIGHT)
+    assert (await caches.look_up(ENTRY, "b", FLIGHT)).busy_ms == 0
     assert await caches.fill(ENTRY, "a", first.generation, "[1]", TTL, MOST) == (False, 0)
     assert await caches.fill(ENTRY, "b", first.generation, "[2]", TTL, MOST) == (True, 0)
-    assert (await caches.look(ENTRY, "c", FLIGHT)).result == "[2]"
+    assert (await caches.look_up(ENTRY, "c", FLIGHT)).result == "[2]"
 
 
 async def test_who_gives_up_makes_way_for_the_next(caches: CacheStore) -> None:
-    first = await caches.look(ENTRY, "a", FLIGHT)
-    assert not await caches.keep(ENTRY, "b", first.generation, 0)
-    assert await caches.keep(ENTRY, "a", first.generation, 0)
-    assert (await caches.look(ENTRY, "b", FLIGHT)).busy_ms == 0
+    first = await caches.look_up(ENTRY, "a", FLIGHT)
+    assert not await caches.extend(ENTRY, "b", first.generation, 0)
+    assert await caches.extend(ENTRY, "a", first.generation, 0)
+    assert (await caches.look_up(ENTRY, "b", FLIGHT)).busy_ms == 0
 
 
 async def test_clearing_forgets_results_and_refuses_those_under_way(caches: CacheStore) -> None:
     other, kept = replace(ENTRY, digest="d1"), replace(ENTRY, cache="analysis")
     await fill(caches)
     await fill(caches, kept)
-    under_way = await caches.look(other, "a", FLIGHT)
+    under_way = await caches.look_up(other, "a", FLIGHT)
     assert await caches.clear("screening") == 1
     assert await caches.size("screening") == 0
     assert await caches.fill(other, "a", under_way.generation, "[1]", TTL, MOST) == (False, 0)
-    assert not await caches.keep(other, "b", under_way.generation, FLIGHT)
+    assert not await caches.extend(other, "b", under_way.generation, FLIGHT)
     for entry in (ENTRY, other):
-        looked = await caches.look(entry, "b", FLIGHT)
+        looked = await caches.look_up(entry, "b", FLIGHT)
         assert (looked.result, looked.busy_ms, looked.generation == under_way.generation) == ("", 0, False)
-    assert (await caches.look(kept, "b", FLIGHT)).result == "[]"
+    assert (await caches.look_up(kept, "b", FLIGHT)).result == "[]"
 
 
 async def test_clearing_many_takes_out_all(store: RedisServer | None, caches: CacheStore) -> None:
@@ -138,7 +138,7 @@ async def test_those_that_end_first_give_way(empty: RedisServer | None, clock: M
     for at in range(5):
         clock.advance(1)
         assert await fill(caches, Entry("screening", f"d{at}"), most=3) == (True, int(at >= 3))
-    looks = [await caches.look(Entry("screening", f"d{at}"), "x", FLIGHT) for at in range(5)]
+    looks = [await caches.look_up(Entry("screening", f"d{at}"), "x", FLIGHT) for at in range(5)]
     assert [bool(look.result) for look in looks] == [False, False, True, True, True]
     assert await caches.size("screening") == 3
 
@@ -146,7 +146,7 @@ async def test_those_that_end_first_give_way(empty: RedisServer | None, clock: M
 async def test_all_keys_have_a_time_to_live(redis: RedisServer, clock: ManualClock) -> None:
     caches = cache_store(redis, clock)
     await fill(caches)
-    await caches.look(replace(ENTRY, digest="d1"), "a", FLIGHT)
+    await caches.look_up(replace(ENTRY, digest="d1"), "a", FLIGHT)
     assert len(await redis.keys()) >= 4
     assert await redis.lasting_keys() == []
 
@@ -169,7 +169,7 @@ class Lives:
         self.generations: dict[tuple[Entry, str], list[str]] = {}
         self.numbers = 0
 
-    async def step(self) -> list[CacheLook | None]:
+    async def step(self) -> list[CacheLookup | None]:
         entry, token = self.rng.choice(self.entries), self.rng.choice("abc")
         verb = self.rng.choices(("look", "fill", "keep", "clear", "wait"), (6, 4, 2, 0.5, 2))[0]
         if verb == "wait":
@@ -180,7 +180,7 @@ class Lives:
             assert all(of_memory <= count for count in others)
         elif verb == "look":
             flight = self.rng.choice((60_000, 6_000_000))
-            looks = [await store.look(entry, token, flight) for store in self.stores]
+            looks = [await store.look_up(entry, token, flight) for store in self.stores]
             self.generations[entry, token] = [look.generation for look in looks]
             return list(looks)
         elif (entry, token) in self.generations:
@@ -188,7 +188,7 @@ class Lives:
             self.numbers += 1
             given = list(zip(self.stores, known, strict=True))
             if verb == "keep":
-                done: list[object] = [await store.keep(entry, token, of, 60_000) for store, of in given]
+                done: list[object] = [await store.extend(entry, token, of, 60_000) for store, of in given]
             else:
                 done = [await store.fill(entry, token, of, f"[{self.numbers}]", 5_000_000, 2) for store, of in given]
             assert len(set(done)) == 1, (verb, entry, token)
@@ -226,7 +226,7 @@ async def test_whatever_vanishes_no_result_is_wrong_or_back_from_the_dead(
         if rng.random() < 0.05:
             await caches.clear("screening")
             last.clear()
-        looked = await caches.look(entry, token, FLIGHT)
+        looked = await caches.look_up(entry, token, FLIGHT)
         if looked.result:
             hits += 1
             assert looked.result == last.get(entry)

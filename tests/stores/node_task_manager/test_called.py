@@ -101,11 +101,11 @@ async def replicas(store: RedisServer | None, clock: ManualClock) -> AsyncIterat
 async def test_replicas_are_here_until_they_leave_or_are_silent_for_too_long(
     replicas: Replicas, clock: ManualClock
 ) -> None:
-    assert list(await replicas.meet("a", 1000)) == ["a"]
+    assert list(await replicas.check_in("a", 1000)) == ["a"]
     clock.advance(600)
-    assert sorted(await replicas.meet("b", 1000)) == ["a", "b"]
+    assert sorted(await replicas.check_in("b", 1000)) == ["a", "b"]
     clock.advance(600)
-    assert list(await replicas.meet("b", 1000)) == ["b"]
-    assert sorted(await replicas.meet("a", 1000)) == ["a", "b"]
+    assert list(await replicas.check_in("b", 1000)) == ["b"]
+    assert sorted(await replicas.check_in("a", 1000)) == ["a", "b"]
     await replicas.leave("b")
-    assert list(await replicas.meet("a", 1000)) == ["a"]
+    assert list(await replicas.check_in("a", 1000)) == ["a"]

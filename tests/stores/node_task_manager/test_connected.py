@@ -41,62 +41,62 @@ async def test_nobody_offers_anything_to_begin_with(connected: ConnectedWorkers)
 
 
 async def test_what_any_replica_tells_holds_for_all(connected: ConnectedWorkers) -> None:
-    assert await connected.tell("r1", KEEP, came("w1", "a", "b", since=7))
-    assert await connected.tell("r2", KEEP, came("w2", "b", "c", since=8))
+    assert await connected.record("r1", KEEP, came("w1", "a", "b", since=7))
+    assert await connected.record("r2", KEEP, came("w2", "b", "c", since=8))
     assert await connected.unoffered(["a", "b", "c", "d"]) == {"d": LastOffer()}
     assert await connected.since(["w2", "w1", "w3"]) == {"w1": 7, "w2": 8}
 
 
 async def test_who_was_the_last_is_told_until_somebody_comes(connected: ConnectedWorkers) -> None:
-    await connected.tell("r1", KEEP, came("w1", "a"))
-    assert await connected.tell("r1", KEEP, left("w1", "a", until=9))
+    await connected.record("r1", KEEP, came("w1", "a"))
+    assert await connected.record("r1", KEEP, left("w1", "a", until=9))
     assert await connected.unoffered(["a"]) == {"a": LastOffer("w1", 9)}
     assert await connected.since(["w1"]) == {}
-    assert await connected.tell("r1", KEEP, came("w2", "a", whole=False))
+    assert await connected.record("r1", KEEP, came("w2", "a", whole=False))
     assert await connected.unoffered(["a"]) == {}
     # The earlier last worker is forgotten: should w2 go without notice, no worker is named.
-    assert await connected.tell("r1", KEEP, ConnectionChanges({}, {}, whole=True))
+    assert await connected.record("r1", KEEP, ConnectionChanges({}, {}, whole=True))
     assert await connected.unoffered(["a"]) == {"a": LastOffer()}
 
 
 async def test_the_last_of_a_replica_is_not_the_last_while_another_replica_has_one(
     connected: ConnectedWorkers,
 ) -> None:
-    await connected.tell("r1", KEEP, came("w1", "a"))
-    await connected.tell("r2", KEEP, came("w2", "a"))
-    await connected.tell("r1", KEEP, left("w1", "a", until=9))
+    await connected.record("r1", KEEP, came("w1", "a"))
+    await connected.record("r2", KEEP, came("w2", "a"))
+    await connected.record("r1", KEEP, left("w1", "a", until=9))
     assert await connected.unoffered(["a"]) == {}
-    await connected.tell("r2", KEEP, left("w2", "a", until=10))
+    await connected.record("r2", KEEP, left("w2", "a", until=10))
     assert await connected.unoffered(["a"]) == {"a": LastOffer("w2", 10)}
 
 
 async def test_what_a_replica_told_lapses_with_it(connected: ConnectedWorkers, clock: ManualClock) -> None:
-    await connected.tell("r1", KEEP, came("w1", "a"))
-    await connected.tell("r2", KEEP, came("w2", "b"))
+    await connected.record("r1", KEEP, came("w1", "a"))
+    await connected.record("r2", KEEP, came("w2", "b"))
     clock.advance(KEEP - 1)
-    assert await connected.tell("r1", KEEP, ConnectionChanges({}, {}))
+    assert await connected.record("r1", KEEP, ConnectionChanges({}, {}))
     clock.advance(1)
     assert await connected.unoffered(["a", "b"]) == {"b": LastOffer()}
     assert await connected.since(["w1", "w2"]) == {"w1": 7}
     # The replica has to report all its workers again; a part does not do.
-    assert not await connected.tell("r2", KEEP, came("w3", "c", whole=False))
+    assert not await connected.record("r2", KEEP, came("w3", "c", whole=False))
     assert await connected.since(["w3"]) == {}
-    assert await connected.tell("r2", KEEP, came("w2", "b"))
+    assert await connected.record("r2", KEEP, came("w2", "b"))
     assert await connected.unoffered(["a", "b"]) == {}
 
 
 async def test_a_replica_that_leaves_takes_back_what_it_told(connected: ConnectedWorkers) -> None:
-    await connected.tell("r1", KEEP, came("w1", "a"))
-    assert await connected.tell("r1", 0, left("w1", "a", until=9))
+    await connected.record("r1", KEEP, came("w1", "a"))
+    assert await connected.record("r1", 0, left("w1", "a", until=9))
     assert await connected.unoffered(["a"]) == {"a": LastOffer("w1", 9)}
-    assert not await connected.tell("r1", KEEP, ConnectionChanges({}, {}))
-    await connected.tell("r1", KEEP, came("w1", "a"))
-    assert await connected.tell("r1", 0, ConnectionChanges({}, {}))
+    assert not await connected.record("r1", KEEP, ConnectionChanges({}, {}))
+    await connected.record("r1", KEEP, came("w1", "a"))
+    assert await connected.record("r1", 0, ConnectionChanges({}, {}))
     assert await connected.since(["w1"]) == {}
 
 
 async def test_the_whole_takes_the_place_of_what_was_told_before(connected: ConnectedWorkers) -> None:
-    await connected.tell("r1", KEEP, came("w1", "a"))
-    await connected.tell("r1", KEEP, came("w2", "b"))
+    await connected.record("r1", KEEP, came("w1", "a"))
+    await connected.record("r1", KEEP, came("w2", "b"))
     assert await connected.since(["w1", "w2"]) == {"w2": 7}
     assert list(await connected.unoffered(["a", "b"])) == ["a"]

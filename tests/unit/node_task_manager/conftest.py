@@ -48,7 +48,7 @@ class Line:
     def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
         self.terminated += terminations
 
-    def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
+    def report_losses(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         self.lost += losses
 
     def expect(self, sequence: int, parts: int, *, awaited: bool = False) -> None:
@@ -156,7 +156,7 @@ def forged(ready: Ready) -> tuple[int, Outcome]:
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "_RETRY_S", (0.001, 0.001))
     monkeypatch.setattr(dispatch, "_REMIND_S", 0.01)
 

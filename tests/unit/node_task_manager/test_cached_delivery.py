@@ -15,7 +15,7 @@ from tradewind.node_task_manager.domain.caching import CacheUse, Entry
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.ports.caches import CacheLook
+from tradewind.node_task_manager.ports.caches import CacheLookup
 from tradewind.node_task_manager.ports.work import OutcomeKind
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.use_cases.breaker import Breaker
@@ -36,11 +36,11 @@ class Store(MemoryCacheStore):
         self.away = False
         self.full = False
 
-    async def look(self, entry: Entry, token: str, flight_ms: int) -> CacheLook:
-        self.calls.append("look")
+    async def look_up(self, entry: Entry, token: str, flight_ms: int) -> CacheLookup:
+        self.calls.append("look_up")
         if self.away:
             raise ConnectionError("the cache is away")
-        return await super().look(entry, token, flight_ms)
+        return await super().look_up(entry, token, flight_ms)
 
     async def fill(self, *args: Any) -> tuple[bool, int]:
         self.calls.append("fill")
@@ -236,13 +236,13 @@ async def test_flights_are_renewed_and_ended_concurrently(bench: CachingBench, m
     for config in ('{"n": 1}', '{"n": 2}'):
         await bench.run("a", config=config)
     await bench.given(line, 2)
-    keep, together = bench.caches_store.keep, asyncio.Barrier(2)
+    extend, together = bench.caches_store.extend, asyncio.Barrier(2)
 
-    async def kept(*args: Any) -> bool:
+    async def extended(*args: Any) -> bool:
         await together.wait()
-        return await keep(*args)
+        return await extend(*args)
 
-    monkeypatch.setattr(bench.caches_store, "keep", kept)
+    monkeypatch.setattr(bench.caches_store, "extend", extended)
     bench.clock.advance(FLIGHT_MS // 3 + 1000)
     await asyncio.wait_for(bench.caches.maintain(), 5)
     bench.caches_store.full = True
@@ -264,7 +264,7 @@ async def test_unavailable_cache_is_bypassed_and_not_retried_at_once(bench: Cach
         await bench.run("b")
         await bench.given(line, count)
     # After the first failure nobody waits for another one.
-    assert bench.caches_store.calls == ["look"]
+    assert bench.caches_store.calls == ["look_up"]
     bench.caches_store.away = False
     assert await bench.counts() == {"bypassed": 3}
 
@@ -288,11 +288,11 @@ async def test_hanging_cache_delays_assignment_only_briefly(
 ) -> None:
     bench.caches._timeout_s = 0.01
 
-    async def hangs(*_args: object) -> CacheLook:
+    async def hangs(*_args: object) -> CacheLookup:
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(bench.caches_store, "look", hangs)
+    monkeypatch.setattr(bench.caches_store, "look_up", hangs)
     _, line = await bench.connect()
     await bench.run("a")
     await bench.given(line, 1)

@@ -106,7 +106,7 @@ class Silent:
     async def called(self) -> list[CalledWorker]:
         return self.listed
 
-    async def meet(self, name: str, _keep_ms: int) -> Sequence[str]:
+    async def check_in(self, name: str, _keep_ms: int) -> Sequence[str]:
         return [name]
 
     async def broken(self) -> None:

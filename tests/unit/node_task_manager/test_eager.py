@@ -89,11 +89,11 @@ def token(node_id: str) -> str:
     return f"0~f:0:0:{node_id}~1~{node_id}"
 
 
-def said(*pairs: str) -> tuple[list[tuple[int, Outcome]], list[work_pb2.NodeTaskCompletion]]:
+def reported(*pairs: str) -> tuple[list[tuple[int, Outcome]], list[work_pb2.NodeTaskCompletion]]:
     """Return outcomes and completions for `a>b` (a ended, and b was begun with its output) or `a`."""
-    words = [pair.partition(">") for pair in pairs]
-    completions = [work_pb2.NodeTaskCompletion(token=token(a), eager_token=token(b) if b else "") for a, _, b in words]
-    outcomes = [(0, Outcome(f"f:0:0:{a}", 1, a, OutcomeKind.COMPLETED)) for a, _, _ in words]
+    parts = [pair.partition(">") for pair in pairs]
+    completions = [work_pb2.NodeTaskCompletion(token=token(a), eager_token=token(b) if b else "") for a, _, b in parts]
+    outcomes = [(0, Outcome(f"f:0:0:{a}", 1, a, OutcomeKind.COMPLETED)) for a, _, _ in parts]
     return outcomes, completions
 
 
@@ -104,14 +104,14 @@ def order(outcomes: list[tuple[int, Outcome]]) -> str:
 
 
 def test_eager_outcome_follows_the_outcome_it_began_with() -> None:
-    assert order(with_eager("w", *said("a", "b"))) == "a b"
-    assert order(with_eager("w", *said("a>b"))) == "a+(b)"
-    assert order(with_eager("w", *said("a>b", "b>c", "x", "c"))) == "a+b+c x"
-    assert order(with_eager("w", *said("c>d", "x>y", "b>c", "a>b"))) == "x+(y) a+b+c+(d)"
+    assert order(with_eager("w", *reported("a", "b"))) == "a b"
+    assert order(with_eager("w", *reported("a>b"))) == "a+(b)"
+    assert order(with_eager("w", *reported("a>b", "b>c", "x", "c"))) == "a+b+c x"
+    assert order(with_eager("w", *reported("c>d", "x>y", "b>c", "a>b"))) == "x+(y) a+b+c+(d)"
 
 
 def test_failed_eager_outcome_follows_the_outcome_it_began_with() -> None:
-    outcomes, completions = said("a>b")
+    outcomes, completions = reported("a>b")
     failed = Outcome("f:0:0:b", 1, "b", OutcomeKind.FAILED)
     assert order(with_eager("w", [*outcomes, (0, failed)], completions)) == "a+b"
 
@@ -121,5 +121,5 @@ def test_failed_eager_outcome_follows_the_outcome_it_began_with() -> None:
 )
 def test_ring_of_eager_tokens_is_refused(pairs: list[str], ring: list[int]) -> None:
     with pytest.raises(InvalidInput) as error:
-        with_eager("w", *said(*pairs))
+        with_eager("w", *reported(*pairs))
     assert [each.path for each in error.value.violations] == [f"completions[{at}].eager_token" for at in ring]

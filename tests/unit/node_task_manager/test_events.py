@@ -109,8 +109,8 @@ async def test_buffered_events_are_dropped_when_partition_is_taken_over(feed: Ev
     await feed.subscribe(newer, PARTITION, 2)
     assert await ids(feed, newer) == ["1-0"]
     assert await asyncio.wait_for(feed.next(older), 20) == ([], [PARTITION])
-    (told,), _ = await asyncio.wait_for(feed.next(older), 20)
-    assert told[1].partition == 4
+    (event,), _ = await asyncio.wait_for(feed.next(older), 20)
+    assert event[1].partition == 4
     assert feed.push(0, log.add(2, partition=5)) == {5}
 
 

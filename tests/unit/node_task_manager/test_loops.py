@@ -46,7 +46,7 @@ async def nothing() -> None:
 
 def loops_of(bench: Bench, lease_s: float = 30.0, load_config: Callable[[], Awaitable[None]] = nothing) -> Loops:
     caches: Any = Busy()
-    return Loops(bench.dispatchers, bench.pool, lease_s, load_config, caches, (), bench.clock, look_s=5.0)
+    return Loops(bench.dispatchers, bench.pool, lease_s, load_config, caches, (), bench.clock, poll_s=5.0)
 
 
 async def test_idle_step_runs_less_often_until_it_has_work(bench: Bench, rests: Rests) -> None:

@@ -8,14 +8,14 @@ from tradewind.node_task_manager.rpc.named_runs import runs_in
 from tradewind.server.faults import InvalidInput
 
 
-def asks(count: int) -> sub_flow_pb2.ListSubFlowWaitsRequest:
+def request_for(count: int) -> sub_flow_pb2.ListSubFlowWaitsRequest:
     """Return a request for `count` node tasks, each of a run of its own."""
     ids = [f"flow:{cycle}:0:a" for cycle in range(count)]
     return sub_flow_pb2.ListSubFlowWaitsRequest(flow_id="flow", node_task_ids=ids)
 
 
 def test_each_run_is_named_once() -> None:
-    request = asks(3)
+    request = request_for(3)
     request.node_task_ids.append("no id")
     assert runs_in(request) == [RunName("flow", cycle, 0) for cycle in range(3)]
 
@@ -26,7 +26,7 @@ def test_task_id_of_flow_node_names_its_run() -> None:
 
 
 def test_at_most_100_node_tasks_may_be_named() -> None:
-    assert len(runs_in(asks(100))) == 100
+    assert len(runs_in(request_for(100))) == 100
     with pytest.raises(InvalidInput) as caught:
-        runs_in(asks(101))
+        runs_in(request_for(101))
     assert [each.path for each in caught.value.violations] == ["node_task_ids"]

@@ -138,17 +138,17 @@ async def test_reports_are_not_read_beyond_the_waiting_bound_in_an_outage(
     await bench.accepted(await bench.save("a"))
     await until(lambda: line.assigned, "the node is given")
     bench.store.refused["complete"] = always
-    heard = 0
+    handled = 0
 
     async def talk() -> None:
-        nonlocal heard
-        while heard < 100:
+        nonlocal handled
+        while handled < 100:
             await bench.connections.handle_message(worker, 0, [forged(line.assigned[0])])
-            heard += 1
+            handled += 1
 
     talking = asyncio.create_task(talk())
     await until(lambda: bench.store.count("complete") > 20, "it was tried many times")
-    assert heard < 10
+    assert handled < 10
     del bench.store.refused["complete"]
     await talking
 

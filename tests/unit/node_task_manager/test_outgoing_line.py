@@ -65,8 +65,8 @@ async def test_losses_of_a_message_are_sent_with_its_acknowledgement() -> None:
     line.expect(2, 1)
     line.expect(3, 1)
     why = "refused" * 100
-    line.lose(0, [(Held("flow:0:0:a", 1, "n1"), why)] * 2, 3)
-    line.lose(0, [(Held("flow:0:0:b", 1, "n2"), "the lease lapsed")])
+    line.report_losses(0, [(Held("flow:0:0:a", 1, "n1"), why)] * 2, 3)
+    line.report_losses(0, [(Held("flow:0:0:b", 1, "n2"), "the lease lapsed")])
     line.assign([ready(MAX_MESSAGE_BYTES - 1200)])
     line.acknowledge(3)
     line.acknowledge(2)
@@ -81,7 +81,7 @@ async def test_losses_of_a_message_are_sent_with_its_acknowledgement() -> None:
 async def test_messages_stay_within_the_size_limit() -> None:
     line = OutgoingLine(10_000, SystemClock(), lambda: None)
     line.assign([ready(900_000)] * 5)
-    line.lose(0, [(Held("flow:0:0:" + "n" * 100, 1, "n1"), "the lease lapsed")] * 20_000)
+    line.report_losses(0, [(Held("flow:0:0:" + "n" * 100, 1, "n1"), "the lease lapsed")] * 20_000)
     line.close("that is all")
     sizes = []
     while (message := await line.next()) is not None:

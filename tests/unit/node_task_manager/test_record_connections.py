@@ -24,12 +24,12 @@ class Record(MemoryConnectedWorkers):
         self.away = False
         self.largest = self.refused = 0
 
-    async def tell(self, replica: str, keep_ms: int, news: ConnectionChanges) -> bool:
+    async def record(self, replica: str, keep_ms: int, changes: ConnectionChanges) -> bool:
         if self.away:
             self.refused += 1
             raise ConnectionError("the store is away")
-        self.largest = max(self.largest, len(news.workers), len(news.node_types))
-        return await super().tell(replica, keep_ms, news)
+        self.largest = max(self.largest, len(changes.workers), len(changes.node_types))
+        return await super().record(replica, keep_ms, changes)
 
 
 class Replica:

@@ -45,7 +45,7 @@ class Connections:
         awaited: bool,
     ) -> None:
         self.handled += 1
-        worker.line.lose(0, [(held, "the lease lapsed") for _, held in renewed or ()])
+        worker.line.report_losses(0, [(held, "the lease lapsed") for _, held in renewed or ()])
 
     def refresh(self, worker: ConnectedWorker) -> None:
         self.refreshed += 1

@@ -13,7 +13,7 @@ END = 9
 
 
 @pytest.fixture(autouse=True)
-def _untold(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watchers do not look for changes that they were not told of."""
     monkeypatch.setattr(watch_runs, "_POLL_S", 600.0)
 
@@ -24,11 +24,11 @@ class Run:
     def __init__(self) -> None:
         self.watch = RunWatch()
         self.state = 0
-        self.looks = 0
+        self.reads = 0
         self.seen: list[int] = []
 
     async def read(self) -> int:
-        self.looks += 1
+        self.reads += 1
         return self.state
 
     def states(self) -> AsyncGenerator[int, None]:
@@ -42,7 +42,7 @@ class Run:
 async def test_notified_change_and_unnotified_follow_up_are_seen() -> None:
     run = Run()
     following = asyncio.create_task(run.follow())
-    await until(lambda: run.looks == 2, "it has looked again, and found nothing new")
+    await until(lambda: run.reads == 2, "it has looked again, and found nothing new")
     run.state = 1
     run.watch.notify("task:a")
     await until(lambda: run.seen == [0, 1], "the change is seen")
@@ -67,7 +67,7 @@ async def test_the_end_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_watcher_rechecks_after_a_gap() -> None:
     run = Run()
     following = asyncio.create_task(run.follow())
-    await until(lambda: run.looks == 2, "it waits to be told")
+    await until(lambda: run.reads == 2, "it waits to be told")
     run.state = END
     run.watch.recheck()
     await asyncio.wait_for(following, 30)
@@ -76,11 +76,11 @@ async def test_watcher_rechecks_after_a_gap() -> None:
 async def test_watcher_is_not_notified_of_another_run() -> None:
     run = Run()
     following = asyncio.create_task(run.follow())
-    await until(lambda: run.looks == 2, "it waits to be notified")
+    await until(lambda: run.reads == 2, "it waits to be notified")
     run.watch.notify("task:b", over=True)
     for _ in range(10):
         await asyncio.sleep(0)
-    assert run.looks == 2
+    assert run.reads == 2
     run.state = END
     run.watch.notify("task:a", over=True)
     await asyncio.wait_for(following, 30)
@@ -93,4 +93,4 @@ async def test_closed_watch_reads_no_more() -> None:
     await states.aclose()
     run.watch.notify("task:a", over=True)
     run.watch.recheck()
-    assert (run.looks, run.watch._watchers) == (1, {})
+    assert (run.reads, run.watch._watchers) == (1, {})

@@ -17,11 +17,11 @@ class Numbers:
     def __init__(self) -> None:
         self.watch = StreamWatch()
         self.last = 0
-        self.looks = 0
+        self.reads = 0
         self.seen: list[int] = []
 
     async def read(self, after: str, limit: int) -> Stretch[int]:
-        self.looks += 1
+        self.reads += 1
         first = int(after) + 1
         return Stretch(False, tuple(range(first, min(self.last, first + limit - 1) + 1)))
 
@@ -32,16 +32,16 @@ class Numbers:
         async for stretch in self.stretches():
             self.seen += stretch.entries
 
-    def add(self, count: int = 1, *, told: bool = True) -> None:
+    def add(self, count: int = 1, *, notify: bool = True) -> None:
         self.last += count
-        if told:
+        if notify:
             self.watch.notify("s")
 
 
 async def test_notified_entries_are_read_across_pages() -> None:
     numbers = Numbers()
     following = asyncio.create_task(numbers.follow())
-    await until(lambda: numbers.looks == 1, "it has looked")
+    await until(lambda: numbers.reads == 1, "it has looked")
     numbers.add()
     await until(lambda: numbers.seen == [1], "the first is read")
     numbers.add(3 * PAGE)
@@ -53,8 +53,8 @@ async def test_unnotified_entries_are_found_by_polling(monkeypatch: pytest.Monke
     monkeypatch.setattr(watch_streams, "_POLL_S", 0.01)
     numbers = Numbers()
     following = asyncio.create_task(numbers.follow())
-    await until(lambda: numbers.looks > 1, "it looks of its own accord")
-    numbers.add(told=False)
+    await until(lambda: numbers.reads > 1, "it polls")
+    numbers.add(notify=False)
     await until(lambda: numbers.seen == [1], "it is found")
     following.cancel()
 
@@ -62,8 +62,8 @@ async def test_unnotified_entries_are_found_by_polling(monkeypatch: pytest.Monke
 async def test_watcher_rechecks_after_a_gap() -> None:
     numbers = Numbers()
     following = asyncio.create_task(numbers.follow())
-    await until(lambda: numbers.looks == 1, "it has looked")
-    numbers.add(told=False)
+    await until(lambda: numbers.reads == 1, "it has looked")
+    numbers.add(notify=False)
     numbers.watch.recheck()
     await until(lambda: numbers.seen == [1], "it is found")
     following.cancel()
@@ -76,7 +76,7 @@ async def test_slow_watcher_reads_on_demand_and_misses_nothing() -> None:
     assert (await anext(stretches)).entries == (1, 2, 3, 4, 5)
     for _ in range(10_000):
         numbers.add()
-    assert numbers.looks == 1
+    assert numbers.reads == 1
     assert (await anext(stretches)).entries == tuple(range(6, 6 + PAGE))
     await stretches.aclose()
 
@@ -91,4 +91,4 @@ async def test_closed_watchers_are_forgotten() -> None:
     await others.aclose()
     assert numbers.watch.followed == 0
     numbers.add()
-    assert numbers.looks == 2
+    assert numbers.reads == 2

@@ -68,25 +68,25 @@ def test_silent_or_stuck_worker_gets_no_offer() -> None:
 def test_promised_room_is_not_promised_again_until_settled() -> None:
     pool = WorkerPool()
     worker = connected(pool, "w1", "noop", capacity=3)
-    told: list[bool] = []
-    pool.on_room(lambda: told.append(True))
+    notified: list[bool] = []
+    pool.on_room(lambda: notified.append(True))
     offers = pool.promise(0)
     assert ([vacancy.credits for _, vacancy in offers], pool.promise(0), pool.has_room) == ([3], [], False)
     pool.settle(offers)
-    assert (worker.room, pool.has_room, told) == (3, True, [True])
+    assert (worker.room, pool.has_room, notified) == (3, True, [True])
 
 
 def test_part_of_the_room_is_reserved_for_concurrent_scripts() -> None:
     pool = WorkerPool()
     worker = connected(pool, "w1", "noop", capacity=100)
-    told: list[bool] = []
-    pool.on_room(lambda: told.append(True))
+    notified: list[bool] = []
+    pool.on_room(lambda: notified.append(True))
     first, second, third = (pool.promise(0, reserve=True) for _ in range(3))
     assert [[vacancy.credits for _, vacancy in offers] for offers in (first, second, third)] == [[75], [25], []]
     pool.settle(first)
     assert (worker.room, [vacancy.credits for _, vacancy in pool.promise(0)]) == (75, [75])
     pool.settle(second)
-    assert (worker.room, told) == (25, [True, True])
+    assert (worker.room, notified) == (25, [True, True])
 
 
 def test_newer_stream_replaces_the_older() -> None:

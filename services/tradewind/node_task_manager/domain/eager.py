@@ -55,18 +55,18 @@ def _found(plan: Plan, start: int, eager_types: frozenset[str]) -> Iterator[Eage
         return
     waiting, steps, size = [start], 0, 0
     for place in waiting:
-        taken: set[str] = set()
+        used_handles: set[str] = set()
         for edge in map(plan.edges.__getitem__, plan.outputs[place]):
             node = plan.nodes[edge.target]
             free = node.node_type in eager_types and _is_free(node) and len(plan.inputs[edge.target]) == 1
-            if not free or edge.source_handle in taken:
+            if not free or edge.source_handle in used_handles:
                 continue
             step = EagerStep(plan.nodes[place].node_id, edge.source_handle, node, edge.target_handle)
             steps, size = steps + 1, size + step.size
             if steps > MOST_STEPS or size > MOST_BYTES:
                 return
             yield step
-            taken.add(edge.source_handle)
+            used_handles.add(edge.source_handle)
             waiting.append(edge.target)
 
 

@@ -8,7 +8,7 @@ from tradewind.node_task_manager.domain.caching import Entry
 
 
 @dataclass(frozen=True, slots=True)
-class CacheLook:
+class CacheLookup:
     """What a look into a cache found: a `result` (JSON text), or that another caller works it out, for `busy_ms` more
     unless it asks for longer; with neither, it is up to this caller. `generation` goes with what the caller puts in."""
 
@@ -20,12 +20,12 @@ class CacheLook:
 class CacheStore(Protocol):
     """Results by name. Anything in it may vanish at any time, which does no harm."""
 
-    async def look(self, entry: Entry, token: str, flight_ms: int) -> CacheLook:
+    async def look_up(self, entry: Entry, token: str, flight_ms: int) -> CacheLookup:
         """Look for a result; if there is none and nobody works it out, `token` is to do so for the next `flight_ms`.
         The same token may ask again."""
         ...
 
-    async def keep(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
+    async def extend(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
         """Work on a result for another `flight_ms`, or stop with 0; False when `token` does not work on it."""
         ...
 

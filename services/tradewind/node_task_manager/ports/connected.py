@@ -15,7 +15,7 @@ class LastOffer:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionChanges:
-    """What has changed at a replica; with `whole` it replaces all earlier news.
+    """What has changed at a replica; with `whole` it replaces all earlier changes.
 
     `workers` says since when each is connected (epoch ms), 0 for one that has left. `node_types` has None for a type
     that some worker there offers, and the last offer for a type that no worker there offers any more.
@@ -29,10 +29,10 @@ class ConnectionChanges:
 class ConnectedWorkers(Protocol):
     """What replicas report about their connections: all of them read it, and it lapses with the replica."""
 
-    async def tell(self, replica: str, keep_ms: int, news: ConnectionChanges) -> bool:
-        """Note a replica's news, and keep all its news for `keep_ms`, 0 when it leaves.
+    async def record(self, replica: str, keep_ms: int, changes: ConnectionChanges) -> bool:
+        """Note a replica's changes, and keep all that it has recorded for `keep_ms`, 0 when it leaves.
 
-        Returns False and notes nothing when earlier news of the replica is missing or has lapsed and this is not
+        Returns False and notes nothing when earlier changes of the replica are missing or have lapsed and these are not
         `whole`.
         """
         ...

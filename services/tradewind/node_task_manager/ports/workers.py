@@ -56,7 +56,7 @@ class WorkerLine(Protocol):
         """Ask the worker to stop node tasks."""
         ...
 
-    def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
+    def report_losses(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         """Say that attempts hold no lease any more, and why; with `sequence`, when that message is acknowledged."""
         ...
 
@@ -140,7 +140,7 @@ class WorkerCalls(Protocol):
 class Replicas(Protocol):
     """The node task managers over the same store."""
 
-    async def meet(self, name: str, keep_ms: int) -> Sequence[str]:
+    async def check_in(self, name: str, keep_ms: int) -> Sequence[str]:
         """Say that replica `name` is here for `keep_ms`, and return the names of all that are, `name` among them."""
         ...
 

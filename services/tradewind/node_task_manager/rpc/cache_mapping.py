@@ -69,13 +69,13 @@ def unknown_cache(path: str, name: str, caches: Collection[str]) -> Violation:
 
 def offers(node_types: Iterable[str], given: Iterable[work_pb2.OfferedType]) -> dict[str, Offer]:
     """Parse what a worker says about the node types that it offers."""
-    said = {
+    by_type = {
         each.node_type: Offer(
             each.version, cache_use(each.cache), each.eager, frozenset(each.outputs) if each.outputs else None
         )
         for each in given
     }
-    return {node_type: said[node_type] for node_type in node_types if node_type in said}
+    return {node_type: by_type[node_type] for node_type in node_types if node_type in by_type}
 
 
 def offer_faults(path: str, given: Iterable[work_pb2.OfferedType]) -> Iterator[Violation]:

@@ -51,8 +51,8 @@ def with_eager(
     chained = list(_chained(worker_id, outcomes, begun))
     # Chains use up what they reach; nothing leads into a ring.
     if ring := [at for at in range(len(completions)) if outcomes[at][1].nonce in begun]:
-        what = "must not lead back, token by token, to the node task that this completion ends"
-        raise InvalidInput([Violation(f"completions[{at}].eager_token", what) for at in ring])
+        message = "must not lead back, token by token, to the node task that this completion ends"
+        raise InvalidInput([Violation(f"completions[{at}].eager_token", message) for at in ring])
     return chained
 
 
@@ -101,6 +101,6 @@ def _parse_eager_token(at: int, completion: work_pb2.NodeTaskCompletion) -> Toke
         raise InvalidInput([Violation(f"completions[{at}].eager_token", str(error))]) from None
     same = token.shard == before.shard and new.run == run.run and new.item < 0 and not run.run.ad_hoc
     if not same or token.attempt != 1 or _NONCE.fullmatch(token.nonce) is None:
-        what = "must name the same shard, a node task of the same run, attempt 1 and a nonce of letters and digits"
-        raise InvalidInput([Violation(f"completions[{at}].eager_token", what)])
+        message = "must name the same shard, a node task of the same run, attempt 1 and a nonce of letters and digits"
+        raise InvalidInput([Violation(f"completions[{at}].eager_token", message)])
     return token

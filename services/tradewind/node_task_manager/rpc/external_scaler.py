@@ -69,8 +69,8 @@ def read_metadata(metadata: Mapping[str, str]) -> tuple[Pool, float]:
     text = metadata.get("tasksPerWorker", str(TASKS_PER_WORKER))
     target = _number(text)
     if not 0 < target <= _MOST_PER_WORKER:
-        what = f'must be a number above 0 and at most {_MOST_PER_WORKER}, is "{text}"'
-        faults.append(Violation("scaler_metadata.tasksPerWorker", what))
+        message = f'must be a number above 0 and at most {_MOST_PER_WORKER}, is "{text}"'
+        faults.append(Violation("scaler_metadata.tasksPerWorker", message))
     found = [fault for fault in faults if fault is not None]
     if found:
         raise InvalidInput(found)

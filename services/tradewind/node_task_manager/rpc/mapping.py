@@ -296,11 +296,11 @@ def _delay_reason(task: NodeTask, node: PlanNode, name: TaskName) -> str:
 def _suspension_reason(wait: Wait, child: str) -> str:
     if wait.flow_id:
         return sub_flow_wait_text(wait.flow_id, child)
-    till = datetime.fromtimestamp(wait.till / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if wait.till else ""
+    until = datetime.fromtimestamp(wait.till / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if wait.till else ""
     if not wait.signal:
-        return f"waits until {till}"
-    what = f'an answer: "{wait.title}"' if wait.form else f'signal "{wait.signal}"'
-    return f"waits for {what}" + (f", until {till}" if till else "")
+        return f"waits until {until}"
+    awaited = f'an answer: "{wait.title}"' if wait.form else f'signal "{wait.signal}"'
+    return f"waits for {awaited}" + (f", until {until}" if until else "")
 
 
 def node_outputs(task_id: str, outputs: Iterable[tuple[str, str]]) -> node_task_manager_service_pb2.NodeTaskOutputs:

@@ -70,16 +70,16 @@ class OutgoingLine:
             if self._fits(size):
                 self._count(size)
             else:
-                crowded, response = response, self._room_for(size)
+                previous, response = response, self._room_for(size)
                 response.assignments.append(message)
-                del crowded.assignments[-1]
+                del previous.assignments[-1]
 
     def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
         for each in terminations:
             message = mapping.termination(shard, each, self._stop_grace_ms)
             self._room_for(message.ByteSize()).terminations.append(message)
 
-    def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
+    def report_losses(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         messages = [work_pb2.LeaseLoss(token=mapping.token_text(shard, held), reason=reason) for held, reason in losses]
         for message in self._unacknowledged:
             if message.sequence == sequence:

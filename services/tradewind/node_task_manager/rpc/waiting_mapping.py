@@ -70,17 +70,17 @@ def built_in_faults(path: str, node: component_pb2.PlanNode) -> Iterator[Violati
         yield Violation(f"{path}.config_json", str(error))
 
 
-def wait(standing: Wait | None) -> node_task_pb2.Wait | None:
+def wait(found: Wait | None) -> node_task_pb2.Wait | None:
     """Return what a suspended node task waits for."""
-    if standing is None:
+    if found is None:
         return None
     return node_task_pb2.Wait(
-        signal=standing.signal,
-        until=timestamp(standing.till),
-        form_json=standing.form,
-        completes=standing.completes,
-        since=timestamp(standing.since),
-        flow_id=standing.flow_id,
+        signal=found.signal,
+        until=timestamp(found.till),
+        form_json=found.form,
+        completes=found.completes,
+        since=timestamp(found.since),
+        flow_id=found.flow_id,
     )
 
 

@@ -6,12 +6,12 @@ from typing import Any
 from zlib import crc32
 
 from tradewind.node_task_manager.domain.caching import Entry
-from tradewind.node_task_manager.ports.caches import CacheLook
+from tradewind.node_task_manager.ports.caches import CacheLookup
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
 
-_LOOK = Script(__name__, "look_up_cache", CacheLook)
+_LOOK = Script(__name__, "look_up_cache", CacheLookup)
 _KEEP = Script(__name__, "keep_flight", bool)
 _FILL = Script(__name__, "fill_cache", tuple[bool, int])
 _CLEAR = Script(__name__, "clear_cache", tuple[int, bool])
@@ -28,13 +28,13 @@ class RedisCacheStore:
         self._keys = tuple(keys.values())
         self._clock = clock
 
-    async def look(self, entry: Entry, token: str, flight_ms: int) -> CacheLook:
+    async def look_up(self, entry: Entry, token: str, flight_ms: int) -> CacheLookup:
         keys = self._keys_of(entry)
         args = {"now": self._clock(), "fresh": secrets.token_hex(8), "token": token, "flight_ms": flight_ms}
         named = [keys.cached(entry), keys.cache_flight(entry), keys.cache_generation(entry.cache)]
         return await _LOOK(self._client, named, args)
 
-    async def keep(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
+    async def extend(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
         args = {"now": self._clock(), "token": token, "generation": generation, "flight_ms": flight_ms}
         keys = self._keys_of(entry)
         return await _KEEP(self._client, [keys.cache_flight(entry), keys.cache_generation(entry.cache)], args)

@@ -19,17 +19,17 @@ class RedisConnectedWorkers:
         self._keys = keys
         self._clock = clock
 
-    async def tell(self, replica: str, keep_ms: int, news: ConnectionChanges) -> bool:
+    async def record(self, replica: str, keep_ms: int, changes: ConnectionChanges) -> bool:
         args = {
             "base": self._keys.base,
             "now": self._clock(),
             "replica": replica,
             "keep": keep_ms,
-            "whole": news.whole,
-            "workers": list(news.workers.items()),
-            "offered": [name for name, last in news.node_types.items() if last is None],
+            "whole": changes.whole,
+            "workers": list(changes.workers.items()),
+            "offered": [name for name, last in changes.node_types.items() if last is None],
             "withdrawn": [
-                (name, last.worker_id, last.until_ms) for name, last in news.node_types.items() if last is not None
+                (name, last.worker_id, last.until_ms) for name, last in changes.node_types.items() if last is not None
             ],
         }
         return await _TELL(self._client, [self._keys.connected()], args)

@@ -17,8 +17,8 @@ class RedisReplicas:
         self._keys = [keys.replicas()]
         self._clock = clock
 
-    async def meet(self, name: str, keep_ms: int) -> Sequence[str]:
+    async def check_in(self, name: str, keep_ms: int) -> Sequence[str]:
         return await _MEET(self._client, self._keys, {"now": self._clock(), "name": name, "keep": keep_ms})
 
     async def leave(self, name: str) -> None:
-        await self.meet(name, 0)
+        await self.check_in(name, 0)

@@ -17,7 +17,7 @@ import structlog
 
 from tradewind.node_task_manager.domain.caching import JITTER, MAX_BYTES, CacheUse, Entry
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.ports.caches import CacheLook, CacheStore
+from tradewind.node_task_manager.ports.caches import CacheLookup, CacheStore
 from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.breaker import Breaker
@@ -140,7 +140,7 @@ class ResultCaches:
         token = given.nonce
         try:
             async with asyncio.timeout(self._timeout_s):
-                found = await self._store.look(entry, token, self._flight_ms)
+                found = await self._store.look_up(entry, token, self._flight_ms)
             outputs = msgspec.json.decode(found.result, type=Outputs) if found.result else None
         except Exception as error:
             self._failed(error)
@@ -159,7 +159,7 @@ class ResultCaches:
         return None
 
     def _begin(
-        self, entry: Entry, token: str, found: CacheLook, ttl_ms: int, most: int, holder: ConnectedWorker | None
+        self, entry: Entry, token: str, found: CacheLookup, ttl_ms: int, most: int, holder: ConnectedWorker | None
     ) -> None:
         until = self._clock() + self._flight_ms / 1000
         self._flights[token] = _Flight(entry, token, found.generation, ttl_ms, most, holder, until)
@@ -238,7 +238,7 @@ class ResultCaches:
     async def _renew_flight(self, flight: _Flight) -> None:
         try:
             async with asyncio.timeout(self._timeout_s):
-                kept = await self._store.keep(flight.entry, flight.token, flight.generation, self._flight_ms)
+                kept = await self._store.extend(flight.entry, flight.token, flight.generation, self._flight_ms)
         except Exception as error:
             self._failed(error)
             return
@@ -257,7 +257,7 @@ class ResultCaches:
                     self.count.count(cache, "oversize")
                     outputs = None
                 if outputs is None:
-                    await self._store.keep(flight.entry, flight.token, flight.generation, 0)
+                    await self._store.extend(flight.entry, flight.token, flight.generation, 0)
                 else:
                     ttl_ms = round(flight.ttl_ms * (1 - JITTER * random.random()))
                     filled, evicted = await self._store.fill(

@@ -72,7 +72,7 @@ class CalledWorkers:
                 self._update(worker, found.get(worker_id))
         if not found:
             return True
-        replicas = await self._replicas.meet(self._name, _KEEP_MS)
+        replicas = await self._replicas.check_in(self._name, _KEEP_MS)
         for listing in found.values():
             worker = self._workers.get(listing.worker_id) or self._add(listing)
             if self._pool.get(listing.worker_id) is None:

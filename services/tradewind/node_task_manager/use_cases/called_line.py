@@ -63,7 +63,7 @@ class CalledLine:
     def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
         self._terminating.begin(self._terminate(shard, list(terminations)))
 
-    def lose(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
+    def report_losses(self, shard: int, losses: Sequence[tuple[Held, str]], sequence: int | None = None) -> None:
         """Do nothing: the worker learns it when it renews."""
 
     def expect(self, sequence: int, parts: int, *, awaited: bool = False) -> None:

@@ -49,7 +49,7 @@ class Connections:
                 welcome(session.session)
             worker.sessions[number] = session.session
             lost = set(session.lost)
-            worker.line.lose(
+            worker.line.report_losses(
                 number,
                 [(token, "the lease lapsed while the stream was broken") for token in mine if token.nonce in lost],
             )

@@ -66,8 +66,8 @@ class DeadLetters:
                 f"node_tasks/{task_id}",
             )
         if view.task.status is not NodeTaskStatus.FAILED:
-            words = f'"{task_id}" is {view.task.status}, so it is not a dead letter'
-            raise FailedPrecondition("WRONG_STATUS", words, f"node_tasks/{task_id}")
+            message = f'"{task_id}" is {view.task.status}, so it is not a dead letter'
+            raise FailedPrecondition("WRONG_STATUS", message, f"node_tasks/{task_id}")
         return view
 
 

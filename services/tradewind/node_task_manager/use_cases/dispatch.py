@@ -376,7 +376,7 @@ class Dispatcher:
         finally:
             self._pool.settle(offers)
         if effects.fan_outs and not self._stopping:
-            self._fan_outs.take(effects.fan_outs)
+            self._fan_outs.start(effects.fan_outs)
         self._todo = self._todo or effects.todo > 0
         if effects.due_in >= 0 and not self._stopping:
             self._due_alarm.set(effects.due_in / 1000)

@@ -61,7 +61,7 @@ class FanOuts:
         await self._running.end()
         await self._batcher.close()
 
-    def take(self, offers: Sequence[FanOutOffer]) -> None:
+    def start(self, offers: Sequence[FanOutOffer]) -> None:
         """Begin to carry out offers; an offer made anew replaces an older one that still waits."""
         for offer in offers:
             waits = offer.task_id in self._latest

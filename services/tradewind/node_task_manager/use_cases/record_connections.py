@@ -83,7 +83,7 @@ class RecordConnections:
         # If this fails, the record lapses by itself.
         with suppress(Exception):
             await self._record()
-            await self._connected.tell(self._replica, 0, ConnectionChanges({}, {}))
+            await self._connected.record(self._replica, 0, ConnectionChanges({}, {}))
 
     def _mark_changed(self, worker_id: str) -> None:
         self._changed.add(worker_id)
@@ -136,7 +136,7 @@ class RecordConnections:
         whole, self._whole = self._whole, True
         try:
             for some, types in _batches(workers, node_types):
-                if not await self._connected.tell(self._replica, _KEEP_MS, ConnectionChanges(some, types, whole)):
+                if not await self._connected.record(self._replica, _KEEP_MS, ConnectionChanges(some, types, whole)):
                     self._wake.set()
                     return
                 whole = False

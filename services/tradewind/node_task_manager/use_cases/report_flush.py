@@ -128,11 +128,11 @@ class ReportFlush:
                 if refused:
                     losses.append((outcome.held, refused))
             if losses:
-                self._lose(report, losses)
+                self._report_losses(report, losses)
 
-    def _lose(self, report: Report, losses: Sequence[tuple[Held, str]]) -> None:
+    def _report_losses(self, report: Report, losses: Sequence[tuple[Held, str]]) -> None:
         """Tell a worker which outcomes of its report were refused, and why."""
-        report.worker.line.lose(self._shard.number, losses, report.sequence)
+        report.worker.line.report_losses(self._shard.number, losses, report.sequence)
         self._release_all(report.worker, [held.nonce for held, _ in losses])
 
     async def _follow_up(self, report: Report) -> None:
@@ -161,7 +161,7 @@ class ReportFlush:
             lost = dict(renewal.lost)
             if lost:
                 LEASES_LOST.inc(len(lost))
-                worker.line.lose(number, [(token, lost[token.nonce]) for token in held if token.nonce in lost])
+                worker.line.report_losses(number, [(token, lost[token.nonce]) for token in held if token.nonce in lost])
                 self._release_all(worker, list(lost))
                 self._request_claim()
             self._apply(renewal.effects, recipient=worker)
@@ -180,7 +180,9 @@ class ReportFlush:
             if report.tries > _MAX_TRIES and self._flushed - report.failed_at > _MAX_TRIES:
                 _log.error("report_dropped", worker_id=report.worker.worker_id, error=error)
                 ends = report.outcomes
-                self._lose(report, [(each.held, "the store refused this report again and again") for each in ends])
+                self._report_losses(
+                    report, [(each.held, "the store refused this report again and again") for each in ends]
+                )
                 self._acknowledge(report)
             else:
                 self._hold_ended_again(report)

@@ -124,7 +124,7 @@ class SubFlows:
     async def _with_inputs(self, wait: SubFlowWait, component: Component, plan: Plan, user_id: str) -> SubFlowWait:
         task, reader = wait.task, self._records.shard(user_id).reader
         node = plan.nodes[task.index]
-        asked = Assignment(
+        assignment = Assignment(
             worker_id="",
             task_id=task.task_id,
             nonce="",
@@ -136,7 +136,7 @@ class SubFlows:
             user_id=user_id,
             inputs=task.inputs,
         )
-        read = await read_inputs(reader, asked, plan)
+        read = await read_inputs(reader, assignment, plan)
         if isinstance(read, TooLarge):
             return SubFlowWait(task, wait.run_id, wait.flow_id, "", read.size)
         values = {name: bytes(value).decode() for name, value in _config(node.config_json or "{}").input.items()}

@@ -19,8 +19,8 @@ from tests.rpc.node_task_manager.called_workers.workers import (
     aborting,
     give_a,
     hanging,
-    is_,
     losses,
+    until_node,
 )
 from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
 from tests.waiting import until
@@ -54,7 +54,7 @@ async def test_called_worker_receives_complete_node_tasks_and_successors(
     second = (await worker.has(2))[1]
     assert [(each.handle, list(each.values_json)) for each in second.inputs] == [("in", ["7"])]
     await worker.complete(ntm.stub, second.token)
-    await is_(ntm, "b", COMPLETED)
+    await until_node(ntm, "b", COMPLETED)
 
 
 async def test_least_loaded_worker_gets_next_node_task(ntm: Ntm, registry: Registry, make: Make) -> None:
@@ -120,7 +120,7 @@ async def test_refused_node_task_is_offered_to_the_next_worker(
             assert bad.calls[0].assignments[0].token != taken.token
             assert bad.calls[0].assignments[0].node_task_id == taken.node_task_id
         await good.complete(ntm.stub, taken.token, out="1")
-        await is_(ntm, "a", COMPLETED)
+        await until_node(ntm, "a", COMPLETED)
 
 
 async def test_node_task_refused_by_all_workers_is_requeued_and_retried(
@@ -132,12 +132,12 @@ async def test_node_task_refused_by_all_workers_is_requeued_and_retried(
     registry.workers = [each.listed() for each in workers]
     await ntm.submit(plan(nodes="a"))
     await until(lambda: all(each.calls for each in workers), "all were tried")
-    await is_(ntm, "a", PENDING)
+    await until_node(ntm, "a", PENDING)
 
     workers[1].refuse = None
     (taken,) = await workers[1].has(1)
     await workers[1].complete(ntm.stub, taken.token)
-    assert losses(await is_(ntm, "a", COMPLETED)) == 0
+    assert losses(await until_node(ntm, "a", COMPLETED)) == 0
 
 
 @pytest.mark.parametrize("details", [b"\xff", refusal(RetryInfo(retry_delay=Duration(seconds=1 << 60)))])
@@ -150,7 +150,7 @@ async def test_refusal_with_invalid_details_counts_as_a_refusal(
     registry.workers = [worker.listed()]
     await ntm.submit(plan(nodes="a"))
     await until(lambda: worker.calls, "it is handed over")
-    await is_(ntm, "a", PENDING)
+    await until_node(ntm, "a", PENDING)
 
 
 async def test_refusing_worker_gets_one_node_task_at_a_time_until_it_accepts(
@@ -178,7 +178,7 @@ async def test_stop_reaches_called_worker_and_terminates_node_task(ntm: Ntm, reg
     assert (termination.token, termination.stop.reason, termination.stop.by) == (taken.token, "enough", "ann")
     failure = work_pb2.NodeTaskFailure(token=taken.token, terminated=True)
     await ntm.stub.ReportNodeTasks(pb2.ReportNodeTasksRequest(worker_id="w1", failures=[failure]))
-    await is_(ntm, "a", TERMINATED)
+    await until_node(ntm, "a", TERMINATED)
 
 
 async def test_stop_of_unreachable_worker_ends_after_the_grace(start: Start, registry: Registry, make: Make) -> None:
@@ -189,7 +189,7 @@ async def test_stop_of_unreachable_worker_ends_after_the_grace(start: Start, reg
     await give_a(ntm, registry, worker)
     await worker.stop()
     await ntm.stub.TerminateNodeTask(pb2.TerminateNodeTaskRequest(node_task_id="flow:0:0:a", user_id="default"))
-    await is_(ntm, "a", TERMINATED)
+    await until_node(ntm, "a", TERMINATED)
 
 
 async def test_draining_worker_gets_no_node_tasks(ntm: Ntm, registry: Registry, make: Make) -> None:

@@ -15,8 +15,8 @@ from tests.rpc.node_task_manager.called_workers.workers import (
     Status,
     give_a,
     hanging,
-    is_,
     losses,
+    until_node,
 )
 from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
 from tests.waiting import until
@@ -40,7 +40,7 @@ async def test_dead_worker_loses_its_lease_and_its_late_result_is_refused(
         await dead.complete(ntm.stub, first.token, out="1")
     assert refused.value.code() is Status.FAILED_PRECONDITION
     await other.complete(ntm.stub, second.token, out="2")
-    ended = await is_(ntm, "a", COMPLETED)
+    ended = await until_node(ntm, "a", COMPLETED)
     assert (losses(ended), ended.worker_id) == (1, "other")
 
 
@@ -63,7 +63,7 @@ async def test_renewing_worker_keeps_its_node_task_for_many_leases(
 
     await until(renewed, "it has renewed for three leases")
     await worker.complete(ntm.stub, taken.token)
-    assert (await is_(ntm, "a", COMPLETED)).attempt == 1
+    assert (await until_node(ntm, "a", COMPLETED)).attempt == 1
     assert not other.taken
 
 
@@ -99,7 +99,7 @@ async def test_restored_connection_loses_nothing(start: Start, registry: Registr
     await ntm.submit(plan(nodes="b", digest="p2"), flow_id="next")
     await worker.has(2)
     await worker.complete(ntm.stub, taken.token)
-    ended = await is_(ntm, "a", COMPLETED)
+    ended = await until_node(ntm, "a", COMPLETED)
     assert (ended.attempt, losses(ended), other.taken) == (1, 0, [])
     proxy.cut()
 
@@ -125,7 +125,7 @@ async def test_connection_broken_during_hand_over_counts_as_lost_worker(
     (taken,) = await other.has(1)
     assert taken.attempt > 1
     await other.complete(ntm.stub, taken.token)
-    assert losses(await is_(ntm, "a", COMPLETED)) == 1
+    assert losses(await until_node(ntm, "a", COMPLETED)) == 1
 
 
 async def test_new_worker_process_loses_node_tasks_of_the_previous_one(
@@ -137,7 +137,7 @@ async def test_new_worker_process_loses_node_tasks_of_the_previous_one(
     again = (await worker.has(2))[1]
     assert (again.node_task_id, again.attempt) == ("flow:0:0:a", 2)
     await worker.complete(ntm.stub, again.token)
-    assert losses(await is_(ntm, "a", COMPLETED)) == 1
+    assert losses(await until_node(ntm, "a", COMPLETED)) == 1
 
 
 async def test_lost_worker_is_not_connected_while_still_listed(start: Start, registry: Registry, make: Make) -> None:

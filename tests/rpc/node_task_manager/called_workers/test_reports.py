@@ -13,7 +13,7 @@ from tests.rpc.node_task_manager.called_workers.workers import (
     Registry,
     Status,
     give_a,
-    is_,
+    until_node,
 )
 from tests.rpc.node_task_manager.conftest import Ntm, plan
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
@@ -38,10 +38,10 @@ async def test_all_parts_of_one_report_take_effect(ntm: Ntm, registry: Registry,
     for _ in range(2):
         # Reporting it again is fine.
         assert not (await ntm.stub.ReportNodeTasks(request)).losses
-    await is_(ntm, "a", COMPLETED)
+    await until_node(ntm, "a", COMPLETED)
     assert (await ntm.node("b")).error.message == "broke"
     assert (await ntm.node("c")).status == PENDING
-    await is_(ntm, "d", RUNNING, progress=40)
+    await until_node(ntm, "d", RUNNING, progress=40)
 
     request = pb2.ReportNodeTasksRequest(worker_id="w1", completions=[work_pb2.NodeTaskCompletion(token=tokens["c"])])
     (loss,) = (await ntm.stub.ReportNodeTasks(request)).losses
@@ -66,7 +66,7 @@ async def test_unknown_tokens_are_losses_and_do_not_block_other_reports(
     )
     answer = await ntm.stub.ReportNodeTasks(request)
     assert sorted(loss.token for loss in answer.losses) == sorted(names)
-    await is_(ntm, "a", COMPLETED)
+    await until_node(ntm, "a", COMPLETED)
 
 
 @pytest.mark.parametrize(

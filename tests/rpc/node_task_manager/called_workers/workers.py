@@ -95,7 +95,7 @@ class Called(pb2_grpc.WorkerServiceServicer):
 
     def listed(self, **fields: Any) -> worker_pb2.Worker:
         """Return its entry in the registry's list."""
-        said = {
+        defaults = {
             "worker_id": self.worker_id,
             "incarnation": "i1",
             "api_url": f"http://127.0.0.1:{self.port}",
@@ -103,7 +103,7 @@ class Called(pb2_grpc.WorkerServiceServicer):
             "capacity": self.capacity,
             "status": worker_pb2.WORKER_STATUS_ACTIVE,
         }
-        return worker_pb2.Worker(**{**said, **fields})
+        return worker_pb2.Worker(**{**defaults, **fields})
 
     async def has(self, count: int) -> list[work_pb2.NodeTaskAssignment]:
         """Wait until it has taken `count` node tasks in all."""
@@ -194,17 +194,17 @@ async def hanging(context: Context) -> None:
     await asyncio.Event().wait()
 
 
-async def is_(
+async def until_node(
     ntm: Ntm, node_id: str, status: node_task_pb2.NodeTaskStatus.ValueType, **fields: Any
 ) -> node_task_pb2.NodeTask:
     """Wait until a node task has a status; return it."""
     seen: list[node_task_pb2.NodeTask] = []
 
-    async def there() -> bool:
+    async def reached() -> bool:
         seen.append(await ntm.node(node_id))
         return seen[-1].status == status and all(getattr(seen[-1], name) == value for name, value in fields.items())
 
-    await until(there, f"{node_id} is {node_task_pb2.NodeTaskStatus.Name(status)} {fields}")
+    await until(reached, f"{node_id} is {node_task_pb2.NodeTaskStatus.Name(status)} {fields}")
     return seen[-1]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tradewind.node_task_manager.domain.caching import Entry
-from tradewind.node_task_manager.ports.caches import CacheLook
+from tradewind.node_task_manager.ports.caches import CacheLookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +26,17 @@ class MemoryCacheStore:
         self._results: dict[Entry, _Standing] = {}
         self._flights: dict[Entry, _Standing] = {}
 
-    async def look(self, entry: Entry, token: str, flight_ms: int) -> CacheLook:
+    async def look_up(self, entry: Entry, token: str, flight_ms: int) -> CacheLookup:
         generation = self._generations[entry.cache]
         if found := self._standing(self._results, entry):
-            return CacheLook(generation, found.value)
+            return CacheLookup(generation, found.value)
         flight = self._standing(self._flights, entry)
         if flight and flight.value != token:
-            return CacheLook(generation, busy_ms=flight.until - self._clock())
+            return CacheLookup(generation, busy_ms=flight.until - self._clock())
         self._flights[entry] = _Standing(generation, self._clock() + flight_ms, token)
-        return CacheLook(generation)
+        return CacheLookup(generation)
 
-    async def keep(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
+    async def extend(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
         if not self._works(entry, token, generation):
             return False
         self._flights[entry] = _Standing(generation, self._clock() + flight_ms, token)

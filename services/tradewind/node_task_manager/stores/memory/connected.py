@@ -21,18 +21,18 @@ class MemoryConnectedWorkers:
         self._replicas: dict[str, _Replica] = {}
         self._last: dict[str, LastOffer] = {}
 
-    async def tell(self, replica: str, keep_ms: int, news: ConnectionChanges) -> bool:
+    async def record(self, replica: str, keep_ms: int, changes: ConnectionChanges) -> bool:
         here = self._here()
-        if not news.whole and replica not in here:
+        if not changes.whole and replica not in here:
             return False
-        told = _Replica() if news.whole else here[replica]
+        told = _Replica() if changes.whole else here[replica]
         told.until_ms = self._clock() + keep_ms
-        told.workers.update(news.workers)
+        told.workers.update(changes.workers)
         told.workers = {worker_id: since for worker_id, since in told.workers.items() if since}
-        told.node_types |= {name for name, last in news.node_types.items() if last is None}
-        told.node_types -= {name for name, last in news.node_types.items() if last is not None}
+        told.node_types |= {name for name, last in changes.node_types.items() if last is None}
+        told.node_types -= {name for name, last in changes.node_types.items() if last is not None}
         self._replicas = {**here, replica: told} if keep_ms else {name: here[name] for name in here if name != replica}
-        for name, last in news.node_types.items():
+        for name, last in changes.node_types.items():
             if last is None:
                 self._last.pop(name, None)
             elif not self._offered(name):

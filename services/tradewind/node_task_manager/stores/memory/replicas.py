@@ -10,7 +10,7 @@ class MemoryReplicas:
         self._clock = clock
         self._until: dict[str, int] = {}
 
-    async def meet(self, name: str, keep_ms: int) -> Sequence[str]:
+    async def check_in(self, name: str, keep_ms: int) -> Sequence[str]:
         self._until[name] = self._clock() + keep_ms
         return sorted(name for name, until in self._until.items() if until > self._clock())
 
