@@ -63,10 +63,10 @@ class RawWorker:
             held_tokens=held,
             offers=[work_pb2.OfferedType(node_type="noop", eager=self.eager, cache=self.cache)],  # type: ignore[arg-type]
         )
-        await self.say(hello=hello)
+        await self.send(hello=hello)
         await until(lambda: any(r.HasField("welcome") for r in self.responses) or self.error, "the worker is welcome")
 
-    async def say(self, **fields: Any) -> int:
+    async def send(self, **fields: Any) -> int:
         """Send one message and return its sequence number."""
         self._sequence += 1
         await self.call.write(work_pb2.WorkRequest(sequence=self._sequence, **fields))
@@ -88,7 +88,7 @@ class RawWorker:
     async def complete(self, token: str, **outputs: str) -> int:
         """Report outputs and wait until the message has taken effect."""
         values = [{"handle": handle, "value_json": value} for handle, value in outputs.items()]
-        sequence = await self.say(completions=[work_pb2.NodeTaskCompletion(token=token, outputs=values)])  # type: ignore[arg-type]
+        sequence = await self.send(completions=[work_pb2.NodeTaskCompletion(token=token, outputs=values)])  # type: ignore[arg-type]
         await self.acknowledged(sequence)
         return sequence
 

@@ -172,7 +172,7 @@ async def test_cancelling_a_batch_skips_queued_items_and_stops_running_ones(
     await until(
         lambda: sum(len(each.terminations) for each in running.responses) == 2, "the worker is asked to stop both"
     )
-    await running.say(failures=[work_pb2.NodeTaskFailure(token=tokens[0], terminated=True)])
+    await running.send(failures=[work_pb2.NodeTaskFailure(token=tokens[0], terminated=True)])
     await running.complete(tokens[1], out="1")
     ended = (await get_batch(ntm, batch.batch_id)).batch
     assert (ended.status, numbers(ended.progress)) == (pb2.BATCH_STATUS_CANCELLED, (0, 0, 1, 0, 4))
@@ -225,7 +225,7 @@ async def test_task_watcher_sees_each_change_and_the_outputs(ntm: Ntm, worker: C
     await running.open()
     (given,) = await running.assigned()
     await until(lambda: seen[-1].task.status == node_task_pb2.NODE_TASK_STATUS_RUNNING, "it is shown running")
-    await running.say(progress=[work_pb2.NodeTaskProgress(token=given.token, progress=40, message="so far")])
+    await running.send(progress=[work_pb2.NodeTaskProgress(token=given.token, progress=40, message="so far")])
     await until(lambda: seen[-1].task.progress == 40, "its progress is shown")
     await running.complete(given.token, out="5")
     await asyncio.wait_for(watching, 30)
@@ -294,7 +294,7 @@ async def test_logs_are_listed_by_task_and_by_batch(ntm: Ntm, worker: Callable[.
     lines = [
         work_pb2.NodeTaskLog(token=each.token, level="INFO", message="hello") for each in await running.assigned(3)
     ]
-    await running.say(logs=lines)
+    await running.send(logs=lines)
 
     async def logs(**of: Any) -> list[tuple[str, str]]:
         answer = await ntm.stub.ListTaskLogs(pb2.ListTaskLogsRequest(user_id="ann", **of))

@@ -47,7 +47,7 @@ async def test_invalid_message_ends_only_its_own_stream(ntm: Ntm, worker, messag
     good, bad = worker("good"), worker("bad")
     await good.open()
     await bad.open()
-    await bad.say(**message)
+    await bad.send(**message)
     await until(lambda: bad.error, "the stream is cut off")
     assert bad.error.code() is grpc.StatusCode.INVALID_ARGUMENT
     await ntm.submit(CHAIN)
@@ -131,7 +131,7 @@ async def test_out_of_range_times_are_refused_and_do_not_break_logs(ntm: Ntm, wo
     await w.open()
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    await w.say(logs=[work_pb2.NodeTaskLog(token=a.token, message="hm", created_at=NEVER)])
+    await w.send(logs=[work_pb2.NodeTaskLog(token=a.token, message="hm", created_at=NEVER)])
     request = pb2.ListNodeLogsRequest(flow_id="flow", user_id="default")
 
     async def kept() -> bool:

@@ -89,7 +89,7 @@ async def test_result_after_a_wait_is_not_cached(ntm: Ntm, worker: Workers) -> N
     first = (await submit_task(ntm, options=SCREENING)).task.node_task_id
     (given,) = await w1.assigned()
     wait = work_pb2.WaitOrder(delay=Duration(nanos=20_000_000))
-    await w1.acknowledged(await w1.say(completions=[work_pb2.NodeTaskCompletion(token=given.token, wait=wait)]))
+    await w1.acknowledged(await w1.send(completions=[work_pb2.NodeTaskCompletion(token=given.token, wait=wait)]))
     (_, again) = await w1.assigned(2)
     await w1.complete(again.token, out="[1]")
     assert (await ended(ntm, first)).attempt == 2

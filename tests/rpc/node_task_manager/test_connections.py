@@ -88,7 +88,7 @@ async def test_a_worker_that_answers_no_pings_is_not_connected(start: Start, wor
     await silent.open()
     await until_worker_explained(ntm)
     await until_no_worker_explained(ntm)
-    await silent.say(pong=1)
+    await silent.send(pong=1)
     await until_worker_explained(ntm)
 
 

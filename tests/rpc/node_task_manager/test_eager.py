@@ -34,8 +34,8 @@ def end(token: str, begins: str = "", value: str = "1") -> work_pb2.NodeTaskComp
     return work_pb2.NodeTaskCompletion(token=token, outputs=outputs, eager_token=begins)
 
 
-async def say(w: RawWorker, *completions: work_pb2.NodeTaskCompletion, **fields: object) -> None:
-    await w.acknowledged(await w.say(completions=completions, **fields))
+async def send(w: RawWorker, *completions: work_pb2.NodeTaskCompletion, **fields: object) -> None:
+    await w.acknowledged(await w.send(completions=completions, **fields))
 
 
 async def is_cut_off(w: RawWorker) -> None:
@@ -72,7 +72,7 @@ async def test_limits_prevent_eager_steps(ntm: Ntm, worker: NewWorker) -> None:
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
     assert not a.eager_steps
-    await say(w, end(a.token, own("b")))
+    await send(w, end(a.token, own("b")))
     (loss,) = w.losses
     assert (loss.token, loss.reason) == (own("b"), "limits are set, so it has to wait for its turn")
     assert (await w.assigned(2))[1].node_id == "b"
@@ -83,7 +83,7 @@ async def test_one_message_completes_a_whole_chain(ntm: Ntm, worker: NewWorker) 
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
     # The order in the message does not matter: each says which it follows from, and that decides.
-    await say(w, end(own("c"), value="3"), end(a.token, own("b")), end(own("b"), own("c"), "2"))
+    await send(w, end(own("c"), value="3"), end(a.token, own("b")), end(own("b"), own("c"), "2"))
     assert len(w.assignments) == 1
     assert not w.losses
     for node_id, value in zip("abc", "123", strict=True):
@@ -97,7 +97,7 @@ async def test_failed_eager_node_ends_the_chain(ntm: Ntm, worker: NewWorker) -> 
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
     error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="it broke")
-    await say(w, end(a.token, own("b")), failures=[work_pb2.NodeTaskFailure(token=own("b"), error=error)])
+    await send(w, end(a.token, own("b")), failures=[work_pb2.NodeTaskFailure(token=own("b"), error=error)])
     assert (await ntm.node("b")).error.message == "it broke"
     assert (await ntm.node("c")).status == node_task_pb2.NODE_TASK_STATUS_SKIPPED
 
@@ -107,12 +107,12 @@ async def test_running_eager_node_takes_room_and_can_be_renewed_and_completed(nt
     await ntm.submit(CHAIN)
     await ntm.submit(plan(nodes="z", digest="p2"), cycle=1, run_id="r1")
     (a,) = await w.assigned()
-    await say(w, end(a.token, own("b")))
+    await send(w, end(a.token, own("b")))
     assert (await ntm.node("b")).status == RUNNING
-    await w.acknowledged(await w.say(renew=True, held_tokens=[own("b")]))
+    await w.acknowledged(await w.send(renew=True, held_tokens=[own("b")]))
     assert len(w.assignments) == 1
     assert not w.losses
-    await say(w, end(own("b"), own("c")), end(own("c")))
+    await send(w, end(own("b"), own("c")), end(own("c")))
     assert (await w.assigned(2))[1].node_id == "z"
     assert (await ntm.node("c")).status == COMPLETED
 
@@ -121,7 +121,7 @@ async def test_refused_eager_node_is_a_loss_and_takes_no_room(ntm: Ntm, worker: 
     w = await open_worker(worker, capacity=1)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    await say(w, end(a.token), end("0~flow:0:0:a~1~older", own("c")))
+    await send(w, end(a.token), end("0~flow:0:0:a~1~older", own("c")))
     assert {loss.token for loss in w.losses} == {"0~flow:0:0:a~1~older", own("c")}
     (_, b) = await w.assigned(2)
     assert b.node_id == "b"
@@ -131,19 +131,19 @@ async def test_stop_of_eager_node_names_its_own_token(ntm: Ntm, worker: NewWorke
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    await say(w, end(a.token, own("b")))
+    await send(w, end(a.token, own("b")))
     request = pb2.StopComponentRequest(flow_id="flow", run_id="r0", user_id="default", reason="enough")
     await ntm.stub.StopComponent(request)
-    await until(lambda: any(r.terminations for r in w.responses), "it is asked to stop")
-    (asked,) = [each for r in w.responses for each in r.terminations]
-    assert asked.token == own("b")
+    await until(lambda: any(r.terminations for r in w.responses), "it is termination to stop")
+    (termination,) = [each for r in w.responses for each in r.terminations]
+    assert termination.token == own("b")
 
 
 async def test_eager_node_of_broken_stream_runs_on_another_worker(ntm: Ntm, worker: NewWorker) -> None:
     w, other = await open_worker(worker), worker("w2")
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    await say(w, end(a.token, own("b")))
+    await send(w, end(a.token, own("b")))
     await w.close()
     await other.open()
     (b,) = await other.assigned()
@@ -158,7 +158,7 @@ async def test_a_long_chain_is_stored_as_a_whole(ntm: Ntm, worker: NewWorker) ->
     (first,) = await w.assigned()
     assert len(first.eager_steps) == 64
     tokens = [first.token, *map(own, names[1:65])]
-    await say(w, *(end(token, begins) for token, begins in zip(tokens, [*tokens[1:], ""], strict=True)))
+    await send(w, *(end(token, begins) for token, begins in zip(tokens, [*tokens[1:], ""], strict=True)))
     assert not w.losses
     assert (await w.assigned(2))[1].node_id == "n65"
 
@@ -171,7 +171,7 @@ async def test_impossible_eager_token_ends_the_stream(ntm: Ntm, worker: NewWorke
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    await w.say(completions=[end(a.token, token)])
+    await w.send(completions=[end(a.token, token)])
     await is_cut_off(w)
 
 
@@ -179,7 +179,7 @@ async def test_ring_of_eager_tokens_ends_the_stream(ntm: Ntm, worker: NewWorker)
     w = await open_worker(worker)
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    await w.say(completions=[end(a.token, own("b")), end(own("b"), a.token)])
+    await w.send(completions=[end(a.token, own("b")), end(own("b"), a.token)])
     await is_cut_off(w)
 
 

@@ -127,15 +127,15 @@ async def test_retry_is_explained_with_its_time_and_last_error(ntm: Ntm) -> None
     assert text.endswith("the last one failed: NODE_ERROR: KeyError: 'luck'")
 
 
-@pytest.mark.parametrize("why", REFUSALS)
-async def test_store_that_refuses_writes_is_the_first_reason(ntm: Ntm, embedded: RedisServer, why: str) -> None:
+@pytest.mark.parametrize("reason", REFUSALS)
+async def test_store_that_refuses_writes_is_the_first_reason(ntm: Ntm, embedded: RedisServer, reason: str) -> None:
     await ntm.submit(CHAIN)
-    async with taking_no_writes(embedded, why):
+    async with taking_no_writes(embedded, reason):
         (code, text, facts), *others = await explained(ntm)
         assert (code, text, facts) == (
             "store_takes_no_writes",
-            f"{why}; nothing can begin or end until it accepts writes again",
-            {"why": why},
+            f"{reason}; nothing can begin or end until it accepts writes again",
+            {"why": reason},
         )
         assert codes(others) == ["no_live_worker", "queued"]
     assert codes(await explained(ntm)) == ["no_live_worker", "queued"]

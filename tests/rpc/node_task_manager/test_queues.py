@@ -200,9 +200,9 @@ async def test_rate_limited_nodes_start_when_allowed_and_report_the_limit(ntm: N
     await configure(ntm, rates={"noop": "1/h"})
     await ntm.submit(plan(nodes="x y", digest="late"), flow_id="late")
 
-    async def said() -> bool:
-        asked = [pb2.GetNodeTaskRequest(node_task_id=f"late:0:0:{name}", user_id="default") for name in "xy"]
-        reasons = [(await ntm.stub.GetNodeTask(each)).node_task.reason for each in asked]
+    async def explained() -> bool:
+        requests = [pb2.GetNodeTaskRequest(node_task_id=f"late:0:0:{name}", user_id="default") for name in "xy"]
+        reasons = [(await ntm.stub.GetNodeTask(each)).node_task.reason for each in requests]
         return 'waits: the rate limit of node type "noop" is reached' in reasons
 
-    await until(said, "one that waits says why")
+    await until(explained, "one that waits says why")

@@ -20,14 +20,14 @@ async def test_running_node_task_reports_every_field(ntm: Ntm, worker: MakeWorke
     await w.open()
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    await w.say(
+    await w.send(
         progress=[work_pb2.NodeTaskProgress(token=a.token, progress=40, message="averaging", current_step="sums")]
     )
 
-    async def heard() -> bool:
+    async def recorded() -> bool:
         return bool((await ntm.node("a")).progress == 40)
 
-    await until(heard, "the progress is on record")
+    await until(recorded, "the progress is on record")
     task = await ntm.node("a")
     assert (task.node_task_id, task.flow_id, task.cycle, task.node_id) == ("flow:0:0:a", "flow", 0, "a")
     assert (task.node_type, task.component_id, task.run_id, task.user_id) == ("noop", "0", "r0", "default")
@@ -53,7 +53,7 @@ async def test_ended_node_task_keeps_its_times_and_records_its_end(ntm: Ntm, wor
         await w.complete(a.token, out="1")
     else:
         error = pb2.NodeTaskError(code="NODE_ERROR", message="it broke", type="ValueError")
-        await w.acknowledged(await w.say(failures=[work_pb2.NodeTaskFailure(token=a.token, error=error)]))
+        await w.acknowledged(await w.send(failures=[work_pb2.NodeTaskFailure(token=a.token, error=error)]))
     after = await ntm.node("a")
     assert after.status == pb2.NodeTaskStatus.Value(f"NODE_TASK_STATUS_{kind.upper()}")
     assert (after.registered_at, after.started_at) == (before.registered_at, before.started_at)
@@ -78,7 +78,7 @@ async def test_failed_attempt_is_logged_with_its_traceback(ntm: Ntm, worker: Mak
     failure = work_pb2.NodeTaskFailure(token=a.token, error=error)
     stale = work_pb2.NodeTaskFailure(token=f"{a.token}x", error=error)
     if way == "stream":
-        await w.acknowledged(await w.say(failures=[failure, stale]))
+        await w.acknowledged(await w.send(failures=[failure, stale]))
     elif way == "FailNodeTasks":
         await ntm.stub.FailNodeTasks(
             node_task_manager_service_pb2.FailNodeTasksRequest(worker_id="w1", failures=[failure, stale])
@@ -104,16 +104,16 @@ async def test_next_attempt_resets_progress(ntm: Ntm, worker: MakeWorker) -> Non
     await first.open()
     await ntm.submit(CHAIN)
     (a,) = await first.assigned()
-    await first.say(
+    await first.send(
         progress=[work_pb2.NodeTaskProgress(token=a.token, progress=90, message="nearly", current_step="ends")]
     )
 
-    async def heard() -> bool:
+    async def recorded() -> bool:
         return bool((await ntm.node("a")).progress == 90)
 
-    await until(heard, "the progress is on record")
+    await until(recorded, "the progress is on record")
     await second.open()
-    await first.say(draining=True, give_back_tokens=[a.token])
+    await first.send(draining=True, give_back_tokens=[a.token])
     await second.assigned()
     task = await ntm.node("a")
     assert (task.attempt, task.worker_id, task.progress) == (2, "w2", 0)
@@ -124,12 +124,12 @@ async def test_next_attempt_resets_progress(ntm: Ntm, worker: MakeWorker) -> Non
         (second, second.assignments[0].token, 30),
         (second, second.assignments[0].token, 20),
     ):
-        await worker_.say(progress=[work_pb2.NodeTaskProgress(token=token, progress=reached, message=f"at {reached}")])
+        await worker_.send(progress=[work_pb2.NodeTaskProgress(token=token, progress=reached, message=f"at {reached}")])
 
-    async def heard_of_the_second() -> bool:
+    async def second_recorded() -> bool:
         return (await ntm.node("a")).progress == 30
 
-    await until(heard_of_the_second, "its own progress counts")
+    await until(second_recorded, "its own progress counts")
 
 
 @pytest.mark.parametrize("by_a_call", [False, True])
@@ -138,7 +138,7 @@ async def test_log_lines_of_given_back_node_task_are_kept(ntm: Ntm, worker: Make
     await first.open()
     await ntm.submit(CHAIN)
     (a,) = await first.assigned()
-    await first.say(draining=True)
+    await first.send(draining=True)
     await second.open()
     logs = [work_pb2.NodeTaskLog(token=a.token, level="INFO", message=f"at {number}") for number in range(450)]
     if by_a_call:
@@ -147,7 +147,7 @@ async def test_log_lines_of_given_back_node_task_are_kept(ntm: Ntm, worker: Make
         )
         await ntm.stub.ReportNodeTasks(report)
     else:
-        await first.say(logs=logs, give_back_tokens=[a.token])
+        await first.send(logs=logs, give_back_tokens=[a.token])
     await second.assigned()
     request = node_task_manager_service_pb2.ListNodeLogsRequest(flow_id="flow", user_id="default", page_size=1000)
     assert [line.message for line in (await ntm.stub.ListNodeLogs(request)).logs] == [each.message for each in logs]
@@ -159,7 +159,7 @@ async def test_log_levels_are_normalized(ntm: Ntm, worker: MakeWorker) -> None:
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
     levels = ["DEBUG", "info", "Warning", "ERROR", "CRITICAL", "LOUD", ""]
-    await w.say(logs=[work_pb2.NodeTaskLog(token=a.token, level=level, message="x") for level in levels])
+    await w.send(logs=[work_pb2.NodeTaskLog(token=a.token, level=level, message="x") for level in levels])
     kept: list[str] = []
 
     async def logged() -> bool:
@@ -176,7 +176,7 @@ async def test_long_traceback_is_shortened_in_the_middle(ntm: Ntm, worker: MakeW
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
     error = pb2.NodeTaskError(code="NODE_ERROR", message="m" * 4096, traceback="é" * 9000 + "\nValueError: the end")
-    await w.acknowledged(await w.say(failures=[work_pb2.NodeTaskFailure(token=a.token, error=error)]))
+    await w.acknowledged(await w.send(failures=[work_pb2.NodeTaskFailure(token=a.token, error=error)]))
 
     async def logged() -> bool:
         return bool((await ntm.stub.ListNodeLogs(LOGS)).logs)

@@ -157,7 +157,7 @@ async def test_lost_subscriber_connection_loses_no_events(
     (given,) = await running.assigned()
     for progress in range(10, 60, 10):
         await until(killed, "the subscriber is there, and killed")
-        await running.say(progress=[work_pb2.NodeTaskProgress(token=given.token, progress=progress)])
+        await running.send(progress=[work_pb2.NodeTaskProgress(token=given.token, progress=progress)])
         await until(lambda p=progress: watch.seen[-1].event.progress == p, "the progress is told")
     await until(killed, "the subscriber is there, and killed")
     await running.complete(given.token)

@@ -56,7 +56,7 @@ async def suspended(ntm: Ntm, w: RawWorker, node: str = "a", **wait: Any) -> wor
     await ntm.submit(CHAIN)
     (given,) = await w.assigned()
     order = work_pb2.WaitOrder(**wait)
-    await w.acknowledged(await w.say(completions=[work_pb2.NodeTaskCompletion(token=given.token, wait=order)]))
+    await w.acknowledged(await w.send(completions=[work_pb2.NodeTaskCompletion(token=given.token, wait=order)]))
     return given
 
 
@@ -108,7 +108,7 @@ async def test_early_signal_is_kept_until_the_node_waits(ntm: Ntm, worker: MakeW
     await w.complete(a.token, out="1")
     (_, b) = await w.assigned(2)
     order = work_pb2.WaitOrder(signal="paid", completes="total")
-    await w.say(completions=[work_pb2.NodeTaskCompletion(token=b.token, wait=order)])
+    await w.send(completions=[work_pb2.NodeTaskCompletion(token=b.token, wait=order)])
 
     async def done() -> bool:
         found = await ntm.node("b", include_outputs=True)
@@ -165,8 +165,8 @@ async def test_approval_notifies_its_user_and_takes_the_branch_of_the_answer(ntm
     assert (await refused(ntm, "ask", payload_json=f'{{"values": {{"size": {10**400}}}}}'))[0] == "INVALID_ARGUMENT"
     answer = {"approved": True, "values": {"size": 100, "venue": "LSE"}}
     sent = [send(ntm, "ask", payload_json=json.dumps(answer), by=f"user{at}", only_if_waiting=True) for at in range(3)]
-    taken = [each for each in await asyncio.gather(*sent, return_exceptions=True) if not isinstance(each, Exception)]
-    assert len(taken) == 1
+    accepted = [each for each in await asyncio.gather(*sent, return_exceptions=True) if not isinstance(each, Exception)]
+    assert len(accepted) == 1
     done = await ntm.node("ask", include_outputs=True)
     (output,) = done.outputs
     assert (output.handle, json.loads(output.value_json)) == ("approved", {**answer, "by": done.resumed.by})
@@ -239,8 +239,8 @@ async def test_wait_outlives_the_replica_where_it_began(start: Start, worker: Ma
     await first.submit(plan(nodes="a b"))
     tokens = {each.node_id: each.token for each in await gone.assigned(2)}
     for name, wait in (("a", work_pb2.WaitOrder(delay=Duration(nanos=200_000_000))), ("b", WAITS)):
-        said = [work_pb2.NodeTaskCompletion(token=tokens[name], wait=wait)]
-        await gone.acknowledged(await gone.say(completions=said))
+        completions = [work_pb2.NodeTaskCompletion(token=tokens[name], wait=wait)]
+        await gone.acknowledged(await gone.send(completions=completions))
     await gone.close()
     await first.server.stop()
     w = worker("w2", at=other)

@@ -76,7 +76,7 @@ async def test_events_before_the_first_watch_are_a_gap(ntm: Ntm) -> None:
     await until(lambda: late.seen, "it is shown as it is")
     assert (late.seen[0].gap, late.seen[0].HasField("event"), late.seen[0].task.attempt) == (True, False, 1)
     await complete(ntm, given.token)
-    assert [word.gap for word in await late.over()] == [True, False]
+    assert [change.gap for change in await late.over()] == [True, False]
     await complete(ntm, (await claim_one(ntm)).token)
     (end,) = await watch(ntm, B, "0-0").over()
     assert (end.gap, end.task.status) == (True, node_task_pb2.NODE_TASK_STATUS_COMPLETED)

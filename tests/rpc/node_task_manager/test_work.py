@@ -69,7 +69,7 @@ async def test_worker_gets_no_more_than_its_capacity(ntm: Ntm, worker) -> None: 
     await w.open()
     await ntm.submit(plan(nodes="a b c d e"))
     first = list(await w.assigned(2))
-    await w.acknowledged(await w.say())
+    await w.acknowledged(await w.send())
     assert len(w.assignments) == 2
     await w.complete(first[0].token, out="1")
     await w.assigned(3)
@@ -81,7 +81,7 @@ async def test_draining_worker_gives_back_its_node_task_and_gets_no_new_one(ntm:
     await ntm.submit(plan(nodes="a"))
     (a,) = await leaving.assigned()
     await staying.open()
-    await leaving.say(draining=True, give_back_tokens=[a.token])
+    await leaving.send(draining=True, give_back_tokens=[a.token])
     (again,) = await staying.assigned()
     assert again.node_id == "a"
 
@@ -90,7 +90,7 @@ async def test_invalid_token_or_missing_hello_ends_only_its_own_stream(ntm: Ntm,
     good, bad, mute = worker("good"), worker("bad"), worker("mute")
     await good.open()
     await bad.open()
-    await bad.say(completions=[work_pb2.NodeTaskCompletion(token="rubbish")])
+    await bad.send(completions=[work_pb2.NodeTaskCompletion(token="rubbish")])
     await until(lambda: bad.error, "the stream of rubbish is cut off")
     assert bad.error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "completions[0].token" in bad.error.details()
@@ -128,7 +128,7 @@ async def test_duplicate_output_handle_fails_the_node(ntm: Ntm, worker) -> None:
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
     outputs = [node_task_pb2.Output(handle="out", value_json=value) for value in ("1", "2")]
-    await w.acknowledged(await w.say(completions=[work_pb2.NodeTaskCompletion(token=a.token, outputs=outputs)]))
+    await w.acknowledged(await w.send(completions=[work_pb2.NodeTaskCompletion(token=a.token, outputs=outputs)]))
     task = await ntm.node("a")
     assert (task.error.code, task.error.message) == ("INVALID_OUTPUT", 'output "out" was emitted twice')
 
@@ -160,10 +160,15 @@ async def test_a_stop_reaches_the_worker_and_ends_the_component(ntm: Ntm, worker
     stop = pb2.StopComponentRequest(flow_id="flow", run_id="r0", user_id="default", reason="enough", by="ann")
     answer = await ntm.stub.StopComponent(stop)
     assert (answer.skipped, answer.terminating) == (1, 1)
-    await until(lambda: any(r.terminations for r in w.responses), "the worker is asked to stop")
-    (asked,) = [t for r in w.responses for t in r.terminations]
-    assert (asked.token, asked.stop.reason, asked.stop.by, asked.grace.seconds) == (a.token, "enough", "ann", 10)
-    await w.acknowledged(await w.say(failures=[work_pb2.NodeTaskFailure(token=a.token, terminated=True)]))
+    await until(lambda: any(r.terminations for r in w.responses), "the worker is termination to stop")
+    (termination,) = [t for r in w.responses for t in r.terminations]
+    assert (termination.token, termination.stop.reason, termination.stop.by, termination.grace.seconds) == (
+        a.token,
+        "enough",
+        "ann",
+        10,
+    )
+    await w.acknowledged(await w.send(failures=[work_pb2.NodeTaskFailure(token=a.token, terminated=True)]))
     task = await ntm.node("a")
     assert (task.status, task.reason) == (node_task_pb2.NODE_TASK_STATUS_TERMINATED, "enough")
 
@@ -204,7 +209,7 @@ async def test_renewal_resends_node_tasks_it_does_not_name(start: Start, worker)
     a, b = list(await w.assigned(2))
 
     async def sent_again() -> bool:
-        await w.say(renew=True, held_tokens=[a.token])
+        await w.send(renew=True, held_tokens=[a.token])
         return any(each.token == b.token for each in w.assignments[2:])
 
     await until(sent_again, "the unnamed node task is sent again with the same token")
@@ -247,7 +252,7 @@ async def test_progress_and_logs_are_kept(ntm: Ntm, worker) -> None:  # type: ig
     await w.open()
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    await w.say(
+    await w.send(
         progress=[work_pb2.NodeTaskProgress(token=a.token, progress=40, message="averaging")],
         logs=[work_pb2.NodeTaskLog(token=a.token, level="warning", message="hm")],
     )

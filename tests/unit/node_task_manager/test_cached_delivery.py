@@ -118,7 +118,7 @@ class CachingBench(Bench):
     async def counts(self) -> dict[str, int]:
         """Return the counts of the cache called screening."""
         (usage,) = await self.count("screening")
-        return {what: count for what, count in usage.counts.items() if count}
+        return {name: count for name, count in usage.counts.items() if count}
 
 
 COMPLETED, RUNNING, PENDING = NodeTaskStatus.COMPLETED, NodeTaskStatus.RUNNING, NodeTaskStatus.PENDING
@@ -205,7 +205,7 @@ async def test_another_worker_takes_over_flight_of_lost_worker(bench: CachingBen
     await bench.run("a", "b")
     await bench.given(line, 1)
     await until(lambda: len(bench.caches.waiters) == 1, "the other one waits")
-    heir, its_line = await bench.connect("heir")
+    successor, its_line = await bench.connect("heir")
     bench.connections.close(worker)
 
     async def taken_over() -> bool:
@@ -213,7 +213,7 @@ async def test_another_worker_takes_over_flight_of_lost_worker(bench: CachingBen
         return bool(its_line.assigned)
 
     await until(taken_over, "the flight is handed on")
-    await bench.end(heir, its_line, 0)
+    await bench.end(successor, its_line, 0)
     await bench.all_are(COMPLETED, "a", "b")
     assert len(its_line.assigned) == 1
 

@@ -117,40 +117,40 @@ async def test_reaper_continues_until_nothing_is_left(bench: Bench, monkeypatch:
 
 
 async def test_leases_are_spared_for_one_lease_after_an_outage(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, away, asked = 1000.0, False, list[int]()
+    now, away, spared = 1000.0, False, list[int]()
 
     async def reap(*, spare_ms: int, by_ms: int) -> Effects:
         if away:
             raise ConnectionError("away")
-        asked.append(spare_ms)
+        spared.append(spare_ms)
         return Effects()
 
     monkeypatch.setattr(bench.store, "reap", reap, raising=False)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     reaper = Reaper(bench.dispatcher, bench.pool, always_awake(), bench.clock, 30.0)
 
-    async def look(at: float) -> None:
+    async def reap_at(at: float) -> None:
         nonlocal now
         now = at
         await reaper()
 
-    await look(1031)
+    await reap_at(1031)
     away = True
     for at in (1040, 1041, 1050):
         with pytest.raises(ConnectionError):
-            await look(at)
+            await reap_at(at)
     away = False
     for at in (1060, 1089, 1091):
-        await look(at)
-    assert asked == [0, 30_000, 1_000, 0]
+        await reap_at(at)
+    assert spared == [0, 30_000, 1_000, 0]
 
 
 async def test_late_store_spares_leases_like_an_outage(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, late, asked = 1031.0, True, list[tuple[int, int]]()
+    now, late, spared = 1031.0, True, list[tuple[int, int]]()
 
     async def reap(*, spare_ms: int, by_ms: int) -> Effects:
         nonlocal now
-        asked.append((spare_ms, by_ms - bench.clock.now_ms()))
+        spared.append((spare_ms, by_ms - bench.clock.now_ms()))
         now += 4 if late else 0
         return Effects(late=late)
 
@@ -161,18 +161,18 @@ async def test_late_store_spares_leases_like_an_outage(bench: Bench, monkeypatch
     await reaper()
     late, now = False, 1036
     await reaper()
-    assert asked == [(0, 2_000), (29_000, 2_000)]
+    assert spared == [(0, 2_000), (29_000, 2_000)]
 
 
 async def test_leases_are_spared_for_one_lease_after_a_break(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = list[int]()
+    spared = list[int]()
 
     async def reap(*, spare_ms: int, by_ms: int) -> Effects:
-        asked.append(spare_ms)
+        spared.append(spare_ms)
         return Effects()
 
     monkeypatch.setattr(bench.store, "reap", reap, raising=False)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 2000.0))
     for since_s in (1000.0, 1990.0, 2000.0):
         await Reaper(bench.dispatcher, bench.pool, always_awake(since_s), bench.clock, 30.0)()
-    assert asked == [0, 20_000, 30_000]
+    assert spared == [0, 20_000, 30_000]

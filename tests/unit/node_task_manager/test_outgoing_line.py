@@ -64,18 +64,18 @@ async def test_losses_of_a_message_are_sent_with_its_acknowledgement() -> None:
     line = OutgoingLine(10_000, SystemClock(), lambda: None)
     line.expect(2, 1)
     line.expect(3, 1)
-    why = "refused" * 100
-    line.report_losses(0, [(Held("flow:0:0:a", 1, "n1"), why)] * 2, 3)
+    reason = "refused" * 100
+    line.report_losses(0, [(Held("flow:0:0:a", 1, "n1"), reason)] * 2, 3)
     line.report_losses(0, [(Held("flow:0:0:b", 1, "n2"), "the lease lapsed")])
     line.assign([ready(MAX_MESSAGE_BYTES - 1200)])
     line.acknowledge(3)
     line.acknowledge(2)
     line.close("that is all")
-    said = []
+    received = []
     while (message := await line.next()) is not None:
-        said.append(([each.reason for each in message.losses], message.acknowledged_sequence))
+        received.append(([each.reason for each in message.losses], message.acknowledged_sequence))
     # One of them would have fitted into the previous message.
-    assert said == [(["the lease lapsed"], 0), ([why, why], 3)]
+    assert received == [(["the lease lapsed"], 0), ([reason, reason], 3)]
 
 
 async def test_messages_stay_within_the_size_limit() -> None:

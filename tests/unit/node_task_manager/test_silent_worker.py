@@ -102,11 +102,13 @@ class Answering:
     """Says hello, then what the test tells it to."""
 
     def __init__(self) -> None:
-        self.said: asyncio.Queue[work_pb2.WorkRequest] = asyncio.Queue()
-        self.said.put_nowait(work_pb2.WorkRequest(hello=work_pb2.WorkerHello(worker_id="pong", node_types=["none"])))
+        self.requests: asyncio.Queue[work_pb2.WorkRequest] = asyncio.Queue()
+        self.requests.put_nowait(
+            work_pb2.WorkRequest(hello=work_pb2.WorkerHello(worker_id="pong", node_types=["none"]))
+        )
 
     async def read(self) -> work_pb2.WorkRequest:
-        return await self.said.get()
+        return await self.requests.get()
 
     async def write(self, _message: work_pb2.WorkResponse) -> None:
         pass
@@ -122,10 +124,10 @@ async def test_pong_refreshes_only_a_worker_that_was_silent(unanswered: int, ref
     await until(lambda: connections.workers, "it has said hello")
     [worker] = connections.workers
     worker.unanswered_pings = unanswered
-    call.said.put_nowait(work_pb2.WorkRequest(sequence=2, pong=7))
+    call.requests.put_nowait(work_pb2.WorkRequest(sequence=2, pong=7))
     await until(lambda: not worker.unanswered_pings, "it is handled")
     assert (connections.handled, connections.refreshed) == (0, refreshed)
-    call.said.put_nowait(work_pb2.WorkRequest(sequence=3, pong=8, renew=True))
+    call.requests.put_nowait(work_pb2.WorkRequest(sequence=3, pong=8, renew=True))
     await until(lambda: connections.handled, "what is said beside an answer is handled")
     assert (worker.unanswered_pings, connections.refreshed) == (0, refreshed)
     serving.cancel()

@@ -5,9 +5,9 @@ from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTaskSt
 
 
 def test_statuses_match_the_contract() -> None:
-    words = {name.removeprefix("NODE_TASK_STATUS_").lower() for name in node_task_pb2.NodeTaskStatus.keys()}  # noqa: SIM118
+    names = {name.removeprefix("NODE_TASK_STATUS_").lower() for name in node_task_pb2.NodeTaskStatus.keys()}  # noqa: SIM118
 
-    assert words - {"unspecified"} == set(NodeTaskStatus)
+    assert names - {"unspecified"} == set(NodeTaskStatus)
 
 
 def test_terminal_statuses_have_no_transitions() -> None:

@@ -46,11 +46,11 @@ class Store:
     """Accepts every run, once the test lets it."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.submitted = 0
         self.let = asyncio.Event()
 
     async def submit(self, request: pb2.SubmitComponentsRequest) -> pb2.SubmitComponentsResponse:
-        self.asked += 1
+        self.submitted += 1
         await self.let.wait()
         return pb2.SubmitComponentsResponse(results=[ACCEPTED for _ in request.runs])
 
@@ -73,12 +73,12 @@ async def test_idle_stream_ends_when_server_drains() -> None:
 async def test_current_request_is_answered_before_draining_ends_the_stream() -> None:
     line, store, streams = Line(1, 2), Store(), OpenStreams()
     serving = serve(line, store, streams)
-    await until(lambda: store.asked, "the request is at hand")
+    await until(lambda: store.submitted, "the request is at hand")
     streams.drain()
     store.let.set()
     with pytest.raises(Unavailable, match="shutting down"):
         await serving
-    assert (line.answered, store.asked) == ([1], 1)
+    assert (line.answered, store.submitted) == ([1], 1)
 
 
 async def test_draining_server_answers_first_request_of_a_new_stream() -> None:

@@ -68,7 +68,7 @@ async def test_least_loaded_worker_gets_next_node_task(ntm: Ntm, registry: Regis
     await small.has(1)
     await ntm.submit(plan(nodes="g h", digest="p3"), flow_id="last")
     await big.has(7)
-    assert len(small.taken) == 1
+    assert len(small.accepted) == 1
 
 
 def refusal(detail: Message) -> bytes:
@@ -113,13 +113,13 @@ async def test_refused_node_task_is_offered_to_the_next_worker(
         await registry.list(bad.listed(api_url=f"127.0.0.1:{port}"), good.listed())
         await ntm.submit(plan(nodes="a"))
         # This worker is the busier one, so the other is called first.
-        _, taken = await good.has(2)
+        _, assignment = await good.has(2)
         # This is still the first attempt: the node task did not go back to its queue.
-        assert (taken.node_task_id, taken.attempt) == ("flow:0:0:a", 1)
+        assert (assignment.node_task_id, assignment.attempt) == ("flow:0:0:a", 1)
         if kind not in ("nobody listens", "says nothing"):
-            assert bad.calls[0].assignments[0].token != taken.token
-            assert bad.calls[0].assignments[0].node_task_id == taken.node_task_id
-        await good.complete(ntm.stub, taken.token, out="1")
+            assert bad.calls[0].assignments[0].token != assignment.token
+            assert bad.calls[0].assignments[0].node_task_id == assignment.node_task_id
+        await good.complete(ntm.stub, assignment.token, out="1")
         await until_node(ntm, "a", COMPLETED)
 
 
@@ -135,8 +135,8 @@ async def test_node_task_refused_by_all_workers_is_requeued_and_retried(
     await until_node(ntm, "a", PENDING)
 
     workers[1].refuse = None
-    (taken,) = await workers[1].has(1)
-    await workers[1].complete(ntm.stub, taken.token)
+    (assignment,) = await workers[1].has(1)
+    await workers[1].complete(ntm.stub, assignment.token)
     assert losses(await until_node(ntm, "a", COMPLETED)) == 0
 
 
@@ -169,14 +169,14 @@ async def test_refusing_worker_gets_one_node_task_at_a_time_until_it_accepts(
 
 async def test_stop_reaches_called_worker_and_terminates_node_task(ntm: Ntm, registry: Registry, make: Make) -> None:
     worker = await make("w1")
-    taken = await give_a(ntm, registry, worker)
+    assignment = await give_a(ntm, registry, worker)
     await ntm.stub.TerminateNodeTask(
         pb2.TerminateNodeTaskRequest(node_task_id="flow:0:0:a", user_id="default", reason="enough", by="ann")
     )
     await until(lambda: worker.terminations, "the worker hears it")
     (termination,) = worker.terminations
-    assert (termination.token, termination.stop.reason, termination.stop.by) == (taken.token, "enough", "ann")
-    failure = work_pb2.NodeTaskFailure(token=taken.token, terminated=True)
+    assert (termination.token, termination.stop.reason, termination.stop.by) == (assignment.token, "enough", "ann")
+    failure = work_pb2.NodeTaskFailure(token=assignment.token, terminated=True)
     await ntm.stub.ReportNodeTasks(pb2.ReportNodeTasksRequest(worker_id="w1", failures=[failure]))
     await until_node(ntm, "a", TERMINATED)
 
@@ -208,23 +208,23 @@ async def test_replicas_share_called_workers_and_take_over_from_each_other(
     workers = [await make(f"w{at}", capacity=1) for at in range(8)]
     # Until the replicas know of each other, both call all workers; draining workers have no room meanwhile.
     for status in (worker_pb2.WORKER_STATUS_DRAINING, worker_pb2.WORKER_STATUS_ACTIVE):
-        for asked in (registry, second_registry):
-            await asked.list(*(worker.listed(status=status) for worker in workers))
+        for directory in (registry, second_registry):
+            await directory.list(*(worker.listed(status=status) for worker in workers))
     await first.submit(plan(nodes=" ".join("abcdefgh")))
     for each in workers:
         await each.has(1)
     # Whichever replica hears of an end, the one that calls the worker hands it the next node task.
     await second.submit(plan(nodes=" ".join("abcdefgh"), digest="p2"), flow_id="next")
     for each in workers:
-        await each.complete(second.stub, each.taken[0].token)
+        await each.complete(second.stub, each.accepted[0].token)
     for each in workers:
         await each.has(2)
     assert all(len(call.assignments) == 1 for each in workers for call in each.calls)
 
     # Whichever replica is asked for a stop, the worker is told.
-    stopped = workers[0].taken[1]
+    stopped = workers[0].accepted[1]
     for at, ntm in enumerate((first, second)):
-        running = workers[at].taken[1]
+        running = workers[at].accepted[1]
         await ntm.stub.TerminateNodeTask(
             pb2.TerminateNodeTaskRequest(node_task_id=running.node_task_id, user_id="default")
         )
@@ -234,7 +234,7 @@ async def test_replicas_share_called_workers_and_take_over_from_each_other(
     await first.server.stop()
     await second.submit(plan(nodes=" ".join("abcdefgh"), digest="p3"), flow_id="last")
     for each in workers:
-        await each.complete(second.stub, each.taken[1].token)
+        await each.complete(second.stub, each.accepted[1].token)
     for each in workers:
         await each.has(3)
 

@@ -49,12 +49,12 @@ async def test_renewing_worker_keeps_its_node_task_for_many_leases(
 ) -> None:
     ntm = await start(registry_address=registry.address, node_task_manager_lease_seconds=4)
     worker, other = await make("w1"), await make("w2")
-    taken = await give_a(ntm, registry, worker)
+    assignment = await give_a(ntm, registry, worker)
     registry.workers = [worker.listed(), other.listed()]
     deadlines: list[float] = []
 
     async def renewed() -> bool:
-        request = pb2.ReportNodeTasksRequest(worker_id="w1", held_tokens=[taken.token])
+        request = pb2.ReportNodeTasksRequest(worker_id="w1", held_tokens=[assignment.token])
         answer = await ntm.stub.ReportNodeTasks(request)
         assert not answer.losses
         deadlines.append(answer.lease_deadline.ToMilliseconds())
@@ -62,9 +62,9 @@ async def test_renewing_worker_keeps_its_node_task_for_many_leases(
         return deadlines[-1] > deadlines[0] + 12_000
 
     await until(renewed, "it has renewed for three leases")
-    await worker.complete(ntm.stub, taken.token)
+    await worker.complete(ntm.stub, assignment.token)
     assert (await until_node(ntm, "a", COMPLETED)).attempt == 1
-    assert not other.taken
+    assert not other.accepted
 
 
 async def test_lost_worker_gets_no_node_tasks_while_still_listed(start: Start, registry: Registry, make: Make) -> None:
@@ -78,8 +78,8 @@ async def test_lost_worker_gets_no_node_tasks_while_still_listed(start: Start, r
     # The dead worker has the most room by far.
     await ntm.submit(plan(nodes="b", digest="p2"), flow_id="next")
     await other.complete(ntm.stub, again.token)
-    _, taken = await other.has(2)
-    assert (taken.node_task_id, taken.attempt) == ("next:0:0:b", 1)
+    _, assignment = await other.has(2)
+    assert (assignment.node_task_id, assignment.attempt) == ("next:0:0:b", 1)
 
 
 async def test_restored_connection_loses_nothing(start: Start, registry: Registry, make: Make) -> None:
@@ -90,7 +90,7 @@ async def test_restored_connection_loses_nothing(start: Start, registry: Registr
     listed = worker.listed(api_url=f"127.0.0.1:{proxy.port}")
     await registry.list(listed)
     await ntm.submit(plan(nodes="a"))
-    (taken,) = await worker.has(1)
+    (assignment,) = await worker.has(1)
     await registry.list(listed, other.listed())
     proxy.drop()
     await until(lambda: proxy.connections > 1, "there is another connection")
@@ -98,9 +98,9 @@ async def test_restored_connection_loses_nothing(start: Start, registry: Registr
     await registry.list(listed)
     await ntm.submit(plan(nodes="b", digest="p2"), flow_id="next")
     await worker.has(2)
-    await worker.complete(ntm.stub, taken.token)
+    await worker.complete(ntm.stub, assignment.token)
     ended = await until_node(ntm, "a", COMPLETED)
-    assert (ended.attempt, losses(ended), other.taken) == (1, 0, [])
+    assert (ended.attempt, losses(ended), other.accepted) == (1, 0, [])
     proxy.cut()
 
 
@@ -122,9 +122,9 @@ async def test_connection_broken_during_hand_over_counts_as_lost_worker(
     await ntm.submit(plan(nodes="a"))
     await until(lambda: broken.calls, "it is handed over")
     await registry.list(other.listed())
-    (taken,) = await other.has(1)
-    assert taken.attempt > 1
-    await other.complete(ntm.stub, taken.token)
+    (assignment,) = await other.has(1)
+    assert assignment.attempt > 1
+    await other.complete(ntm.stub, assignment.token)
     assert losses(await until_node(ntm, "a", COMPLETED)) == 1
 
 

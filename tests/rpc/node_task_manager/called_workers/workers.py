@@ -34,7 +34,7 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
 
     def __init__(self) -> None:
         self.workers: list[worker_pb2.Worker] = []
-        self.asked = 0
+        self.polls = 0
         self.address = ""
         self._server = grpc.aio.server()
 
@@ -47,9 +47,9 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
     async def list(self, *workers: worker_pb2.Worker) -> None:
         """List these workers from now on; return when the only node task manager has noticed."""
         self.workers = list(workers)
-        asked = self.asked
+        polls = self.polls
         # The node task manager asks again only after it has acted on the previous answer.
-        await until(lambda: self.asked >= asked + 2, "the node task manager has heard of the workers")
+        await until(lambda: self.polls >= polls + 2, "the node task manager has heard of the workers")
 
     async def stop(self) -> None:
         """Stop serving."""
@@ -59,7 +59,7 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
         self, request: registry_service_pb2.ListWorkersRequest, context: Context
     ) -> registry_service_pb2.ListWorkersResponse:
         assert request.only_called
-        self.asked += 1
+        self.polls += 1
         return registry_service_pb2.ListWorkersResponse(workers=self.workers)
 
 
@@ -75,7 +75,7 @@ class Called(pb2_grpc.WorkerServiceServicer):
         self.room = room
         self.refuse: Refusal | None = None
         self.calls: list[pb2.ExecuteRequest] = []
-        self.taken: list[work_pb2.NodeTaskAssignment] = []
+        self.accepted: list[work_pb2.NodeTaskAssignment] = []
         self._ended: set[str] = set()
         self.terminations: list[work_pb2.NodeTaskTermination] = []
         self.port = 0
@@ -107,8 +107,8 @@ class Called(pb2_grpc.WorkerServiceServicer):
 
     async def has(self, count: int) -> list[work_pb2.NodeTaskAssignment]:
         """Wait until it has taken `count` node tasks in all."""
-        await until(lambda: len(self.taken) >= count, f"{self.worker_id} has taken {count} node tasks")
-        return self.taken
+        await until(lambda: len(self.accepted) >= count, f"{self.worker_id} has taken {count} node tasks")
+        return self.accepted
 
     async def complete(self, at: "NodeTaskManagerServiceAsyncStub", *tokens: str, **outputs: str) -> None:
         """Report outputs of node tasks."""
@@ -121,11 +121,11 @@ class Called(pb2_grpc.WorkerServiceServicer):
         self.calls.append(request)
         if self.refuse is not None:
             await self.refuse(context)
-        running = sum(each.token not in self._ended for each in self.taken)
-        taken = list(request.assignments)[: min(self.room, self.capacity - running)]
-        self.room -= len(taken)
-        self.taken += taken
-        return pb2.ExecuteResponse(accepted_tokens=[each.token for each in taken])
+        running = sum(each.token not in self._ended for each in self.accepted)
+        accepted = list(request.assignments)[: min(self.room, self.capacity - running)]
+        self.room -= len(accepted)
+        self.accepted += accepted
+        return pb2.ExecuteResponse(accepted_tokens=[each.token for each in accepted])
 
     async def Terminate(self, request: pb2.TerminateRequest, context: Context) -> pb2.TerminateResponse:
         self.terminations += request.terminations
@@ -217,5 +217,5 @@ async def give_a(ntm: Ntm, registry: Registry, worker: Called) -> work_pb2.NodeT
     """List only this worker, and submit a flow of one node; return the node as the worker has taken it."""
     registry.workers = [worker.listed()]
     await ntm.submit(plan(nodes="a"))
-    (taken,) = await worker.has(1)
-    return taken
+    (assignment,) = await worker.has(1)
+    return assignment
