@@ -153,7 +153,7 @@ async def run_nodes(place: Place, stub: Any, servant: Any, run: int) -> int:
         done = work_pb2.NodeTaskCompletion(
             token=given[at].token, outputs=[node_task_pb2.Output(handle="out", value_json="1")]
         )
-        last = await worker.say(completions=[done])
+        last = await worker.send(completions=[done])
     await worker.acknowledged(last)
     spent = await place.commands() - before
     await worker.close()
