@@ -1,4 +1,4 @@
-"""The node task manager's own loops: reaping, pinging, looking."""
+"""The node task manager's own loops: reaping, pinging, polling."""
 
 import asyncio
 import time

@@ -18,7 +18,7 @@ class Alarm:
             if self._timer.when() <= loop.time() + seconds:
                 return
             self._timer.cancel()
-        self._timer = loop.call_later(seconds, self._go_off)
+        self._timer = loop.call_later(seconds, self._on_timer)
 
     def cancel(self) -> None:
         """Do not ring any more."""
@@ -26,6 +26,6 @@ class Alarm:
             self._timer.cancel()
             self._timer = None
 
-    def _go_off(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._ring()
