@@ -29,7 +29,7 @@ def series(at: Callable[[float], float], seconds: int = 60, noise: float = 1 * M
     ],
     ids=["still", "warming up", "peaks", "shrinking", "saw teeth", "noise"],
 )
-def test_what_stays_is_flat(values: list[float]) -> None:
+def test_series_without_a_leak_is_flat(values: list[float]) -> None:
     assert judge(values, ALLOWED).flat
 
 
@@ -43,12 +43,12 @@ def test_what_stays_is_flat(values: list[float]) -> None:
     ],
     ids=["half a megabyte a second", "a twentieth, for long", "within noise", "a step late"],
 )
-def test_what_grows_is_not(values: list[float]) -> None:
+def test_growing_series_is_not_flat(values: list[float]) -> None:
     verdict = judge(values, ALLOWED)
     assert not verdict.flat
     assert verdict.growth > ALLOWED
 
 
-def test_few_values_say_nothing() -> None:
+def test_judging_needs_enough_values() -> None:
     with pytest.raises(ValueError, match="too few"):
         judge([1.0] * 5, ALLOWED)

@@ -42,7 +42,7 @@ def test_a_result_divides_by_flows_nodes_and_hops() -> None:
     assert result.cpu_seconds_per_1000_nodes == pytest.approx(25)
 
 
-def test_a_result_refuses_flows_that_were_not_measured() -> None:
+def test_result_refuses_missing_measurements() -> None:
     chain = Workload("chain", Shape.CHAIN, flows=4, in_flight=2, warm_up=0)
     with pytest.raises(ValueError, match="3 flows measured, expected 4"):
         Result.of(chain, Timing(2.0, [0.1] * 3), 1.0)
@@ -62,14 +62,14 @@ def test_a_process_name_may_hold_brackets_and_spaces() -> None:
     assert ProcessStat.parse(line) == ProcessStat(parent=7, started=12345, cpu_seconds=4.0)
 
 
-def test_the_cpu_time_of_a_tree_counts_children_once_also_after_their_end() -> None:
+def test_cpu_time_includes_children_that_have_ended() -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass"
     before = cpu_seconds([os.getpid()])
     subprocess.run([sys.executable, "-c", burn], check=True, timeout=60)
     assert 0.25 < cpu_seconds([os.getpid()]) - before < 5
 
 
-def test_a_tree_holds_its_root_its_children_and_nobody_twice() -> None:
+def test_process_tree_holds_root_and_children() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         tree = process_tree([os.getpid(), child.pid])
@@ -89,7 +89,7 @@ def test_a_scaled_workload_keeps_its_shape(workload: Workload) -> None:
     assert workload.warming().flows == workload.warm_up
 
 
-def test_a_wrong_answer_is_told() -> None:
+def test_wrong_answer_of_a_workload_is_reported() -> None:
     WORKLOADS["fan-1"].check(200)
     with pytest.raises(ValueError, match="fan-1: a flow ended with n = 198, expected 200"):
         WORKLOADS["fan-1"].check(198)

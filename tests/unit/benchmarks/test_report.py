@@ -79,14 +79,14 @@ def test_the_raw_figures_are_plain_json() -> None:
     assert raw["samples"][0]["result"]["latency_p50_ms"] == 10.0
 
 
-def test_progress_says_the_figures_of_the_workload() -> None:
+def test_progress_line_shows_the_figures_of_its_workload() -> None:
     line = progress(sample(3, "docket", "chain-1", p50_ms=12))
     assert " ".join(line.split()) == (
         "round 3 docket chain-1 1.2 ms (time per hop, p50); flow p50 12.0 ms, p95 24.0 ms"
     )
 
 
-def test_prose_around_the_figures_survives() -> None:
+def test_replacing_figures_keeps_the_prose_around_them() -> None:
     page = f"# Mine\n\nbefore\n\n{BEGIN}\nold\n{END}\n\nafter\n"
     once = replace_figures(page, "new")
     assert once == f"# Mine\n\nbefore\n\n{BEGIN}\n\nnew\n\n{END}\n\nafter\n"

@@ -23,7 +23,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_encoded_comes_back_wherever_it_stands(value: object) -> None:
+def test_encoded_value_is_decoded_at_any_depth(value: object) -> None:
     encoded = encode_text(CODEC, json.dumps(value))
 
     assert json.loads(decode_text(CODEC, encoded)) == value
@@ -31,7 +31,7 @@ def test_what_is_encoded_comes_back_wherever_it_stands(value: object) -> None:
 
 
 @given(st.dictionaries(TEXTS.filter(lambda name: name != "$encoded"), VALUES))
-def test_members_are_encoded_one_by_one_and_their_names_stay(members: dict[str, object]) -> None:
+def test_members_are_encoded_one_by_one_and_keep_their_names(members: dict[str, object]) -> None:
     encoded = encode_members(CODEC, json.dumps(members))
 
     assert json.loads(encoded).keys() == members.keys()
@@ -49,14 +49,14 @@ def test_members_are_encoded_one_by_one_and_their_names_stay(members: dict[str, 
         '{"$encoded": ["s3cret"]}',
     ],
 )
-def test_what_only_looks_encoded_is_encoded(member: str) -> None:
+def test_near_miss_of_an_encoded_value_is_encoded(member: str) -> None:
     encoded = encode_members(CODEC, f'{{"a": {member}}}')
 
     assert "s3cret" not in encoded
     assert json.loads(encoded)["a"].keys() == {"$encoded"}
 
 
-def test_what_is_encoded_is_known_however_it_is_written() -> None:
+def test_encoded_value_is_recognised_in_any_json_notation() -> None:
     once = json.loads(encode_members(CODEC, '{"a": 1}'))
 
     assert json.loads(encode_members(CODEC, json.dumps(once, indent=2))) == once
@@ -64,21 +64,21 @@ def test_what_is_encoded_is_known_however_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": 1}', "no JSON", '"$encoded', '{"$encoded":1}'])
-def test_what_is_not_encoded_stays_as_it_is(text: str) -> None:
+def test_text_without_encoded_values_stays_unchanged(text: str) -> None:
     assert decode_text(CODEC, text) == text
 
 
-def test_numbers_stay_as_they_were_written() -> None:
+def test_numbers_keep_their_notation() -> None:
     number = "123456789012345678901234567890.10"
 
     assert decode_text(CODEC, encode_text(CODEC, number)) == number
 
 
-def test_the_same_value_is_encrypted_otherwise_each_time() -> None:
+def test_same_value_is_encrypted_differently_each_time() -> None:
     assert encode_text(CODEC, '"x"') != encode_text(CODEC, '"x"')
 
 
-def test_what_cannot_be_read_is_told_without_the_value() -> None:
+def test_decoding_fault_is_reported_without_the_value() -> None:
     encoded = encode_text(CODEC, '"hidden"')
 
     with pytest.raises(CodecError, match='with the key "2026", which this codec does not have'):
@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_told_without_the_value() -> None:
         decode_text(CODEC, '{"$encoded": ""}')
 
 
-def test_a_new_key_comes_first_and_the_old_one_still_reads() -> None:
+def test_first_key_encrypts_and_old_key_still_decrypts() -> None:
     before = encode_text(CODEC, "1")
     rotated = AesGcm({"2027": OTHER, "2026": KEY})
 
@@ -103,12 +103,12 @@ def test_a_new_key_comes_first_and_the_old_one_still_reads() -> None:
 
 
 @pytest.mark.parametrize("keys", [{}, {"short": b"x"}, {"": KEY}, {"n" * 256: KEY}])
-def test_keys_that_are_none_are_refused(keys: dict[str, bytes]) -> None:
+def test_invalid_keys_are_refused(keys: dict[str, bytes]) -> None:
     with pytest.raises(ValueError, match="key"):
         AesGcm(keys)
 
 
-def test_a_codec_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_codec_is_loaded_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text(f"2027 {base64.b64encode(OTHER).decode()}\n\n2026 {base64.b64encode(KEY).decode()}\n")
     monkeypatch.setenv("TRADEWIND_CODEC_KEYS", str(keys))
@@ -122,14 +122,12 @@ def test_a_codec_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @pytest.mark.parametrize("target", ["", "json", "no_such_module:x", "json:absent", "json:loads"])
-def test_a_name_that_is_no_codec_is_told(target: str) -> None:
+def test_name_that_is_not_a_codec_is_reported(target: str) -> None:
     with pytest.raises(ValueError, match="codec"):
         load_codec(target)
 
 
-def test_a_file_of_keys_that_is_none_is_told_without_its_content(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_invalid_key_file_is_reported_without_its_content(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TRADEWIND_CODEC_KEYS", raising=False)
     with pytest.raises(ValueError, match="TRADEWIND_CODEC_KEYS must name the file"):
         aes_gcm()
@@ -145,9 +143,7 @@ def test_a_file_of_keys_that_is_none_is_told_without_its_content(
 
 
 @pytest.mark.parametrize("line", ["{key}", "2026", "{key} 2026", "{key} main", "2026 é", "2026 {key} more", "a {key}"])
-def test_no_line_of_keys_is_told_whatever_is_wrong_with_it(
-    line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_fault_in_key_file_does_not_show_the_line(line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     key = base64.b64encode(KEY).decode()
     keys = tmp_path / "keys"
     keys.write_text(f"a\t{key}\n{line.format(key=key)}\n", encoding="utf-8")
@@ -158,7 +154,7 @@ def test_no_line_of_keys_is_told_whatever_is_wrong_with_it(
 
 
 @pytest.mark.parametrize("line", ["import json; json.absent", "raise RuntimeError('no')", "("])
-def test_what_goes_wrong_within_the_module_of_a_codec_is_told(
+def test_failing_import_of_a_codec_module_is_reported(
     line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "broken_codec.py").write_text(line)

@@ -8,7 +8,7 @@ from tradewind.server import awake
 from tradewind.server.awake import Awake
 
 
-def test_a_break_is_noticed_by_the_first_look_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suspension_is_noticed_by_first_check_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(awake, "time", SimpleNamespace(monotonic=lambda: now))
     watched = Awake()
@@ -20,7 +20,7 @@ def test_a_break_is_noticed_by_the_first_look_after_it(monkeypatch: pytest.Monke
     assert seen == [100.0, 100.0, 100.0, 105.0, 105.0, 166.0, 166.0]
 
 
-async def test_it_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_checks_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     now, beats = 100.0, iter(range(5))
     monkeypatch.setattr(awake, "time", SimpleNamespace(monotonic=lambda: now))
     watched = Awake()

@@ -5,7 +5,7 @@ import pytest
 from tradewind.server.backoff import Backoff
 
 
-def test_pauses_double_up_to_the_longest_and_half_of_each_is_left_to_chance() -> None:
+def test_pauses_double_up_to_maximum_with_half_of_each_random() -> None:
     backoff = Backoff(first_s=0.1, most_s=0.5)
     longest = [0.1, 0.2, 0.4, 0.5, 0.5]
 
@@ -15,11 +15,11 @@ def test_pauses_double_up_to_the_longest_and_half_of_each_is_left_to_chance() ->
         assert each / 2 <= backoff.next_s() <= each
 
 
-def test_those_who_failed_together_do_not_come_again_together() -> None:
+def test_simultaneous_failures_retry_at_different_times() -> None:
     assert len({Backoff().next_s() for _ in range(10)}) == 10
 
 
-async def test_a_pause_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pause_sleeps_for_the_backoff_time(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -27,14 +27,14 @@ class Flushes:
         return [2 * item for item in items]
 
 
-async def test_what_is_submitted_together_goes_together() -> None:
+async def test_items_submitted_together_form_one_batch() -> None:
     flushes = Flushes()
     batcher = Batcher(flushes)
     assert await asyncio.gather(*(batcher.submit(item) for item in range(5))) == [0, 2, 4, 6, 8]
     assert flushes.batches == [[0, 1, 2, 3, 4]]
 
 
-async def test_what_arrives_during_a_flush_waits_and_goes_with_the_next() -> None:
+async def test_items_that_arrive_during_a_flush_form_the_next_batch() -> None:
     flushes = Flushes()
     batcher = Batcher(flushes)
     flushes.open.clear()
@@ -48,21 +48,21 @@ async def test_what_arrives_during_a_flush_waits_and_goes_with_the_next() -> Non
     assert flushes.batches == [[1], [2, 3, 4]]
 
 
-async def test_a_batch_has_at_most_so_many_items() -> None:
+async def test_batch_has_at_most_max_items() -> None:
     flushes = Flushes()
     batcher = Batcher(flushes, max_items=2)
     await asyncio.gather(*(batcher.submit(item) for item in range(5)))
     assert flushes.batches == [[0, 1], [2, 3], [4]]
 
 
-async def test_a_batch_is_cut_by_weight_and_a_heavy_item_goes_alone() -> None:
+async def test_batch_is_limited_by_weight_and_too_heavy_item_goes_alone() -> None:
     flushes = Flushes()
     batcher = Batcher(flushes, weigh=lambda item: item, max_weight=10)
     await asyncio.gather(*(batcher.submit(item) for item in (4, 6, 1, 99, 3)))
     assert flushes.batches == [[4, 6], [1], [99], [3]]
 
 
-async def test_what_is_ahead_goes_before_all_that_is_not_in_its_own_order() -> None:
+async def test_urgent_items_precede_others_and_keep_their_order() -> None:
     flushes = Flushes()
     batcher = Batcher(flushes, max_items=2)
     flushes.open.clear()
@@ -78,7 +78,7 @@ async def test_what_is_ahead_goes_before_all_that_is_not_in_its_own_order() -> N
     assert flushes.batches[4:] == [[8, 7]]
 
 
-async def test_a_failure_reaches_every_waiter_of_that_batch_and_no_other() -> None:
+async def test_flush_failure_reaches_every_caller_of_its_batch_and_no_other() -> None:
     flushes = Flushes()
     batcher = Batcher(flushes, max_items=2)
     flushes.error = ValueError("the store said no")
@@ -88,15 +88,15 @@ async def test_a_failure_reaches_every_waiter_of_that_batch_and_no_other() -> No
     assert await batcher.submit(3) == 6
 
 
-async def test_a_flush_that_returns_too_few_results_fails_its_waiters() -> None:
-    async def forgetful(items: list[int]) -> list[int]:
+async def test_flush_with_too_few_results_fails_its_callers() -> None:
+    async def drop_first(items: list[int]) -> list[int]:
         return items[1:]
 
     with pytest.raises(RuntimeError, match="flush of 1 items returned 0 results"):
-        await Batcher(forgetful).submit(1)
+        await Batcher(drop_first).submit(1)
 
 
-async def test_a_cancelled_caller_withdraws_an_item_not_yet_taken() -> None:
+async def test_cancelled_caller_withdraws_item_that_still_waits() -> None:
     flushes = Flushes()
     batcher = Batcher(flushes)
     flushes.open.clear()
@@ -111,24 +111,24 @@ async def test_a_cancelled_caller_withdraws_an_item_not_yet_taken() -> None:
     assert flushes.batches == [[1], [3]]
 
 
-async def test_nothing_runs_when_there_is_nothing_to_do() -> None:
+async def test_idle_batcher_leaves_no_task_running() -> None:
     batcher = Batcher(Flushes())
     await batcher.submit(1)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_flush_does_not_run_in_the_context_of_whoever_came_first() -> None:
+async def test_flush_does_not_run_in_context_of_first_caller() -> None:
     caller: ContextVar[str] = ContextVar("caller", default="nobody")
 
-    async def who(items: list[int]) -> list[str]:
+    async def report_caller(items: list[int]) -> list[str]:
         return [caller.get()] * len(items)
 
     caller.set("first")
-    assert await Batcher(who).submit(1) == "nobody"
+    assert await Batcher(report_caller).submit(1) == "nobody"
 
 
-async def test_close_finishes_what_was_submitted_and_takes_nothing_more() -> None:
+async def test_close_flushes_submitted_items_and_rejects_new_ones() -> None:
     flushes = Flushes()
     batcher = Batcher(flushes, max_items=1)
     futures = [batcher.submit(item) for item in (1, 2)]
@@ -139,18 +139,18 @@ async def test_close_finishes_what_was_submitted_and_takes_nothing_more() -> Non
     await batcher.close()
 
 
-def test_a_batch_of_nothing_makes_no_sense() -> None:
+def test_max_items_must_be_at_least_1() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Batcher(Flushes(), max_items=0)
 
 
-async def test_a_batch_waits_for_the_gate_and_takes_what_arrives_meanwhile() -> None:
+async def test_batch_waits_for_gate_and_includes_items_that_arrive_meanwhile() -> None:
     flushes, gate = Flushes(), asyncio.Event()
 
-    async def opened() -> None:
+    async def wait_until_open() -> None:
         await gate.wait()
 
-    batcher = Batcher(flushes, gate=opened)
+    batcher = Batcher(flushes, gate=wait_until_open)
     first = batcher.submit(1)
     await asyncio.sleep(0)
     second = batcher.submit(2)
@@ -160,15 +160,15 @@ async def test_a_batch_waits_for_the_gate_and_takes_what_arrives_meanwhile() -> 
     assert flushes.batches == [[1, 2]]
 
 
-async def test_the_gate_is_asked_when_those_who_waited_for_the_batch_before_have_gone_on() -> None:
-    told: list[object] = []
+async def test_gate_is_awaited_after_callers_of_previous_batch_have_resumed() -> None:
+    events: list[object] = []
     flushed = asyncio.Event()
 
     async def gate() -> None:
-        told.append("gate")
+        events.append("gate")
 
     async def flush(items: list[int]) -> list[int]:
-        told.append(items)
+        events.append(items)
         await flushed.wait()
         return items
 
@@ -176,15 +176,15 @@ async def test_the_gate_is_asked_when_those_who_waited_for_the_batch_before_have
 
     async def wait_for_the_first() -> None:
         await batcher.submit(1)
-        told.append("heard")
+        events.append("resumed")
 
     waiting = asyncio.create_task(wait_for_the_first())
-    await until(lambda: [1] in told, "the first batch is under way")
+    await until(lambda: [1] in events, "the first batch is under way")
     second = batcher.submit(2)
     flushed.set()
     await second
     await waiting
-    assert told == ["gate", [1], "heard", "gate", [2]]
+    assert events == ["gate", [1], "resumed", "gate", [2]]
 
 
 @pytest.mark.parametrize("batcher_of", [{"max_items": 2}, {"weigh": lambda item: item, "max_weight": 3}])

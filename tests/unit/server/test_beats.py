@@ -13,27 +13,27 @@ PERIODS = st.sampled_from([0.05, 0.1, 1.0, 2.5, 5.0, 15.0, 3600.0, 5_000_000.0])
 
 
 @given(TIMES, PERIODS)
-def test_the_next_beat_is_a_whole_multiple_that_comes_within_about_a_period(now: float, every: float) -> None:
+def test_next_beat_is_a_multiple_of_the_period_within_about_one_period(now: float, every: float) -> None:
     then = beat_after(now, every)
     assert abs(then / every - round(then / every)) < 1e-6
     assert 0 < then - now <= 1.0101 * every
 
 
 @given(st.integers(0, 1_000_000), PERIODS)
-def test_who_wakes_a_little_before_a_beat_does_not_take_it_twice(number: int, every: float) -> None:
+def test_waking_slightly_before_a_beat_does_not_repeat_it(number: int, every: float) -> None:
     assert round(beat_after((number + 1 - 0.005) * every, every) / every) == number + 2
     assert round(beat_after(number * every, every) / every) == number + 1
 
 
-def test_longer_periods_have_their_beats_at_those_of_shorter_ones() -> None:
+def test_beats_of_longer_periods_coincide_with_those_of_shorter_ones() -> None:
     assert beat_after(101.3, 5.0) == beat_after(102.6, 2.5) == beat_after(104.2, 1.0) == 105.0
 
 
-async def test_the_clock_is_one_that_all_processes_of_a_machine_have_in_common() -> None:
+async def test_event_loop_uses_the_monotonic_clock_that_processes_share() -> None:
     assert abs(asyncio.get_running_loop().time() - time.monotonic()) < 10
 
 
-async def test_those_who_rest_for_the_same_beat_come_back_at_it() -> None:
+async def test_waiters_for_the_same_beat_do_not_wake_before_it() -> None:
     loop = asyncio.get_running_loop()
     due = next_beat(0.2)
     await asyncio.gather(beat(0.2), beat(0.2))

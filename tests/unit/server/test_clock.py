@@ -8,7 +8,7 @@ import pytest
 from tradewind.server.clock import Clock, ManualClock, ScriptTime, SystemClock
 
 
-def test_the_system_clock_tells_milliseconds() -> None:
+def test_system_clock_returns_milliseconds() -> None:
     clock: Clock = SystemClock()
     assert abs(clock.now_ms() - time.time() * 1000) < 1000
 
@@ -18,14 +18,14 @@ def test_production_passes_zero_to_scripts() -> None:
     assert clock() == 0
 
 
-def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
+def test_manual_clock_stands_still_until_it_is_advanced() -> None:
     clock = ManualClock(1_000)
     assert (clock.now_ms(), clock()) == (1_000, 1_000)
     assert clock.advance(250) == 1_250
     assert clock() == 1_250
 
 
-def test_a_manual_clock_never_says_zero_and_never_goes_back() -> None:
+def test_manual_clock_rejects_zero_and_never_goes_back() -> None:
     with pytest.raises(ValueError, match="the store's own time"):
         ManualClock(0)
     with pytest.raises(ValueError, match="does not go back"):

@@ -9,7 +9,7 @@ from tradewind.server import ending
 from tradewind.server.ending import end_tasks
 
 
-async def deaf(times: int) -> None:
+async def ignore_cancellations(times: int) -> None:
     """Swallow `times` cancellations."""
     while True:
         try:
@@ -25,21 +25,23 @@ async def failing() -> None:
     raise ValueError("not of interest")
 
 
-async def test_a_task_that_loses_a_cancellation_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_that_swallows_cancellations_is_cancelled_again_until_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ending, "_AGAIN_S", 0.01)
-    tasks = [asyncio.create_task(deaf(times)) for times in (0, 1, 2)] + [asyncio.create_task(failing())]
+    tasks = [asyncio.create_task(ignore_cancellations(times)) for times in (0, 1, 2)] + [asyncio.create_task(failing())]
     await asyncio.sleep(0)
     await asyncio.wait_for(end_tasks(tasks), 5)
     assert all(task.done() for task in tasks)
 
 
-async def test_there_may_be_nothing_to_end() -> None:
+async def test_ending_no_tasks_is_allowed() -> None:
     await end_tasks([])
 
 
-async def test_nobody_is_told_of_what_they_raise() -> None:
-    told: list[dict[str, object]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+async def test_exceptions_of_ended_tasks_are_not_reported() -> None:
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
     before = asyncio.create_task(failing())
     await asyncio.wait([before])
     during = asyncio.create_task(failing())
@@ -47,20 +49,20 @@ async def test_nobody_is_told_of_what_they_raise() -> None:
     await end_tasks([before, during])
     del before, during
     gc.collect()
-    assert told == []
+    assert reported == []
 
 
-async def test_a_task_that_cleans_up_is_not_disturbed_at_it() -> None:
+async def test_task_that_cleans_up_is_not_interrupted() -> None:
     cleaned = asyncio.Event()
 
-    async def works() -> None:
+    async def clean_up_slowly() -> None:
         try:
             await asyncio.Event().wait()
         finally:
             asyncio.get_running_loop().call_later(0.2, cleaned.set)
             await cleaned.wait()
 
-    task = asyncio.create_task(works())
+    task = asyncio.create_task(clean_up_slowly())
     await asyncio.sleep(0)
     await end_tasks([task])
     assert cleaned.is_set()

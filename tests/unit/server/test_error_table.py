@@ -22,7 +22,7 @@ def reason_and_code(table: ErrorTable, error: Exception) -> tuple[str, int]:
     return info.reason, status.code
 
 
-def test_the_nearest_class_decides() -> None:
+def test_rule_of_the_nearest_class_applies() -> None:
     error = LeaseLost("LEASE_LOST", "the token is stale", "node_tasks/a")
     failed, aborted = grpc.StatusCode.FAILED_PRECONDITION.value[0], grpc.StatusCode.ABORTED.value[0]
     assert reason_and_code(ErrorTable(), error) == ("LEASE_LOST", failed)
@@ -30,11 +30,11 @@ def test_the_nearest_class_decides() -> None:
     assert reason_and_code(table, error) == ("LEASE_LOST", aborted)
 
 
-def test_what_no_rule_knows_has_no_status() -> None:
+def test_exception_without_a_rule_has_no_status() -> None:
     assert ErrorTable().status_of(ValueError("x")) is None
 
 
-def test_joined_tables_know_the_errors_of_both() -> None:
+def test_joined_table_has_rules_of_both() -> None:
     first = ErrorTable({KeyError: ErrorRule(grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")})
     second = ErrorTable({IndexError: ErrorRule(grpc.StatusCode.ABORTED, "VERSION_CONFLICT")})
     joined = first.joined(second)
@@ -43,7 +43,7 @@ def test_joined_tables_know_the_errors_of_both() -> None:
     assert first.status_of(IndexError("a")) is None
 
 
-def test_a_rules_message_takes_the_place_of_the_exceptions() -> None:
+def test_message_of_a_rule_replaces_that_of_the_exception() -> None:
     status = ErrorTable({OSError: ErrorRule(grpc.StatusCode.INTERNAL, "INTERNAL", message="told")}).status_of(
         OSError("x")
     )
@@ -51,7 +51,7 @@ def test_a_rules_message_takes_the_place_of_the_exceptions() -> None:
     assert status.message == "told"
 
 
-def test_an_exception_without_a_text_is_told_by_its_reason() -> None:
+def test_exception_without_text_is_described_by_its_reason() -> None:
     status = ErrorTable({OSError: ErrorRule(grpc.StatusCode.ABORTED, "VERSION_CONFLICT")}).status_of(OSError())
     assert status is not None
     assert status.message == "version conflict"

@@ -33,7 +33,7 @@ def local(times: Sequence[int], zone: str) -> list[str]:
     return [datetime.fromtimestamp(time / 1000, ZoneInfo(zone)).isoformat(timespec="minutes") for time in times]
 
 
-def test_an_interval_is_exact_however_late_it_is_asked() -> None:
+def test_interval_has_exact_multiples_whenever_it_is_asked() -> None:
     grid = IntervalGrid(250, 1_000)
     assert following(grid, 0, 3) == [1000, 1250, 1500]
     assert grid.after(1_249) == 1250
@@ -44,7 +44,7 @@ def test_an_interval_is_exact_however_late_it_is_asked() -> None:
         IntervalGrid(0, 0)
 
 
-def test_a_time_of_day_that_clocks_skip_comes_at_the_change() -> None:
+def test_time_of_day_that_clocks_skip_is_planned_at_the_change() -> None:
     grid = CronGrid("30 2 * * *", BERLIN)
     assert local(following(grid, at("2026-03-27T12:00", BERLIN), 3), BERLIN) == [
         "2026-03-28T02:30+01:00",
@@ -53,7 +53,7 @@ def test_a_time_of_day_that_clocks_skip_comes_at_the_change() -> None:
     ]
 
 
-def test_a_time_of_day_that_comes_twice_fires_the_first_time() -> None:
+def test_time_of_day_that_occurs_twice_is_planned_the_first_time() -> None:
     grid = CronGrid("30 2 * * *", BERLIN)
     assert local(following(grid, at("2026-10-24T12:00", BERLIN), 2), BERLIN) == [
         "2026-10-25T02:30+02:00",
@@ -61,7 +61,7 @@ def test_a_time_of_day_that_comes_twice_fires_the_first_time() -> None:
     ]
 
 
-def test_a_time_of_day_with_seconds_keeps_to_the_same_rules() -> None:
+def test_clock_change_rules_hold_for_cron_with_seconds() -> None:
     grid = CronGrid("30 30 2 * * *", BERLIN)
     assert local(following(grid, at("2026-03-28T12:00", BERLIN), 2), BERLIN) == [
         "2026-03-29T03:00+02:00",
@@ -73,7 +73,7 @@ def test_a_time_of_day_with_seconds_keeps_to_the_same_rules() -> None:
     ]
 
 
-def test_what_clocks_skip_is_not_planned_before_the_change() -> None:
+def test_skipped_time_of_day_is_not_planned_before_the_change() -> None:
     change = at("2026-03-29T01:00:00+00:00")
     grid = CronGrid("15,30 2 * * *", BERLIN)
     assert grid.up_to(change - 1) == at("2026-03-28T02:30", BERLIN)
@@ -81,7 +81,7 @@ def test_what_clocks_skip_is_not_planned_before_the_change() -> None:
     assert grid.between(change - HOUR, change + HOUR) == 1
 
 
-def test_clocks_are_put_back_within_an_hour_too() -> None:
+def test_clock_changes_of_unusual_length_or_time_are_handled() -> None:
     """By half an hour on Lord Howe; in St. John's, from a minute past midnight."""
     for zone, moment, planned in (
         ("Australia/Lord_Howe", "2024-04-07T00:30", ["2024-04-07T02:00+10:30", "2024-04-07T04:00+10:30"]),
@@ -93,7 +93,7 @@ def test_clocks_are_put_back_within_an_hour_too() -> None:
         assert [grid.up_to(each) for each in found] == found
 
 
-def test_the_calendar_has_an_end_in_every_zone() -> None:
+def test_cron_ends_with_the_calendar_in_every_zone() -> None:
     for zone in ("UTC", "Asia/Tokyo", "America/New_York"):
         grid = CronGrid("*/5 * * * *", zone)
         assert grid.after(LAST_MS) is None
@@ -102,14 +102,14 @@ def test_the_calendar_has_an_end_in_every_zone() -> None:
         assert grid.between(last - HOUR, LAST_MS) == 12
 
 
-def test_every_half_hour_goes_by_elapsed_time_through_both_changes() -> None:
+def test_half_hourly_cron_keeps_its_interval_through_both_changes() -> None:
     grid = CronGrid("*/30 * * * *", BERLIN)
     for day in ("2026-03-29T00:15", "2026-10-25T00:15"):
         planned = following(grid, at(day, BERLIN), 10)
         assert {later - earlier for earlier, later in pairwise(planned)} == {HOUR // 2}
 
 
-def test_within_the_hour_that_comes_again_what_is_next_lies_ahead_and_what_was_last_behind() -> None:
+def test_times_planned_in_the_first_pass_of_a_repeated_hour_do_not_recur() -> None:
     """Times that were planned in it the first time have passed, even those at a later time of day than now."""
     again = at("2024-10-27T01:05:00+00:00")
     assert CronGrid("10 2 * * *", BERLIN).after(again) == at("2024-10-28T02:10:00", BERLIN)
@@ -119,7 +119,7 @@ def test_within_the_hour_that_comes_again_what_is_next_lies_ahead_and_what_was_l
     assert grid.up_to(again) == at("2024-10-27T00:10:00+00:00")
 
 
-def test_cron_has_names_lists_last_days_and_seconds() -> None:
+def test_cron_supports_names_lists_last_days_and_seconds() -> None:
     new_year = at("2026-01-01")
     cases = {
         "0 9 * * MON-FRI": "2026-01-01T09:00+00:00",
@@ -133,7 +133,7 @@ def test_cron_has_names_lists_last_days_and_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "zone", "told"),
+    ("expression", "zone", "message"),
     [
         ("* * * *", "UTC", 'cannot read "\\* \\* \\* \\*" as cron .*such as "30 9'),
         ("61 * * * *", "UTC", "Bad minute"),
@@ -144,12 +144,12 @@ def test_cron_has_names_lists_last_days_and_seconds() -> None:
         ("0 0 * * *", "", "is not a time zone"),
     ],
 )
-def test_what_is_no_cron_says_so(expression: str, zone: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_invalid_cron_is_rejected_with_a_reason(expression: str, zone: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         CronGrid(expression, zone)
 
 
-def test_single_times_are_sorted_and_come_once() -> None:
+def test_single_times_are_sorted_without_duplicates() -> None:
     grid = TimesGrid((30, 10, 20, 10))
     assert grid.times_ms == (10, 20, 30)
     assert (grid.after(9), grid.after(10), grid.after(30)) == (10, 20, None)
@@ -158,7 +158,7 @@ def test_single_times_are_sorted_and_come_once() -> None:
         TimesGrid(())
 
 
-def test_a_year_of_minutes_is_not_counted_to_the_end() -> None:
+def test_counting_planned_times_is_bounded() -> None:
     assert CronGrid("* * * * *").between(at("2026-01-01"), at("2027-01-01")) == COUNTED
     assert CronGrid("0 * * * *").between(at("2026-01-01"), at("2026-01-02")) == 24
 
@@ -197,7 +197,7 @@ def test_after_up_to_and_between_agree(grid: Grid, first: int, second: int) -> N
         ("@yearly", "2027-01-01T00:00", "2028-01-01T00:00"),
     ],
 )
-def test_those_that_have_a_name_are_taken_by_it(name: str, first: str, second: str) -> None:
+def test_cron_accepts_nicknames(name: str, first: str, second: str) -> None:
     grid = CronGrid(name)
     begin, expected = at("2026-01-01T00:30"), [at(first), at(second)]
     following = grid.after(begin)

@@ -9,20 +9,20 @@ from tradewind.server.health import Health
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_a_drain_ends_the_watch_however_far_its_look_is(turns: int) -> None:
+async def test_drain_ends_the_watch_at_any_stage_of_a_check(turns: int) -> None:
     """The check finishes this many turns of the loop before the drain."""
-    looks, gate = 0, asyncio.Event()
+    checks, gate = 0, asyncio.Event()
 
     async def check() -> str | None:
-        nonlocal looks
-        looks += 1
-        if looks > 1:
+        nonlocal checks
+        checks += 1
+        if checks > 1:
             await gate.wait()
         return None
 
     health = Health([(["a"], check)], interval_s=0.001)
     await health.start()
-    await until(lambda: looks == 2, "it looks again")
+    await until(lambda: checks == 2, "it checks again")
     gate.set()
     for _ in range(turns):
         await asyncio.sleep(0)

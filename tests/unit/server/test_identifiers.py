@@ -7,7 +7,7 @@ from tradewind.server.partitions import PARTITIONS, partition_of, shard_of
 
 
 @pytest.mark.parametrize("value", ["a", "A.b_c-9", "0", "x" * 128])
-def test_identifiers(value: str) -> None:
+def test_valid_identifiers_are_accepted(value: str) -> None:
     assert is_identifier(value)
     assert check_identifier("flow_id", value) is None
 
@@ -24,7 +24,7 @@ def test_identifiers(value: str) -> None:
         ("{f1}", "must begin with"),
     ],
 )
-def test_what_is_no_identifier_and_why(value: str, message: str) -> None:
+def test_invalid_identifiers_are_rejected_with_a_reason(value: str, message: str) -> None:
     assert not is_identifier(value)
     violation = check_identifier("nodes[3].id", value)
     assert violation is not None
@@ -32,14 +32,14 @@ def test_what_is_no_identifier_and_why(value: str, message: str) -> None:
     assert message in violation.message
 
 
-def test_run_ids_are_identifiers_and_differ() -> None:
+def test_run_ids_are_unique_identifiers() -> None:
     ids = {new_run_id() for _ in range(100)}
     assert len(ids) == 100
     assert all(is_identifier(each) and len(each) == 20 for each in ids)
 
 
 @pytest.mark.parametrize(("flow_id", "partition"), [("momentum", 12), ("a", 3), ("flow-1", 13), ("", 0)])
-def test_a_flows_partition_never_changes_because_it_is_in_the_stored_keys(flow_id: str, partition: int) -> None:
+def test_partition_of_a_flow_is_stable_because_stored_keys_contain_it(flow_id: str, partition: int) -> None:
     assert partition_of(flow_id) == partition
 
 

@@ -18,7 +18,7 @@ OPEN = "[" * 600
         json.dumps([OPEN, f'"{OPEN}', f'\\"{OPEN}', f"{OPEN}\\", {f'{OPEN}\\\\"': f"é{OPEN}\n"}]),
     ],
 )
-def test_five_hundred_levels_are_read_and_what_stands_within_text_is_none(text: str) -> None:
+def test_500_levels_are_accepted_and_brackets_within_strings_do_not_count(text: str) -> None:
     json.loads(text)
     check_depth(text)
 
@@ -32,7 +32,7 @@ def test_five_hundred_levels_are_read_and_what_stands_within_text_is_none(text: 
         '{"a\\"": ' + "[" * 500 + "]" * 500 + "}",
     ],
 )
-def test_more_are_refused(text: str) -> None:
+def test_more_than_500_levels_are_rejected(text: str) -> None:
     json.loads(text)
     with pytest.raises(RecursionError, match="nested more than 500 levels deep"):
         check_depth(text)

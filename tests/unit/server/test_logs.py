@@ -55,7 +55,7 @@ def test_an_exception_is_one_json_object_with_its_traceback(capfd: pytest.Captur
     assert "KeyError: 'lost'" in json.loads(line)["exception"]
 
 
-def test_the_console_format_is_for_people(capfd: pytest.CaptureFixture[str]) -> None:
+def test_console_format_shows_event_and_fields(capfd: pytest.CaptureFixture[str]) -> None:
     configure_logging("debug", "console")
     structlog.get_logger("x").debug("hello", who="you")
     error = capfd.readouterr().err
@@ -63,17 +63,17 @@ def test_the_console_format_is_for_people(capfd: pytest.CaptureFixture[str]) -> 
     assert "who=you" in error
 
 
-def left_unsaid(level: str) -> None:
+def unconfigured(level: str) -> None:
     structlog.reset_defaults()
     quieten_logging(level)
 
 
 @pytest.mark.parametrize(
     "configure",
-    [configure_logging, partial(configure_logging, format="json"), left_unsaid],
-    ids=["console", "json", "left unsaid"],
+    [configure_logging, partial(configure_logging, format="json"), unconfigured],
+    ids=["console", "json", "unconfigured"],
 )
-def test_tracebacks_tell_no_values_of_variables(
+def test_tracebacks_omit_values_of_variables(
     capfd: pytest.CaptureFixture[str], configure: Callable[[str], None]
 ) -> None:
     configure("warning")
@@ -87,33 +87,33 @@ def test_tracebacks_tell_no_values_of_variables(
     assert password not in error
 
 
-def test_what_standard_error_does_not_take_is_lost_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_standard_error_loses_only_its_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     configure_logging("warning", "console")
     log = structlog.get_logger("x")
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "__stderr__", closed)
-    log.warning("unheard")
+    log.warning("lost")
     monkeypatch.setattr(sys, "__stderr__", None)
-    log.warning("unheard too")
-    monkeypatch.setattr(sys, "__stderr__", heard := io.StringIO())
-    log.warning("heard")
-    logging.getLogger("some.library").warning("heard too")
-    assert [line.split("] ")[1].split()[0] for line in heard.getvalue().splitlines()] == ["heard", "heard"]
+    log.warning("lost too")
+    monkeypatch.setattr(sys, "__stderr__", output := io.StringIO())
+    log.warning("written")
+    logging.getLogger("some.library").warning("written too")
+    assert [line.split("] ")[1].split()[0] for line in output.getvalue().splitlines()] == ["written", "written"]
 
 
-@pytest.mark.parametrize("configure", [configure_logging, left_unsaid], ids=["console", "left unsaid"])
-def test_a_process_without_standard_error_logs_nowhere(
+@pytest.mark.parametrize("configure", [configure_logging, unconfigured], ids=["console", "unconfigured"])
+def test_logging_without_standard_error_does_not_fail(
     monkeypatch: pytest.MonkeyPatch, configure: Callable[[str], None]
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     monkeypatch.setattr(sys, "__stderr__", None)
     configure("warning")
-    structlog.get_logger("x").warning("unheard")
+    structlog.get_logger("x").warning("lost")
 
 
 @pytest.mark.parametrize("format", ["console", "json"])
-def test_an_error_of_the_store_is_told_with_what_it_says(format: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_store_error_is_logged_with_its_message(format: str, capfd: pytest.CaptureFixture[str]) -> None:
     configure_logging("warning", format)
     structlog.get_logger("x").warning("flush_failed", error=ResponseError("NOPERM no permissions for the key"))
     assert "ResponseError: NOPERM no permissions for the key" in capfd.readouterr().err

@@ -19,22 +19,22 @@ MANY = [f"moving_average_{i:04}" for i in range(5_000)] + ["model", "Report"]
         ("m" * 129, None),
     ],
 )
-def test_find(names: list[str], word: str, name: str | None) -> None:
+def test_nearest_name_is_found_despite_typos_and_case(names: list[str], word: str, name: str | None) -> None:
     assert NearestName(names).find(word) == name
 
 
-def test_among_many_alike_the_one_that_shares_most() -> None:
+def test_most_similar_of_many_similar_names_is_found() -> None:
     assert NearestName(MANY).find("moving_avrage_0815") == "moving_average_0815"
 
 
-def test_hint() -> None:
+def test_hint_names_the_nearest_or_gives_the_default() -> None:
     names = NearestName(["model"])
     assert names.hint("modle") == '; did you mean "model"?'
     assert names.hint("x", "; there is one") == "; there is one"
     assert NearestName([]).hint("x") == ""
 
 
-def test_the_effort_is_bounded() -> None:
+def test_number_of_comparisons_is_bounded() -> None:
     names = NearestName(MANY)
     found = [names.find("modle") for _ in range(60)]
     assert found == ["model"] * 39 + [None] * 21, "39 looks at 5002 names make 200 000"

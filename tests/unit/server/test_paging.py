@@ -13,7 +13,7 @@ class Position(msgspec.Struct, array_like=True):
 
 
 @pytest.mark.parametrize(("requested", "size"), [(0, 50), (1, 1), (1000, 1000), (5000, 1000)])
-def test_page_sizes(requested: int, size: int) -> None:
+def test_page_size_has_default_and_maximum(requested: int, size: int) -> None:
     assert page_size_of(requested) == size
 
 
@@ -30,13 +30,13 @@ def test_a_token_leads_back_to_its_position(position: Position) -> None:
     assert page_position(token, Position) == position
 
 
-def test_the_first_and_the_last_page() -> None:
+def test_empty_token_stands_for_first_page_and_end_of_list() -> None:
     assert page_position("", Position) is None
     assert page_token(None) == ""
 
 
 @pytest.mark.parametrize("token", ["nonsense!", "a", "AAAA", page_token("other"), page_token([1]), "é"])
-def test_a_token_of_something_else_is_a_violation(token: str) -> None:
+def test_foreign_page_token_is_a_violation(token: str) -> None:
     with pytest.raises(InvalidInput, match="page_token: is not a page token of this list") as caught:
         page_position(token, Position)
     assert [violation.path for violation in caught.value.violations] == ["page_token"]

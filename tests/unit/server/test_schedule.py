@@ -9,7 +9,7 @@ from tradewind.server.schedules.schedule import Schedule, Span, Verdict, catch_u
 EVERY_TEN = Schedule(IntervalGrid(10, 0))
 
 
-def test_a_window_bounds_what_is_planned() -> None:
+def test_schedule_window_bounds_planned_times() -> None:
     schedule = Schedule(IntervalGrid(10, 0), start_ms=25, end_ms=50)
     assert [schedule.after(moment) for moment in (0, 30, 39, 40, 60)] == [30, 40, 40, None, None]
     assert [schedule.up_to(moment) for moment in (20, 29, 30, 49, 500)] == [None, None, 30, 40, 40]
@@ -17,32 +17,32 @@ def test_a_window_bounds_what_is_planned() -> None:
     assert schedule.span(40, 500) is None
 
 
-def test_what_is_on_time_fires_and_nothing_is_missed() -> None:
+def test_trigger_on_time_fires_and_misses_nothing() -> None:
     assert catch_up(EVERY_TEN, 20, 20, 1000) == Verdict(20, 30)
     assert catch_up(EVERY_TEN, 20, 29, 1000, all_of_them=True) == Verdict(20, 30)
 
 
-def test_a_clock_that_is_a_little_behind_makes_nothing_early() -> None:
+def test_clock_slightly_behind_does_not_delay_a_due_trigger() -> None:
     assert catch_up(EVERY_TEN, 20, 19, 1000) == Verdict(20, 30)
     assert catch_up(EVERY_TEN, 20, 19, 1000, all_of_them=True) == Verdict(20, 30)
 
 
-def test_the_latest_of_those_that_passed_fires() -> None:
+def test_latest_of_passed_times_fires() -> None:
     assert catch_up(EVERY_TEN, 20, 57, 1000) == Verdict(50, 60, Span(20, 40, 3))
 
 
-def test_all_of_those_that_passed_fire_one_after_the_other() -> None:
+def test_all_passed_times_fire_one_after_another_when_asked() -> None:
     assert catch_up(EVERY_TEN, 20, 57, 1000, all_of_them=True) == Verdict(20, 30)
     assert catch_up(EVERY_TEN, 20, 57, 21, all_of_them=True) == Verdict(40, 50, Span(20, 30, 2))
 
 
-def test_what_is_later_than_the_window_is_missed() -> None:
+def test_times_older_than_the_catch_up_window_are_missed() -> None:
     daily = Schedule(IntervalGrid(1000, 0))
     assert catch_up(daily, 2000, 2600, 500) == Verdict(None, 3000, Span(2000, 2000, 1))
     assert catch_up(daily, 2000, 2600, 500, all_of_them=True) == Verdict(None, 3000, Span(2000, 2000, 1))
 
 
-def test_nothing_follows_the_last() -> None:
+def test_last_planned_time_has_no_successor() -> None:
     schedule = Schedule(TimesGrid((10, 20, 30)))
     assert catch_up(schedule, 30, 31, 1000) == Verdict(30, None)
     assert catch_up(schedule, 10, 500, 100) == Verdict(None, None, Span(10, 30, 3))
@@ -56,7 +56,7 @@ def test_nothing_follows_the_last() -> None:
     st.integers(0, 400),
     st.booleans(),
 )
-def test_every_planned_time_fires_or_is_missed_and_none_twice(
+def test_every_planned_time_is_fired_or_missed_exactly_once(
     schedule: Schedule, start: int, late: int, window: int, all_of_them: bool
 ) -> None:
     due = schedule.after(start)

@@ -33,12 +33,12 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert "secret" not in repr(settings)
 
 
-def test_an_override_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_override_takes_precedence_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_PORT", "1")
     assert load_settings(CommonSettings, port=2).port == 2
 
 
-def test_every_wrong_variable_is_named_at_once_and_no_secret_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_invalid_variable_is_named_at_once_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_PORT", "tcp://10.0.0.1:80")
     monkeypatch.setenv("TRADEWIND_LOG_FORMAT", "xml")
     with pytest.raises(SettingsError) as caught:
@@ -48,7 +48,7 @@ def test_every_wrong_variable_is_named_at_once_and_no_secret_told(monkeypatch: p
     assert "tcp://" not in str(caught.value)
 
 
-def test_an_endpoint_of_traces_over_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otlp_endpoint_over_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", "https://collector:4318/v1/traces")
     with pytest.raises(
         SettingsError, match="TRADEWIND_OTLP_ENDPOINT: traces go over gRPC, to http://host:4317 without"
@@ -59,7 +59,7 @@ def test_an_endpoint_of_traces_over_http_is_refused(monkeypatch: pytest.MonkeyPa
         assert load_settings(CommonSettings).otlp_endpoint == taken
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(pydantic.ValidationError, match="frozen"):
         load_settings(CommonSettings).port = 1  # type: ignore[misc]  # settings must be immutable
 
@@ -71,7 +71,7 @@ def test_a_setting_without_a_description_is_refused() -> None:
             what: int = 1
 
 
-def test_the_table_names_variable_default_and_meaning() -> None:
+def test_settings_table_shows_variable_default_and_description() -> None:
     rows = {name: (default, meaning) for name, default, meaning in settings_table(Scheduler)}
     assert rows["TRADEWIND_PORT"] == ("7701", "Port to listen on; 0 picks a free one.")
     assert rows["TRADEWIND_REGISTRY"] == ("(required)", "Address of the registry.")

@@ -8,7 +8,7 @@ from tradewind.server.side_tasks import SideTasks
 WHOSE: ContextVar[str] = ContextVar("WHOSE", default="nobody's")
 
 
-async def test_a_task_is_kept_until_it_has_ended() -> None:
+async def test_task_is_held_until_it_has_ended() -> None:
     tasks, go_on = SideTasks(), asyncio.Event()
     tasks.begin(go_on.wait())
     (task,) = tasks
@@ -18,7 +18,7 @@ async def test_a_task_is_kept_until_it_has_ended() -> None:
     assert not tasks
 
 
-async def test_settling_waits_for_what_is_begun_meanwhile() -> None:
+async def test_settle_waits_for_tasks_begun_meanwhile() -> None:
     tasks, ended = SideTasks(), asyncio.Event()
 
     async def last() -> None:
@@ -36,7 +36,7 @@ async def test_settling_waits_for_what_is_begun_meanwhile() -> None:
     assert not tasks
 
 
-async def test_settling_takes_out_what_has_just_ended() -> None:
+async def test_settle_removes_tasks_that_have_just_ended() -> None:
     tasks, ending = SideTasks(), asyncio.Event()
 
     async def work() -> None:
@@ -50,7 +50,7 @@ async def test_settling_takes_out_what_has_just_ended() -> None:
     assert not tasks
 
 
-async def test_all_are_ended_and_what_they_raise_is_dropped() -> None:
+async def test_end_cancels_all_tasks_and_drops_their_exceptions() -> None:
     tasks, cleaned_up = SideTasks(), asyncio.Event()
 
     async def stubborn() -> None:
@@ -70,12 +70,12 @@ async def test_all_are_ended_and_what_they_raise_is_dropped() -> None:
     assert not tasks
 
 
-async def test_a_task_has_a_copy_of_the_callers_context_or_the_one_given() -> None:
+async def test_task_runs_in_copy_of_callers_context_or_in_given_one() -> None:
     tasks = SideTasks()
     WHOSE.set("the caller's")
 
-    async def whose() -> str:
+    async def read_whose() -> str:
         return WHOSE.get()
 
-    assert await tasks.task(whose()) == "the caller's"
-    assert await tasks.task(whose(), Context()) == "nobody's"
+    assert await tasks.task(read_whose()) == "the caller's"
+    assert await tasks.task(read_whose(), Context()) == "nobody's"

@@ -26,7 +26,7 @@ from tradewind.server.redis.address import StoreAddress
         ("rediss+cluster://a/0", StoreAddress("cluster", True, (("a", 6379),))),
     ],
 )
-def test_addresses(url: str, address: StoreAddress) -> None:
+def test_valid_addresses_are_parsed(url: str, address: StoreAddress) -> None:
     assert StoreAddress.parse(url) == address
 
 
@@ -44,12 +44,12 @@ def test_addresses(url: str, address: StoreAddress) -> None:
         ("redis+cluster://a/1", 'a cluster has only database 0, not "1"'),
     ],
 )
-def test_wrong_addresses_say_what_is_wrong(url: str, message: str) -> None:
+def test_invalid_addresses_are_rejected_with_a_reason(url: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         StoreAddress.parse(url)
 
 
-def test_the_password_is_not_shown() -> None:
+def test_password_is_not_shown_in_repr_or_errors() -> None:
     assert "hidden" not in repr(StoreAddress.parse("redis://me:hidden@a"))
     with pytest.raises(ValueError, match="not a database") as caught:
         StoreAddress.parse("redis://me:hidden@a/x")
@@ -58,13 +58,13 @@ def test_the_password_is_not_shown() -> None:
 
 @pytest.mark.parametrize("mark", ["#", "?", "/", "[", "\u2100"])
 @pytest.mark.parametrize("scheme", ["redis", "rediss+sentinel", "redis+cluster"])
-def test_nor_is_one_that_is_not_quoted(scheme: str, mark: str) -> None:
+def test_unquoted_password_is_not_shown_in_errors(scheme: str, mark: str) -> None:
     with pytest.raises(ValueError, match=r"store URL: .*quote special characters in a password") as caught:
         StoreAddress.parse(f"{scheme}://me:hid{mark}den@a/x")
     assert not {"hid", "den"} & set(re.split(r"\W", str(caught.value)))
 
 
 @pytest.mark.parametrize("more", ["?db=3", "#3"])
-def test_what_would_go_unheeded_is_refused(more: str) -> None:
+def test_query_and_fragment_are_refused(more: str) -> None:
     with pytest.raises(ValueError, match='it must not have a "\\?" or "#"'):
         StoreAddress.parse(f"redis://a{more}")

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from tradewind.server.store_time import StoreTime
 
 
-def test_the_offset_is_nothing_until_something_was_seen() -> None:
+def test_offset_is_zero_before_the_first_observation() -> None:
     assert StoreTime().offset_us == 0
 
 
-def test_a_quick_answer_narrows_what_a_slow_one_left_open() -> None:
+def test_quick_answer_narrows_the_offset_of_a_slow_one() -> None:
     time = StoreTime()
     time.observe(5_009_000, asked_us=0, answered_us=10_000)
     assert time.offset_us == 5_004_000
@@ -18,7 +18,7 @@ def test_a_quick_answer_narrows_what_a_slow_one_left_open() -> None:
     assert abs(time.offset_us - 5_000_000) <= 150
 
 
-def test_after_a_clock_was_set_it_starts_anew() -> None:
+def test_offset_starts_over_after_a_clock_was_set() -> None:
     time = StoreTime()
     assert time.observe(1000, asked_us=900, answered_us=1100) == 0
     assert time.observe(2000, asked_us=1900, answered_us=2100) == 0

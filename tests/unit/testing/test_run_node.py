@@ -28,7 +28,7 @@ async def signal(ctx: Context, quote: Quote, limit: float = 100.0) -> Emit:
     return Emit(buy=quote) if quote.price < limit else Emit(hold=None)
 
 
-async def test_a_node_is_tested_as_a_function() -> None:
+async def test_run_node_returns_outputs_logs_and_progress() -> None:
     run = await run_node(signal, quote=Quote("IBM", 99.5), config={"limit": 100})
 
     assert run.outputs == {"buy": {"symbol": "IBM", "price": 99.5}}
@@ -38,7 +38,7 @@ async def test_a_node_is_tested_as_a_function() -> None:
     assert run.error is None
 
 
-async def test_errors_are_in_the_result() -> None:
+async def test_error_of_a_node_is_in_the_result() -> None:
     run = await run_node(signal, quote={"symbol": "IBM", "price": -1})
 
     assert run.error is not None
@@ -47,25 +47,25 @@ async def test_errors_are_in_the_result() -> None:
         _ = run.output
 
 
-async def test_a_stop_reaches_the_node_where_it_waits() -> None:
-    told = []
+async def test_stop_is_raised_where_a_node_waits() -> None:
+    stops = []
 
     @node("waits")
     async def waits() -> None:
         try:
             await asyncio.Event().wait()
         except NodeStopExecution as stop:
-            told.append(str(stop))
+            stops.append(str(stop))
             raise
 
     run = await run_node(waits, stop="market closed")
 
     assert run.terminated
     assert run.error == NodeFailure("", "market closed (by test)")
-    assert told == ["market closed (by test)"]
+    assert stops == ["market closed (by test)"]
 
 
-async def test_a_stop_ends_a_thread_that_looks() -> None:
+async def test_stop_ends_a_thread_that_checks_for_it() -> None:
     @node("looks")
     def looks(ctx: Context) -> None:
         ctx.log("begun")
@@ -78,12 +78,12 @@ async def test_a_stop_ends_a_thread_that_looks() -> None:
     assert [line.message for line in run.logs] == ["begun"]
 
 
-async def test_what_is_no_node_is_not_run() -> None:
+async def test_undecorated_function_is_refused() -> None:
     with pytest.raises(TypeError, match=r"run_node needs a node, but <built-in function len> is not one: decorate the"):
         await run_node(len, x=1)  # type: ignore[arg-type]
 
 
-async def test_an_unknown_fact_is_a_slip_of_the_test() -> None:
+async def test_unknown_fact_is_refused() -> None:
     with pytest.raises(TypeError, match="the context has no fact cylce"):
         await run_node(signal, facts={"cylce": 3})
 
@@ -96,13 +96,13 @@ async def test_an_unknown_fact_is_a_slip_of_the_test() -> None:
         ({"flow_memory": {"seen": [math.nan]}}, "flow_memory.seen"),
     ],
 )
-async def test_what_no_worker_can_get_is_a_slip_of_the_test(given: dict[str, Any], where: str) -> None:
+async def test_values_that_no_worker_can_receive_are_refused(given: dict[str, Any], where: str) -> None:
     with pytest.raises(ValueError, match=re.escape(where)):
         await run_node(signal, **given)
 
 
 @pytest.mark.parametrize(("name", "result"), [("", 0), ("a" * 129, 0), ("a\nb", 0), ("cursor", "x" * 65_536)])
-async def test_what_the_scheduler_would_not_keep_is_not_kept(name: str, result: Any) -> None:
+async def test_memory_and_results_that_the_scheduler_would_refuse_are_refused(name: str, result: Any) -> None:
     @node("keeps")
     async def keeps(ctx: Context) -> None:
         await ctx.flow_memory.set(name, 1)

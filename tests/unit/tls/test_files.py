@@ -17,7 +17,7 @@ def refusal(files: TlsFiles) -> str:
     return str(caught.value)
 
 
-def test_files_are_found_in_the_environment_where_they_are_not_given() -> None:
+def test_files_that_are_not_given_come_from_the_environment() -> None:
     environment = {"TRADEWIND_TLS_CA": "ca.pem", "TRADEWIND_TLS_CERT": "own.pem", "TRADEWIND_TLS_KEY": "own.key"}
 
     assert TlsFiles.find(environment={}) is None
@@ -26,7 +26,7 @@ def test_files_are_found_in_the_environment_where_they_are_not_given() -> None:
     assert TlsFiles.find("other.pem", environment=environment) == TlsFiles("other.pem", "own.pem", "own.key")
 
 
-def test_whom_the_machine_trusts_needs_no_file() -> None:
+def test_system_cas_need_no_file() -> None:
     assert TlsFiles(ca=SYSTEM).read().ca is None
 
 
@@ -40,7 +40,7 @@ def test_a_missing_file_is_named_with_its_variable(authority: Authority, tmp_pat
     assert f"cannot read {absent}" in refusal(TlsFiles(files.ca, files.cert, absent))
 
 
-def test_files_of_the_store_are_named_by_its_variables(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_store_files_name_the_store_variables(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     files = authority.issue("own")
     monkeypatch.setenv("TRADEWIND_STORE_TLS_CERT", str(files.cert))
     named = load_settings(CommonSettings).store_tls_files()
@@ -59,7 +59,7 @@ def test_a_certificate_needs_its_key(authority: Authority) -> None:
     assert f"{other.key} does not hold the key of the certificate in {files.cert}" in mixed
 
 
-def test_what_is_no_certificate_is_told(authority: Authority, tmp_path: Path) -> None:
+def test_file_without_a_certificate_is_reported(authority: Authority, tmp_path: Path) -> None:
     files, text = authority.issue("own"), tmp_path / "text.pem"
     text.write_text("hello", encoding="utf-8")
 
@@ -68,7 +68,7 @@ def test_what_is_no_certificate_is_told(authority: Authority, tmp_path: Path) ->
     assert f"{text} does not hold the key of the certificate" in refusal(TlsFiles(files.ca, files.cert, text))
 
 
-def test_an_expired_certificate_is_told(authority: Authority) -> None:
+def test_expired_certificate_is_reported(authority: Authority) -> None:
     files = authority.issue("own", expired=True)
 
     assert f"the certificate in {files.cert} expired on " in refusal(files)
@@ -83,7 +83,7 @@ def test_a_server_needs_a_certificate_and_for_mtls_a_ca(authority: Authority) ->
         server_credentials(TlsFiles(None, files.cert, files.key), require_client_cert=True)
 
 
-def test_replaced_files_are_taken_when_they_are_whole(
+def test_replaced_files_are_used_once_they_are_complete(
     authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = authority.issue("own")
@@ -105,7 +105,7 @@ def test_replaced_files_are_taken_when_they_are_whole(
     assert second == files.read()
 
 
-def test_files_that_vanish_leave_the_ones_before(authority: Authority, tmp_path: Path) -> None:
+def test_vanished_files_leave_the_previous_ones_in_use(authority: Authority, tmp_path: Path) -> None:
     watched = WatchedFiles(authority.issue("own"), look_s=0)
     first = watched.current()
     (tmp_path / "own.pem").unlink()
